@@ -205,9 +205,11 @@ def inspect(
     from gateway.inspect import InspectError, inspect_file
 
     try:
-        inspect_file(file, as_version, out, err)
+        failed = inspect_file(file, as_version, out, err)
     except InspectError as error:
         fail(f"{file}: {error}")
+    if failed:
+        fail(f"{file}: {failed} of the frames could not be decoded")
 
 
 @users.command("add")

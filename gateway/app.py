@@ -32,7 +32,7 @@ from gateway.http.publish.spool import open_partial_bodies, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.message import cross_with, plainly
 from gateway.net.alarms import ResourceMonitor, memory_total
-from gateway.net.failures import Records
+from gateway.net.failures import FailureRecords
 from gateway.net.listener import ListenAddress, Listener
 from gateway.net.listener_rules import rules_of
 from gateway.net.loop_turn import LoopTurn
@@ -129,7 +129,7 @@ class Gateway:
             self.broker.access,
             time.time,
             settings.http,
-            Records(self.store, self.turn.begin, self.turn.end),
+            FailureRecords(self.store, self.turn.begin, self.turn.end),
         )
         self.listener = Listener(
             self.turn,

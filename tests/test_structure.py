@@ -18,7 +18,6 @@ TODO = "to be taken apart in the refactoring"
 
 SLICED = {
     # base class: (its only subclass, the reason)
-    "broker.queues.Queue": ("broker.void.Void", "a queue that keeps nothing is a kind of queue"),
     "broker.exchanges.HeadersExchange": (
         "broker.exchange_types.Matcher",
         "the matcher of 0-9a6 is a headers exchange with another condition",
@@ -37,14 +36,8 @@ SLICED = {
     ),
 }
 
-TANGLED = {
-    # folder: (the files in it that stand in a circle, the reason)
-    "broker": (
-        "consumers cursors deliveries dispatcher exchanges exclusions queues returning",
-        "a delivery knows its lane and its consumer, a lane and a consumer know their queue, and a "
-        "binding knows both of its ends; a backlog of the queue's lanes is to come",
-    ),
-}
+TANGLED: dict[str, tuple[str, str]] = {}
+"""By folder: the files in it that stand in a circle, and the reason."""
 
 
 class Code:

@@ -15,6 +15,7 @@ from gateway.adapters.methods.drafts.engine import DraftEngine
 from gateway.adapters.methods.drafts.versions import DRAFTS
 from gateway.adapters.methods.engine import HEADERS
 from gateway.adapters.methods.engine import Engine as MethodEngine
+from gateway.adapters.methods.transitional.versions import METHODS, REQUESTS
 from gateway.adapters.methods.wire.tables import VERSIONS as PUBLISHED
 from gateway.adapters.options import Credentials, Limits, Product
 from gateway.adapters.performatives.engine import Engine as PerformativeEngine
@@ -177,6 +178,12 @@ VERSIONS: Mapping[str, VersionRow] = {
     )
 }  # fmt: skip
 """Versions by name, oldest first."""
+
+RECORDED: Mapping[str, Callable[[str], Reader]] = {
+    REQUESTS: _method_reader,
+    METHODS: _method_reader,
+}
+"""Makers of readers for versions that only ``inspect`` knows: they have no engine."""
 
 PREFERRED: tuple[str, ...] = tuple(sorted(VERSIONS, key=lambda name: VERSIONS[name].preference))
 """Versions in the order in which the client role tries them."""

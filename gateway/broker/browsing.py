@@ -8,8 +8,8 @@ from bisect import bisect_left
 from itertools import islice
 from typing import NamedTuple
 
-from gateway.broker.deliveries import Entry, Lane, by_position
 from gateway.broker.exclusions import Exclusions
+from gateway.broker.lanes import Entry, Lane, by_position
 from gateway.broker.queues import Queue
 from gateway.message import Message
 
@@ -39,7 +39,7 @@ def browse(queue: Queue, after: Place | None, limit: int, octets: int) -> list[S
     most ``octets`` of bodies, but one message in any case."""
     found: list[Seen] = []
     left = octets
-    for lane in queue.lanes:
+    for lane in queue.backlog.lanes:
         if after is not None and lane.priority > after.priority:
             continue
         same = after is not None and lane.priority == after.priority
@@ -52,8 +52,8 @@ def browse(queue: Queue, after: Place | None, limit: int, octets: int) -> list[S
 
 def browse_lane(lane: Lane, start: int, limit: int, left: int, found: list[Seen]) -> int:
     """Add what stands from ``start`` on; how many octets are left."""
-    queue = lane.queue
-    now = queue.state.now
+    backlog = lane.backlog
+    now = backlog.state.now
     first = bisect_left(lane.ready, start, key=by_position)
     for entry in islice(lane.ready, first, None):
         if len(found) >= limit or (found and left < len(entry.message.body)):
@@ -65,8 +65,8 @@ def browse_lane(lane: Lane, start: int, limit: int, left: int, found: list[Seen]
     if not lane.paged:
         return left
     start = max(start, lane.paged_from)
-    average = max(1, queue.octets // max(1, queue.depth))
-    portion = max(1, min(limit, queue.state.limits.page_in_octets // average))
+    average = max(1, backlog.octets // max(1, backlog.depth))
+    portion = max(1, min(limit, backlog.state.limits.page_in_octets // average))
     while len(found) < limit:
         kept = lane.read_paged(start, portion)
         for position, message, expires in kept:
@@ -89,20 +89,9 @@ def at(queue: Queue, place: Place) -> Message | None:
     return found[0].message if found and found[0].place == place else None
 
 
-def pick(queue: Queue, place: Place) -> Entry | None:
-    """Take the ready message at a place out of the queue; it is nobody's then. ``None`` if it
-    stands there no more, or has expired."""
-    lane = next((lane for lane in queue.lanes if lane.priority == place.priority), None)
-    entry = None if lane is None else lane.pick(place.position)
-    if entry is not None:
-        queue.depth -= 1
-        queue.octets -= len(entry.message.body)
-    return entry
-
-
 def discard(queue: Queue, place: Place, reason: str) -> bool:
     """Send the ready message at a place to the dead letters. False if it stands there no more."""
-    entry = pick(queue, place)
+    entry = queue.backlog.pick(*place)
     if entry is not None:
         queue.discard(entry, reason)
     return entry is not None
@@ -110,7 +99,7 @@ def discard(queue: Queue, place: Place, reason: str) -> bool:
 
 def remove(queue: Queue, place: Place) -> bool:
     """Take the ready message at a place out for good. False if it stands there no more."""
-    entry = pick(queue, place)
+    entry = queue.backlog.pick(*place)
     if entry is not None:
         queue.finish(entry)
     return entry is not None
@@ -121,13 +110,13 @@ def take_past(queue: Queue, exclusions: Exclusions) -> Entry | None:
     queue.touch()
     queue.sweep()
     after: Place | None = None
-    lanes = {lane.priority: lane for lane in queue.lanes}
+    lanes = {lane.priority: lane for lane in queue.backlog.lanes}
     while True:
         seen = browse(queue, after, AHEAD, AHEAD_OCTETS)
         for one in seen:
             after = one.place
             if (lanes[after.priority], after.position) not in exclusions.places:
-                entry = pick(queue, after)
+                entry = queue.backlog.pick(*after)
                 if entry is not None:
                     queue.count_delivery(entry)
                     return entry

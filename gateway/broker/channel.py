@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from gateway.broker.access import Access
-from gateway.broker.browsing import Place, Seen, at, browse, pick, remove, take_past
+from gateway.broker.browsing import Place, Seen, at, browse, remove, take_past
 from gateway.broker.consumers import Consumer, Window
 from gateway.broker.coordinator import TransactionCoordinator
 from gateway.broker.cursors import Copies, Cursor, Matches
-from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
+from gateway.broker.lanes import Entry
 from gateway.broker.limits import read_consumer_priority
 from gateway.broker.names import check_name
 from gateway.broker.permissions import PermissionCache
@@ -156,14 +156,14 @@ class Channel:
             what = self.vhost.title("queue", name)
             raise Refusal(Condition.ACCESS_REFUSED, f"{what} in exclusive use")
         tag = tag or "amq.ctag-" + urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
-        if exclusions is not None and exclusions.queue is not found:
+        if exclusions is not None and exclusions.index is not found.excluded:
             exclusions = None
         excluded = self.settlements.excluded
         if exclusions is None and excluded and not copy:
             exclusions = excluded.get(found)
         cursor = None
         if matches or copy or exclusions is not None:
-            cursor = Cursor(matches, Copies() if copy else None, exclusions)
+            cursor = Cursor(matches, Copies(self.broker.state) if copy else None, exclusions)
         consumer = Consumer(
             tag,
             found,
@@ -261,7 +261,7 @@ class Channel:
 
     def pick(self, queue: Queue, place: Place) -> Fetched | None:
         """Take the message at a place of a queue that ``readable`` gave, if it is ready there."""
-        entry = pick(queue, place)
+        entry = queue.backlog.pick(*place)
         if entry is None:
             return None
         queue.touch()

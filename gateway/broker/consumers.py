@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from itertools import islice, takewhile
 from operator import lt
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gateway.broker.cursors import Cursor
-from gateway.broker.deliveries import Entry
+from gateway.broker.exclusions import ExcludingQueue, Exclusions
+from gateway.broker.lanes import Deliver, Entry, Holder
+from gateway.broker.state import BrokerState, Timed
 from gateway.broker.undertakings import PORTION
 from gateway.errors import Condition, Refusal
 from gateway.message import Message, Table
-
-if TYPE_CHECKING:
-    from gateway.broker.queues import Queue
 
 SOON = 1
 """Milliseconds before retrying a queue that exhausted this turn's budget. Queues that had nothing
@@ -26,7 +25,31 @@ of it come first, or one long queue would keep all others waiting."""
 MOST_STALE = 1000
 """Numbers of settled deliveries that an index may hold before it is rebuilt."""
 
-Deliver = Callable[[str, int, bool, Message], None]
+
+class ConsumerLines(Protocol):
+    """The lines of consumers that wait for messages of a queue."""
+
+    def enlist(self, consumer: "Consumer") -> None: ...
+    def delist(self, consumer: "Consumer") -> None: ...
+    def reconsider(self, changed: "Consumer") -> None: ...
+
+
+class ConsumedQueue(ExcludingQueue, Timed, Protocol):
+    """The queue of a consumer."""
+
+    state: BrokerState
+
+    @property
+    def depth(self) -> int: ...
+
+    @property
+    def dispatcher(self) -> ConsumerLines: ...
+
+    def remove_consumer(self, consumer: "Consumer", spare: bool = False) -> None: ...
+    def put(self, message: Message) -> int: ...
+    def put_excluded(self, message: Message, exclusions: Exclusions) -> None: ...
+    def would_dead_letter(self, message: Message) -> bool: ...
+    def dead_letter(self, message: Message, reason: str) -> None: ...
 
 
 class Consumer:
@@ -46,7 +69,7 @@ class Consumer:
     def __init__(
         self,
         tag: str,
-        queue: "Queue",
+        queue: ConsumedQueue,
         window: "Window",
         deliver: Deliver,
         cancelled: Callable[[str], None],
@@ -186,7 +209,7 @@ class Consumer:
         """Leave the line."""
         if self.waiting:
             self.waiting = False
-            self.queue.dispatcher.line(self).remove(self)
+            self.queue.dispatcher.delist(self)
 
     def stop(self) -> None:
         """It is over: nothing more is delivered."""
@@ -212,6 +235,38 @@ class Consumer:
         state.schedule(queue, state.now + SOON)
         return True
 
+    def exclusions(self, given: Exclusions | None = None) -> Exclusions:
+        """The messages that it does not get: it takes its messages with a cursor from now on.
+        ``given`` are those that it is to have if it has none. It must be woken afterwards."""
+        cursor = self.cursor
+        if cursor is None:
+            self.rest()
+            cursor = self.cursor = Cursor(None, None)
+            self.queue.dispatcher.reconsider(self)
+        if cursor.exclusions is None:
+            cursor.exclusions = given or Exclusions(self.queue.excluded)
+        return cursor.exclusions
+
+    def share_exclusions(self, whole: Exclusions) -> None:
+        """It has these from now on, and what it was excluded from before counts for all that share
+        them. It must be woken afterwards."""
+        old = self.exclusions(whole)
+        if old is not whole:
+            for lane, position in old.places:
+                whole.add(lane, position)
+            old.clear()
+            assert self.cursor is not None
+            self.cursor.exclusions = whole
+
+    def exclude(self, entry: Entry) -> None:
+        """It does not get this message again."""
+        self.exclusions().add(entry.lane, entry.position)
+
+    def check_exclusions(self) -> None:
+        """Refuses (506) one more exclusion if there are too many."""
+        if self.cursor is not None and self.cursor.exclusions is not None:
+            self.cursor.exclusions.check()
+
     def drop_credit(self) -> None:
         left, told = self.credit or 0, self.draining
         self.credit, self.draining = 0, None
@@ -232,7 +287,7 @@ class UnsettledIndex:
         self.clear()
 
     def clear(self) -> None:
-        self.numbers: dict[Consumer, list[int]] = {}
+        self.numbers: dict[Holder, list[int]] = {}
         self.last = 0
         """Deliveries up to this one are indexed."""
         self.count = 0

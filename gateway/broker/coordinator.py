@@ -9,7 +9,7 @@ from itertools import islice, repeat
 from typing import Any, TypeVar
 
 from gateway.broker.consumers import Window
-from gateway.broker.deliveries import Entry
+from gateway.broker.lanes import Entry
 from gateway.broker.publish_path import PublishPath
 from gateway.broker.queues import REFUSED, Queue
 from gateway.broker.returning import handed

@@ -4,14 +4,11 @@ or one that takes nothing and gets copies.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
 
+from gateway.broker.exclusions import ExclusionIndex, Exclusions
+from gateway.broker.lanes import Entry, Lane
+from gateway.broker.state import BrokerState
 from gateway.message import Message
-
-if TYPE_CHECKING:
-    from gateway.broker.deliveries import Entry, Lane
-    from gateway.broker.exclusions import Exclusions
-    from gateway.broker.returning import Returned
 
 MOST_AGAIN = 1024
 """Requeued messages that a cursor remembers one by one."""
@@ -29,7 +26,7 @@ class Cursor:
         self,
         matches: Matches | None,
         copies: "Copies | None",
-        exclusions: "Exclusions | None" = None,
+        exclusions: Exclusions | None = None,
     ) -> None:
         self.matches = matches
         self.copies = copies
@@ -38,18 +35,18 @@ class Cursor:
         self.again: dict[Lane, set[int]] = {}
         self.behind = True
 
-    def unseen(self, lane: "Lane", position: int) -> bool:
+    def unseen(self, lane: Lane, position: int) -> bool:
         """Whether it has not looked at this place."""
         return position > self.marks.get(lane, 0) or position in self.again.get(lane, ())
 
-    def looked(self, lane: "Lane", position: int) -> None:
+    def looked(self, lane: Lane, position: int) -> None:
         """It has looked at this place, and at all that stands before it in the lane."""
         if position > self.marks.get(lane, 0):
             self.marks[lane] = position
         elif lane in self.again:
             self.again[lane].discard(position)
 
-    def requeued(self, lane: "Lane", positions: Iterable[int]) -> None:
+    def requeued(self, lane: Lane, positions: Iterable[int]) -> None:
         """Look there again. A copy that was sent is not sent twice."""
         if self.copies is not None:
             return
@@ -67,29 +64,38 @@ class Copies:
     the queue they are copies of knows nothing of it."""
 
     __slots__ = (
-        "queue", "gone", "unsettled", "delivered", "redelivered", "acked", "most_deliveries",
+        "state", "queue", "keeps", "gone", "unsettled", "delivered", "redelivered",
+        "most_deliveries", "excluded",
     )  # fmt: skip
 
-    def __init__(self) -> None:
-        self.most_deliveries: int | None = None
+    has_dead_letter_exchange = False
+
+    def __init__(self, state: BrokerState) -> None:
+        self.state = state
         self.queue = self
+        self.keeps = False
         self.gone = False
         self.unsettled = 0
         self.delivered = 0
         self.redelivered = 0
-        self.acked = 0
+        self.most_deliveries: int | None = None
+        self.excluded = ExclusionIndex()
 
-    def finish(self, entry: "Entry") -> None:
-        self.acked += 1
+    def would_dead_letter(self, message: Message) -> bool:
+        return False
 
-    def discard(self, entry: "Entry", reason: str) -> None:
-        self.acked += 1
+    def finish(self, entry: Entry) -> None:
+        """No-op: nothing is stored or counted for a copy."""
+
+    def discard(self, entry: Entry, reason: str) -> None:
+        """No-op: a copy has no dead letter exchange."""
 
     reject = discard
 
-    def put_back(self, entries: "Iterable[Entry]") -> None:
+    def put_back(self, entries: Iterable[Entry]) -> None:
         self.unsettled -= sum(1 for _ in entries)
 
-    def taking_back(self, returned: "Returned") -> Iterator[None]:
-        self.put_back(returned.entries())
+    def taking_back(self, lanes: list[tuple[Lane, list[Entry]]], octets: int) -> Iterator[None]:
+        for _, entries in lanes:
+            self.put_back(entries)
         yield

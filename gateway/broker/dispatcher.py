@@ -10,15 +10,16 @@ rest in later turns. A look that costs more, since the filter has a hard pattern
 properties, counts as several.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from typing import Protocol, cast
 
+from gateway.broker.backlog import Backlog
 from gateway.broker.consumers import SOON, Consumer
 from gateway.broker.cursors import Cursor
-from gateway.broker.deliveries import Entry, Lane, by_position
-from gateway.broker.state import BrokerState
+from gateway.broker.lanes import Entry, Lane, by_position
+from gateway.broker.state import BrokerState, Timed
 from gateway.broker.store import StoredMessage
 from gateway.message import Message
 from gateway.selector.like import EFFORT
@@ -32,22 +33,14 @@ OCTETS_OF_A_LOOK = 9
 """So many octets of properties, as a power of two, cost that too."""
 
 
-class DispatchedQueue(Protocol):
-    """The messages to dispatch: ``depth`` of them are ready in ``lanes``."""
+class DispatchedQueue(Timed, Protocol):
+    """The queue whose messages are dispatched."""
 
     state: BrokerState
-    lanes: list[Lane]
-    depth: int
-    octets: int
-    due: int | None
+    backlog: Backlog
 
     def head(self) -> Entry | None: ...
-
-    def pull(self, entry: Entry) -> None: ...
-
     def finish(self, entry: Entry) -> None: ...
-
-    def on_due(self) -> None: ...
 
 
 class Dispatcher:
@@ -59,12 +52,13 @@ class Dispatcher:
     ``direct``: consumers may be simple, as the queue never refuses a message."""
 
     __slots__ = (
-        "queue", "state", "single_active", "direct", "consumers", "waiting", "active", "ranked",
-        "filtered", "filtered_waiting", "plain_turn",
+        "queue", "backlog", "state", "single_active", "direct", "consumers", "waiting", "active",
+        "ranked", "filtered", "filtered_waiting", "plain_turn",
     )  # fmt: skip
 
     def __init__(self, queue: DispatchedQueue, single_active: bool, direct: bool) -> None:
         self.queue = queue
+        self.backlog = queue.backlog
         self.state = queue.state
         self.single_active = single_active
         self.direct = direct
@@ -97,7 +91,7 @@ class Dispatcher:
         would have taken may be refused by all now."""
         if self.active is not None:
             self.active.wake()
-        if self.queue.depth and (self.waiting or self.filtered_waiting):
+        if self.backlog.depth and (self.waiting or self.filtered_waiting):
             self.drain()
 
     def reconsider(self, changed: Consumer) -> None:
@@ -123,9 +117,13 @@ class Dispatcher:
         consumer.waiting = True
         self.stand(consumer)
         if consumer.cursor is not None:
-            consumer.cursor.behind = self.queue.depth > 0
-        if self.queue.depth:
+            consumer.cursor.behind = self.backlog.depth > 0
+        if self.backlog.depth:
             self.drain()
+
+    def delist(self, consumer: Consumer) -> None:
+        """A consumer leaves its line."""
+        self.line(consumer).remove(consumer)
 
     def line(self, consumer: Consumer) -> deque[Consumer]:
         """The line in which a consumer waits."""
@@ -174,9 +172,9 @@ class Dispatcher:
 
     def drain(self) -> None:
         """Give the ready messages to the consumers in line, or as many as one turn allows."""
-        queue, state = self.queue, self.state
+        queue, backlog, state = self.queue, self.backlog, self.state
         most = state.limits.max_deliveries
-        while queue.depth and self.waiting:
+        while backlog.depth and self.waiting:
             if state.given >= most:
                 state.schedule(queue, state.now + SOON)
                 break
@@ -191,12 +189,12 @@ class Dispatcher:
             else:
                 consumer = self.choose(entry.message, entry.origin)
             if consumer is not None:
-                queue.pull(entry)
+                backlog.pull(entry)
                 consumer.give(entry)
                 if filtered:
                     self.show_copies(lane, entry.position, message, entry.origin, True)
             elif self.refused_by_all(entry.origin):
-                queue.pull(entry)
+                backlog.pull(entry)
                 queue.finish(entry)
             else:
                 break
@@ -221,7 +219,7 @@ class Dispatcher:
         """The consumer for a message: for the head of the queue, or for one that is being put.
         Consumers with a filter and those without take turns where both want it."""
         found = self.first_filtered(lane, position, message, origin, head)
-        if self.waiting and (head or not self.queue.depth):
+        if self.waiting and (head or not self.backlog.depth):
             rank = self.waiting[0].priority - found.priority if found is not None else 1
             if rank > 0 or (rank == 0 and self.plain_turn):
                 chosen = self.choose(message, origin)
@@ -310,7 +308,7 @@ class Dispatcher:
                     behind.remove(consumer)
                 else:
                     consumer.give(entry)
-        for lane in self.queue.lanes:
+        for lane in self.backlog.lanes:
             lane.forget_ahead()
         for consumer in searched:
             consumer.end_drain()
@@ -325,7 +323,7 @@ class Dispatcher:
         if not consumer.waiting:
             return None
         now = self.state.now
-        for lane in list(self.queue.lanes):
+        for lane in list(self.backlog.lanes):
             for one in standing(lane, cursor):
                 if not self.may_look(cursor):
                     return None
@@ -341,7 +339,7 @@ class Dispatcher:
                         return None
                     cursor.looked(lane, position)
                     if cursor.copies is None:
-                        return self.take(lane, one)
+                        return self.backlog.take(lane, one)
                     before = one.deliveries if isinstance(one, Entry) else lane.deliveries(position)
                     return copied(cursor, position, message, before)
                 else:
@@ -349,19 +347,6 @@ class Dispatcher:
                     message.forget_properties()
         cursor.behind = False
         return None
-
-    def take(self, lane: Lane, one: Entry | StoredMessage) -> Entry:
-        """Take a ready message out of its place, wherever that is."""
-        index = bisect_left(lane.ready, one.position, key=by_position)
-        if isinstance(one, Entry) and index == 0:
-            self.queue.pull(one)
-            return one
-        self.queue.depth -= 1
-        self.queue.octets -= len(one.message.body)
-        if not isinstance(one, Entry):
-            return lane.lift(one)
-        del lane.ready[index]
-        return one
 
 
 def wants(

@@ -141,7 +141,6 @@ class Exchange(ABC):
         alternate = self.arguments.get("alternate-exchange")
         self.alternate: str | None = alternate if isinstance(alternate, str) and alternate else None
         self.bindings: dict[Binding, None] = {}
-        self.incoming: dict[Binding, None] = {}
         self.routes: dict[str, tuple[Queue, ...]] = {}
         self.conditional: dict[Test, Exchange] = {}
         self.gone = False

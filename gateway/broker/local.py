@@ -14,8 +14,8 @@ from gateway.broker.browsing import Place, Seen
 from gateway.broker.channel import Channel, Recipient
 from gateway.broker.client import Client
 from gateway.broker.confirms import Confirms
-from gateway.broker.deliveries import Entry
 from gateway.broker.exchanges import Binding, Exchange
+from gateway.broker.lanes import Entry
 from gateway.broker.posting import read_copies
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
@@ -370,10 +370,7 @@ class LocalChannel:
     def would_dead_letter(self, delivery: int) -> bool:
         """Whether a rejected delivery would be dead-lettered to a queue other than its own."""
         entry = self._entry(delivery)
-        if entry is None:
-            return False
-        queue = entry.lane.queue
-        return queue.vhost.dead_letters.would_route(queue, entry.message)
+        return entry is not None and entry.lane.queue.would_dead_letter(entry.message)
 
     def check_declinable(self, delivery: int) -> None:
         """Raises ``Refusal`` if the consumer has declined too many messages already."""

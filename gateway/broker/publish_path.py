@@ -89,7 +89,7 @@ class PublishPath:
                 return
         for queue in queues:
             waiting = queue.waiting
-            if waiting and not queue.depth:
+            if waiting and not queue.backlog.depth:
                 consumer = waiting[0]
                 if consumer.simple:
                     if len(waiting) > 1:

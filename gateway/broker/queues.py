@@ -8,23 +8,19 @@ will do so.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from gateway.broker.backlog import Backlog
 from gateway.broker.consumers import SOON, Consumer
-from gateway.broker.deliveries import Entry, Lane, in_lanes
 from gateway.broker.dispatcher import Dispatcher
-from gateway.broker.limits import LONGEST_TIMER, RANKS, QueueArguments
-from gateway.broker.returning import Returned
+from gateway.broker.exclusions import ExclusionIndex, Exclusions
+from gateway.broker.lanes import Entry, Lane, in_lanes
+from gateway.broker.limits import LONGEST_TIMER, QueueArguments
 from gateway.broker.state import BrokerState
 from gateway.broker.undertakings import PORTION
 from gateway.broker.watchers import Sender, Watcher
 from gateway.errors import Unstorable
 from gateway.message import Message, Table
-from gateway.selector.names import NORMAL_PRIORITY
-
-if TYPE_CHECKING:
-    from gateway.broker.exchanges import Binding
-    from gateway.broker.exclusions import Exclusions
 
 
 class DeadLetters(Protocol):
@@ -63,39 +59,40 @@ KEPT = 1
 REFUSED = 2
 """The queue is full and says so."""
 
+NO_ARGUMENTS = QueueArguments()
+
 LEAST_DROPS = 2
 """So many messages are dropped for one that comes, however much was dropped in this turn: a full
 queue must not grow faster than it is emptied."""
 
 
 class Queue:
-    """Messages wait here. Made by its virtual host only.
+    """Made by its virtual host only. ``backlog`` has the messages that are ready,
+    ``dispatcher`` the consumers.
 
-    ``depth`` and ``octets`` (of bodies) count what is ready, in memory or paged out. ``passed``
-    counts messages that went directly to a consumer who settles at once: they are published,
-    delivered and acknowledged in one.
+    ``passed`` counts messages that went directly to a consumer who settles at once: they are
+    published, delivered and acknowledged in one.
     """
 
     __slots__ = (
         "vhost", "state", "name", "durable", "owner", "auto_delete", "arguments", "limits",
-        "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "levels", "ranks",
-        "lanes", "depth", "octets", "unsettled", "passed", "published", "delivered", "acked",
-        "redelivered", "bindings", "used", "due", "gone", "created", "watchers", "excluded",
-        "senders", "pending_dead_letters", "reserved", "reserved_octets", "dispatcher",
-        "consumers", "waiting", "filtered_waiting",
+        "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "backlog", "unsettled",
+        "passed", "published", "delivered", "acked", "redelivered", "used", "due", "gone",
+        "created", "watchers", "excluded", "senders", "pending_dead_letters", "reserved",
+        "reserved_octets", "dispatcher", "consumers", "waiting", "filtered_waiting",
     )  # fmt: skip
 
     def __init__(
         self,
-        vhost: "QueueHost",
+        vhost: QueueHost,
         name: str,
         number: int,
         *,
-        durable: bool,
-        owner: "QueueOwner | None",
-        auto_delete: bool,
-        arguments: Table,
-        limits: QueueArguments,
+        durable: bool = False,
+        owner: QueueOwner | None = None,
+        auto_delete: bool = False,
+        arguments: Table | None = None,
+        limits: QueueArguments = NO_ARGUMENTS,
         levels: int = 0,
     ) -> None:
         """``levels`` of priority, 0 or one of ``RANKS``, unless an argument says how many."""
@@ -105,55 +102,56 @@ class Queue:
         self.durable = durable
         self.owner = owner
         self.auto_delete = auto_delete
-        self.arguments = arguments
+        self.arguments = arguments or {}
         self.limits = limits
         self.keeps = durable and owner is None and not self.state.volatile
         self.ttl = limits.ttl
         self.most_deliveries = limits.delivery_limit
-        self.levels = 0 if limits.max_priority is not None else levels
-        self.ranks = limits.max_priority is not None or self.levels > 0
         self.capped = limits.max_length is not None or limits.max_octets is not None
         self.refuses_when_full = self.capped and limits.overflow != "drop-head"
-        self.dispatcher = Dispatcher(self, limits.single_active, not self.refuses_when_full)
-        self.consumers = self.dispatcher.consumers
-        self.waiting = self.dispatcher.waiting
-        self.filtered_waiting = self.dispatcher.filtered_waiting
-        """The dispatcher's own: one look-up less for each message."""
-        self.lanes = [Lane(self, number, 0)]
-        self.depth = 0
-        self.octets = 0
+        self.due: int | None = None
+        self.gone = False
         self.unsettled = 0
         self.passed = 0
         self.published = 0
         self.delivered = 0
         self.acked = 0
         self.redelivered = 0
-        self.bindings: dict[Binding, None] = {}
         self.created = self.state.now
         self.used = self.state.now
-        self.due: int | None = None
-        self.gone = False
         self.watchers: dict[Watcher, None] = {}
         self.senders: dict[Sender, None] = {}
-        self.excluded: dict[tuple[Lane, int], list[Exclusions]] = {}
-        """By place, the links that must not get the message that stands there."""
+        self.excluded = ExclusionIndex()
         self.pending_dead_letters: deque[tuple[Entry, str]] = deque()
         """Rejected deliveries for whose dead letters there was no time yet."""
         self.reserved = 0
         """Messages for which there must be room, though they are not there yet."""
         self.reserved_octets = 0
+        most = limits.max_priority
+        self.backlog = Backlog(self, number, 0 if most is not None else levels, most)
+        self.dispatcher = Dispatcher(self, limits.single_active, not self.refuses_when_full)
+        self.consumers = self.dispatcher.consumers
+        self.waiting = self.dispatcher.waiting
+        self.filtered_waiting = self.dispatcher.filtered_waiting
+        """The dispatcher's own: one look-up less for each message."""
         self.touch()
+
+    @property
+    def depth(self) -> int:
+        """Messages that are ready. (Hot paths read ``backlog.depth``.)"""
+        return self.backlog.depth
 
     # --- in -------------------------------------------------------------------------------------
 
     def put(self, message: Message, origin: object = None) -> int:
         """Take a message: ``TAKEN``, ``KEPT`` or ``REFUSED``. Hot."""
+        backlog = self.backlog
         if self.refuses_when_full and self.overflows(len(message.body)):
             if self.limits.overflow == "reject-publish-dlx":
-                self.vhost.dead_letters.publish(self, message, "maxlen")
+                self.dead_letter(message, "maxlen")
             return REFUSED
         waiting = self.waiting
-        if waiting and not self.depth and (consumer := waiting[0]).simple:
+        if waiting and not backlog.depth and (consumer := waiting[0]).simple:
             if len(waiting) > 1:
                 waiting.rotate(-1)
             self.passed += 1
@@ -173,11 +171,11 @@ class Queue:
             latest = state.now + LONGEST_TIMER if expires is None else expires
             expires = min(expiry, latest)
         keep = durable and self.keeps
-        lane = self.lane(priority) if self.ranks else self.lanes[0]
+        lane = backlog.lane(priority) if backlog.ranked else backlog.lanes[0]
+        position = lane.next
         filtered = self.filtered_waiting
-        if filtered or (waiting and not self.depth):
+        if filtered or (waiting and not backlog.depth):
             dispatcher = self.dispatcher
-            position = lane.next
             if filtered:
                 chosen = dispatcher.offer(lane, position, message, origin, False)
             else:
@@ -190,7 +188,8 @@ class Queue:
                     try:
                         state.store.append(lane.number, position, message, expires, True)
                     except Unstorable as reason:
-                        return self.unstorable(message, reason)
+                        self.unstorable(message, reason)
+                        return REFUSED
                     if lane.paged:
                         lane.out.add(position)
                 state.octets += message.weight
@@ -207,36 +206,13 @@ class Queue:
             and (self.vhost.dead_letters.busy or state.drops < state.limits.max_drops)
         ):
             self.acked += 1
-            self.vhost.dead_letters.publish(self, message, "expired")
+            self.dead_letter(message, "expired")
             return TAKEN
-        body = message.body
-        size = len(body)
-        position = lane.next
-        lane.next = position + 1
-        if keep:
-            try:
-                state.store.append(lane.number, position, message, expires, True)
-            except Unstorable as reason:
-                return self.unstorable(message, reason)
-        budget = state.limits.page_after_octets
-        if lane.paged or (
-            budget is not None
-            and state.octets > budget
-            and len(lane.ready) >= state.limits.keep_in_memory
-        ):
-            if not keep:
-                try:
-                    state.store.append(lane.number, position, message, expires, False)
-                except Unstorable as reason:
-                    return self.unstorable(message, reason)
-            if not lane.paged:
-                lane.paged_from = position
-            lane.paged += 1
-        else:
-            lane.ready.append(Entry(lane, position, message, expires, keep, origin))
-            state.octets += len(message.header) + (size if body.__class__ is bytes else 0)
-        self.depth += 1
-        self.octets += size
+        try:
+            backlog.append(lane, message, expires, keep, origin)
+        except Unstorable as reason:
+            self.unstorable(message, reason)
+            return REFUSED
         if expires is not None:
             state.schedule(self, expires)
         if self.capped:
@@ -249,44 +225,39 @@ class Queue:
             self.tell(lane.priority, position, message, 0)
         return KEPT if keep else TAKEN
 
-    def unstorable(self, message: Message, reason: Unstorable) -> int:
+    def put_excluded(self, message: Message, exclusions: Exclusions) -> None:
+        """Take a message that the link with these exclusions must not get."""
+        backlog = self.backlog
+        lane = backlog.lane(message.essentials.priority) if backlog.ranked else backlog.lanes[0]
+        position = lane.next
+        exclusions.add(lane, position)
+        self.put(message)
+        if lane.next == position:  # it has expired, or the queue is full
+            self.excluded.forget(lane, position)
+
+    def unstorable(self, message: Message, reason: Unstorable) -> None:
         """The store cannot keep this message; it is not taken, and no other pays for it."""
         self.published -= 1
         what = self.vhost.title("queue", self.name)
         self.state.report(f"{message} is refused by {what}: {reason}")
-        return REFUSED
 
-    def lane(self, priority: int | None) -> Lane:
-        """The lane of a priority, made when first used; the highest stands first."""
-        if self.levels:
-            wanted = RANKS[self.levels][NORMAL_PRIORITY if priority is None else min(priority, 9)]
-        else:
-            wanted = min(priority or 0, self.limits.max_priority or 0)
-        place = 0
-        for lane in self.lanes:
-            if lane.priority == wanted:
-                return lane
-            if lane.priority < wanted:
-                break
-            place += 1
-        lane = Lane(self, self.state.number(), wanted)
-        self.lanes.insert(place, lane)
+    def lanes_changed(self) -> None:
+        """The record of the queue names its lanes."""
         if self.keeps:
             self.vhost.save_queue(self)
-        return lane
 
     def put_back(self, entries: Iterable[Entry]) -> None:
         """Requeue at their places. Their credit has been taken back already."""
         entries = list(entries)
-        self.octets += sum(len(entry.message.body) for entry in entries)
+        self.backlog.octets += sum(len(entry.message.body) for entry in entries)
         self.take_back(in_lanes(entries).items())
         if self.watchers:
             self.tell_all(entries)
 
-    def taking_back(self, returned: Returned) -> Iterator[None]:
-        """The same in portions, for ``Undertakings``: all of them stand in their places at once."""
-        yield from returned.ordering()
-        entries = returned.entries() if self.gone or self.watchers else []
+    def taking_back(self, lanes: list[tuple[Lane, list[Entry]]], octets: int) -> Iterator[None]:
+        """The same in portions, for ``Undertakings``, of entries that are ascending by position and
+        have so many octets of bodies: all of them stand in their places at once."""
+        entries = [e for _, found in lanes for e in found] if self.gone or self.watchers else []
         if self.gone:  # meanwhile
             while entries:
                 for entry in entries[-PORTION:]:
@@ -295,8 +266,8 @@ class Queue:
                 del entries[-PORTION:]
                 yield
             return
-        self.octets += returned.octets
-        self.take_back(returned.each_lane())
+        self.backlog.octets += octets
+        self.take_back(lanes)
         for first in range(0, len(entries), PORTION):
             yield
             self.tell_all(entries[first : first + PORTION])
@@ -305,7 +276,6 @@ class Queue:
         """Entries ascending by position stand in their lanes again."""
         for lane, found in lanes:
             lane.put_back(found)
-            self.depth += len(found)
             self.unsettled -= len(found)
             for consumer in self.dispatcher.filtered:
                 assert consumer.cursor is not None
@@ -329,22 +299,15 @@ class Queue:
     def head(self) -> Entry | None:
         """The next message to go; those that have expired before it are gone then. ``None`` also
         while more of them are left than one turn can drop."""
-        now = self.state.now
-        for lane in self.lanes:
-            while True:
-                if not lane.ready:
-                    if not lane.paged:
-                        break
-                    lane.page_in()
-                    continue
-                entry = lane.ready[0]
-                if entry.expires is None or entry.expires > now:
-                    return entry
-                if self.enough():
-                    return None
-                self.pull(entry)
-                self.discard(entry, "expired")
-        return None
+        backlog, now = self.backlog, self.state.now
+        while (entry := backlog.first()) is not None:
+            if entry.expires is None or entry.expires > now:
+                break
+            if self.enough():
+                return None
+            backlog.pull(entry)
+            self.discard(entry, "expired")
+        return entry
 
     def enough(self) -> bool:
         """Whether so much was dropped in this turn that the rest waits for a later one."""
@@ -354,24 +317,13 @@ class Queue:
         state.schedule(self, state.now + SOON)
         return True
 
-    def pull(self, entry: Entry) -> None:
-        """Take the head out of its lane."""
-        lane = entry.lane
-        lane.ready.popleft()
-        self.depth -= 1
-        self.octets -= len(entry.message.body)
-        if lane.paged and len(lane.ready) < self.state.limits.keep_in_memory // 4:
-            lane.page_in()
-        if lane.ready and (expires := lane.ready[0].expires) is not None:
-            self.state.schedule(self, expires)
-
     def take(self) -> Entry | None:
         """Fetch one message; it counts as delivered."""
         self.touch()
         entry = self.head()
         if entry is None:
             return None
-        self.pull(entry)
+        self.backlog.pull(entry)
         self.count_delivery(entry)
         return entry
 
@@ -384,26 +336,34 @@ class Queue:
         """It is over for this message: settled, or gone for good."""
         self.acked += 1
         message = entry.message
-        self.state.octets -= message.weight
+        body = message.body  # its weight, without a call
+        self.state.octets -= len(message.header) + (len(body) if body.__class__ is bytes else 0)
         if entry.stored and not self.gone:
             lane = entry.lane
             self.state.store.remove(lane.number, entry.position)
             if lane.out:
                 lane.out.discard(entry.position)
         if self.excluded:
-            self.included(entry.lane, entry.position)
-
-    def included(self, lane: Lane, position: int) -> None:
-        """The message at a place is over: nobody is excluded from what is not there."""
-        for exclusions in self.excluded.pop((lane, position), ()):
-            exclusions.places.discard((lane, position))
+            self.excluded.forget(entry.lane, entry.position)
 
     def discard(self, entry: Entry, reason: str) -> None:
         """It leaves unwanted: to the dead letters if there is such a place."""
         self.state.drops += 1
         self.finish(entry)
         if not self.gone:
-            self.vhost.dead_letters.publish(self, entry.message, reason)
+            self.dead_letter(entry.message, reason)
+
+    @property
+    def has_dead_letter_exchange(self) -> bool:
+        return self.limits.dead_letter_exchange is not None
+
+    def would_dead_letter(self, message: Message) -> bool:
+        """Whether the dead letter exchange would lead a message to another queue."""
+        return self.vhost.dead_letters.would_route(self, message)
+
+    def dead_letter(self, message: Message, reason: str) -> None:
+        """Publish a message to the dead letter exchange, if there is one."""
+        self.vhost.dead_letters.publish(self, message, reason)
 
     def hold(self, entry: Entry) -> None:
         """A fetched message is unsettled."""
@@ -435,8 +395,9 @@ class Queue:
     def overflows(self, size: int, count: int = 1) -> bool:
         """Whether more messages of this many octets in all would be too much."""
         most, octets = self.limits.max_length, self.limits.max_octets
-        return (most is not None and self.depth + self.reserved + count > most) or (
-            octets is not None and self.octets + self.reserved_octets + size > octets
+        backlog = self.backlog
+        return (most is not None and backlog.depth + self.reserved + count > most) or (
+            octets is not None and backlog.octets + self.reserved_octets + size > octets
         )
 
     def reserve(self, size: int, count: int = 1) -> None:
@@ -455,11 +416,11 @@ class Queue:
 
     def drop_excess(self, least: int = 0) -> None:
         """Drop from the head until the limits hold, or as much as one turn can."""
-        most, octets = self.limits.max_length, self.limits.max_octets
+        most, octets, backlog = self.limits.max_length, self.limits.max_octets, self.backlog
         if self.refuses_when_full:
             return
-        while (most is not None and self.depth > most) or (
-            octets is not None and self.octets > octets
+        while (most is not None and backlog.depth > most) or (
+            octets is not None and backlog.octets > octets
         ):
             if least > 0:
                 least -= 1
@@ -468,7 +429,7 @@ class Queue:
             entry = self.head()
             if entry is None:
                 return
-            self.pull(entry)
+            backlog.pull(entry)
             self.discard(entry, "maxlen")
 
     def touch(self) -> None:
@@ -480,7 +441,7 @@ class Queue:
     def sweep(self) -> None:
         """Let go of what has expired at the heads, and see when to look again."""
         now = self.state.now
-        for lane in self.lanes:
+        for lane in self.backlog.lanes:
             while lane.ready or lane.paged:
                 if not lane.ready:
                     lane.page_in()
@@ -493,7 +454,7 @@ class Queue:
                     break
                 if self.enough():
                     return
-                self.pull(entry)
+                self.backlog.pull(entry)
                 self.discard(entry, "expired")
 
     def on_due(self) -> None:
@@ -510,41 +471,43 @@ class Queue:
         self.sweep()
         if self.capped:
             self.drop_excess()
-        if self.depth and self.waiting:
+        if self.backlog.depth and self.waiting:
             self.dispatcher.drain()
             for consumer in [c for c in self.consumers if c.draining is not None]:
                 consumer.end_drain()
-        if self.dispatcher.filtered_waiting:
+        if self.filtered_waiting:
             self.dispatcher.go_on()
 
     def purge(self) -> int:
         """Drop everything that is ready; how many there were."""
-        count = self.depth
-        store = self.state.store
         for lane, position in list(self.excluded):
+            assert isinstance(lane, Lane)
             if lane.at(position) is not None:
-                self.included(lane, position)
-        for lane in self.lanes:
-            if self.unsettled and not self.gone:
-                lane.purge()
-            elif self.keeps or lane.paged_from or self.unsettled:
-                # Others have never been in the store.
-                store.drop(lane.number)
-                lane.number = self.state.number()
-            lane.ready, entries = deque(), lane.ready
-            self.state.purged.take(entries)
-            lane.paged = 0
-            lane.counts.clear()
-            lane.forget_ahead()
-        if self.keeps and not (self.unsettled or self.gone):
-            self.vhost.save_queue(self)  # with its lanes' new numbers
-        self.depth = 0
-        self.octets = 0
+                self.excluded.forget(lane, position)
+        count = self.backlog.purge()
         self.acked += count
         return count
 
     def could_deliver(self, message: Message, origin: object) -> bool:
         """Whether a message put now would go to a consumer at once."""
-        if not self.depth and any(c.takes(message) and not c.refuses(origin) for c in self.waiting):
+        if not self.backlog.depth and any(
+            c.takes(message) and not c.refuses(origin) for c in self.waiting
+        ):
             return True
         return self.dispatcher.wanted_now(message, origin)
+
+
+class DiscardQueue(Queue):
+    """The queue in which an exchange loses messages: like any other to its publishers; it has no
+    name and keeps nothing."""
+
+    __slots__ = ()
+
+    def __init__(self, vhost: QueueHost) -> None:
+        super().__init__(vhost, "", 0)
+
+    def put(self, message: Message, origin: object = None) -> int:
+        return TAKEN
+
+    def could_deliver(self, message: Message, origin: object) -> bool:
+        return True

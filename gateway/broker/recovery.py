@@ -5,7 +5,6 @@ Messages stay in the store until somebody wants them; what was handed out before
 
 from typing import Any
 
-from gateway.broker.deliveries import Lane
 from gateway.broker.exchange_types import EXCHANGE_TYPES
 from gateway.broker.exchanges import Binding, Destination
 from gateway.broker.limits import read_queue_arguments
@@ -70,15 +69,8 @@ def restore_queue(
         limits=read_queue_arguments(arguments, vhost.title("queue", name)),
         levels=value.get("levels", 0),
     )
-    queue.lanes = [Lane(queue, lanes[p], p) for p in sorted(lanes, reverse=True)]
-    state = vhost.state
-    for lane in queue.lanes:
-        state.next_number = max(state.next_number, lane.number + 1)
-        depth = depths.get(lane.number)
-        if depth is not None:
-            lane.restore(depth)
-            queue.depth += depth.messages
-            queue.octets += depth.octets
+    vhost.state.next_number = max(vhost.state.next_number, *(n + 1 for n in lanes.values()))
+    queue.backlog.restore(lanes, depths)
     vhost.enter_queue(queue)
 
 
@@ -109,7 +101,7 @@ def drop_orphans(
         lane.number
         for vhost in vhosts.values()
         for queue in vhost.queues.values()
-        for lane in queue.lanes
+        for lane in queue.backlog.lanes
     }
     for number in depths.keys() - known - claimed:
         next(iter(vhosts.values())).store.drop(number)

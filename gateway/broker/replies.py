@@ -8,7 +8,6 @@ is asked over the same channel with that reply-to goes out with the name instead
 import secrets
 
 from gateway.broker.deadletters import look, written_anew
-from gateway.broker.limits import QueueArguments
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Refusal
@@ -25,16 +24,7 @@ def open_replies(vhost: VirtualHost, current: Queue | None, no_ack: bool) -> Que
     if current is not None and not current.gone:
         raise Refusal(Condition.PRECONDITION_FAILED, "reply consumer already set")
     name = f"{REPLY_TO}.{secrets.token_urlsafe(24)}"
-    queue = Queue(
-        vhost,
-        name,
-        vhost.state.number(),
-        durable=False,
-        owner=None,
-        auto_delete=True,
-        arguments={},
-        limits=QueueArguments(),
-    )
+    queue = Queue(vhost, name, vhost.state.number(), auto_delete=True)
     vhost.replies[name] = queue
     return queue
 

@@ -7,7 +7,7 @@ before earlier ones. So what takes time for each of them is done before that.
 from collections.abc import Iterator
 from heapq import merge
 
-from gateway.broker.deliveries import Entry, Lane, by_position, in_lanes
+from gateway.broker.lanes import DeliverySource, Entry, Lane, by_position, in_lanes
 from gateway.operations import Outcome
 
 SORTED = 4096
@@ -30,8 +30,8 @@ class Returned:
                 runs.append(found)
         self.octets += sum([len(entry.message.body) for entry in entries])
 
-    def ordering(self) -> Iterator[None]:
-        """Make one run of each lane's, in portions."""
+    def back_to(self, queue: DeliverySource) -> Iterator[None]:
+        """Put all of them back, in portions: one run is made of each lane's first."""
         for runs in self.lanes.values():
             if len(runs) == 1:
                 continue
@@ -41,14 +41,8 @@ class Returned:
                 if len(ordered) % SORTED == 0:
                     yield
             runs[:] = [ordered]
-
-    def each_lane(self) -> Iterator[tuple[Lane, list[Entry]]]:
-        """All that is gathered, once it is in order."""
-        for lane, runs in self.lanes.items():
-            yield lane, runs[0]
-
-    def entries(self) -> list[Entry]:
-        return [entry for runs in self.lanes.values() for run in runs for entry in run]
+        lanes = [(lane, runs[0]) for lane, runs in self.lanes.items()]
+        yield from queue.taking_back(lanes, self.octets)
 
 
 def handed(entries: list[Entry], outcome: Outcome) -> Iterator[tuple[Entry, Outcome]]:

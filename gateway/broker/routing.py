@@ -13,9 +13,8 @@ from gateway.broker.deadletters import (
 from gateway.broker.exchanges import Exchange, Step
 from gateway.broker.limits import DEAD_LETTER_COST
 from gateway.broker.names import title
-from gateway.broker.queues import Queue
+from gateway.broker.queues import DiscardQueue, Queue
 from gateway.broker.state import BrokerState
-from gateway.broker.void import Void
 from gateway.message import Message
 from gateway.selector import EFFORT
 
@@ -23,7 +22,7 @@ from gateway.selector import EFFORT
 class Router:
     """Leads messages through exchanges into queues. ``default`` is the exchange without a name,
     which leads to every queue by the queue's name, and to ``replies``: the queues for direct
-    replies. ``void`` is the queue in which an exchange loses messages."""
+    replies. ``discard`` is the queue in which an exchange loses messages."""
 
     def __init__(
         self,
@@ -31,14 +30,14 @@ class Router:
         queues: Mapping[str, Queue],
         replies: Mapping[str, Queue],
         exchanges: Mapping[str, Exchange],
-        void: Void,
+        discard: DiscardQueue,
     ) -> None:
         self.state = state
         self.queues = queues
         self.replies = replies
         self.exchanges = exchanges
         self.default = exchanges[""]
-        self.void = void
+        self.discard = discard
 
     def route(self, exchange: Exchange, message: Message) -> tuple[Queue, ...]:
         """The queues a message goes to, each once; remembered where the key alone decides."""
@@ -82,7 +81,7 @@ class Router:
                     found.append(alternate)
             for destination in found:
                 if destination is None:
-                    queues[self.void] = None
+                    queues[self.discard] = None
                 elif isinstance(destination, Queue):
                     queues[destination] = None
                 elif destination not in visited:

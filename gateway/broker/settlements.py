@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from gateway.broker.consumers import Consumer, Window, unknown_tag
-from gateway.broker.deliveries import Entry
-from gateway.broker.exclusions import Exclusions, exclusions_of, share
-from gateway.broker.queues import Queue
+from gateway.broker.consumers import ConsumedQueue, Consumer, Window, unknown_tag
+from gateway.broker.exclusions import ExcludingQueue, Exclusions
+from gateway.broker.lanes import DeliverySource, Entry, Holder
 from gateway.broker.returning import Returned, handed
 from gateway.broker.transactions import Transaction
 from gateway.broker.undertakings import PORTION
@@ -35,7 +34,7 @@ class Settlements:
         self.transaction: Transaction | None = None
         self.counts_rejected = False
         """A rejected delivery counts as one that failed (1.0 §3.4.3)."""
-        self.excluded: dict[Queue, Exclusions] | None = None
+        self.excluded: dict[ExcludingQueue, Exclusions] | None = None
         """Deliveries that this channel has declined, by queue: none of its consumers, present or to
         come, and no fetch gets them again (0-9a0 §4.7.10). ``None`` before it has."""
 
@@ -103,8 +102,8 @@ class Settlements:
         """Apply these outcomes. Credit is taken back first and used last, so that released messages
         stand in their places before any consumer is served. ``whole``: all of it now, in one batch
         of the store, however many dead letters that makes."""
-        woken: dict[Consumer, None] = {}
-        back: dict[Queue, list[Entry]] = {}
+        woken: dict[Holder, None] = {}
+        back: dict[DeliverySource, list[Entry]] = {}
         self.part_with(settled, woken, back, whole)
         for queue, found in back.items():
             queue.put_back(found)
@@ -122,19 +121,19 @@ class Settlements:
         served, and released messages count as unsettled; then all those of a queue are ready at
         once."""
         left = iter(settled)
-        returns: dict[Queue, Returned] = {}
+        returns: dict[DeliverySource, Returned] = {}
         self.window.busy += 1
         self.window.reopen()
         try:
             while portion := list(islice(left, PORTION)):
-                back: dict[Queue, list[Entry]] = {}
+                back: dict[DeliverySource, list[Entry]] = {}
                 self.part_with(portion, {}, back, whole)
                 for queue, found in back.items():
                     returns.setdefault(queue, Returned()).add(found)
                 del portion, back
                 yield
             for queue, returned in returns.items():
-                yield from queue.taking_back(returned)
+                yield from returned.back_to(queue)
                 yield
         finally:
             self.window.busy -= 1
@@ -143,8 +142,8 @@ class Settlements:
     def part_with(
         self,
         settled: Iterable[tuple[Entry, Outcome]],
-        woken: dict[Consumer, None],
-        back: dict[Queue, list[Entry]],
+        woken: dict[Holder, None],
+        back: dict[DeliverySource, list[Entry]],
         whole: bool,
     ) -> None:
         """Deliveries leave the channel. Adds their consumers to ``woken``, and released messages to
@@ -161,7 +160,7 @@ class Settlements:
             elif (
                 outcome is Outcome.REJECT
                 and self.counts_rejected
-                and has_dead_letter_exchange(entry)
+                and queue.has_dead_letter_exchange
             ):
                 count_failure(entry)
             if outcome is Outcome.RELEASE and not queue.gone:
@@ -187,17 +186,17 @@ class Settlements:
                 self.window.restore(tags, entries)
                 exclusions.check()
 
-    def exclusions_from(self, queue: Queue) -> Exclusions:
+    def exclusions_from(self, queue: ExcludingQueue) -> Exclusions:
         """The messages of a queue that this channel as a whole does not get."""
         if self.excluded is None:
             self.excluded = {}
         exclusions = self.excluded.get(queue)
         if exclusions is None:
-            exclusions = self.excluded[queue] = Exclusions(queue)
+            exclusions = self.excluded[queue] = Exclusions(queue.excluded)
             exclusions.shared = True
             for consumer in self.window.consumers.values():
                 if consumer.queue is queue and not consumer.copies:
-                    share(consumer, exclusions)
+                    consumer.share_exclusions(exclusions)
         return exclusions
 
     def unsent(self, consumer: str, delivery: int, message: Message, queue: str = "") -> None:
@@ -208,9 +207,7 @@ class Settlements:
         entry = self.unsettled.get(delivery)
         reader = self.window.consumers.get(consumer)
         if entry is not None:
-            if entry.consumer is None and not self.vhost.dead_letters.would_route(
-                entry.lane.queue, message
-            ):
+            if entry.consumer is None and not entry.lane.queue.would_dead_letter(message):
                 self.exclude([delivery], [entry])
             self.check_exclusions(entry)
             del self.unsettled[delivery]
@@ -221,39 +218,34 @@ class Settlements:
         elif queue in self.vhost.queues:
             self.put_again(self.vhost.queues[queue], None, message)
 
-    def declined(self, entry: Entry, consumer: Consumer | None) -> Outcome:
+    def declined(self, entry: Entry, consumer: Holder | None) -> Outcome:
         """The outcome of declining a message, which the consumer, or the whole channel, does not
         get again."""
         queue = entry.lane.queue
         whole = None if self.excluded is None else self.excluded.get(queue)
         if queue.gone or (consumer is not None and consumer.copies and whole is None):
             return Outcome.RELEASE
-        if queue.vhost.dead_letters.would_route(queue, entry.message):
+        if queue.would_dead_letter(entry.message):
             return Outcome.REJECT
         if whole is not None:
             whole.add(entry.lane, entry.position)
         elif consumer is not None and consumer.started:
-            exclusions_of(consumer).add(entry.lane, entry.position)
+            consumer.exclude(entry)
         return Outcome.RELEASE
 
-    def put_again(self, queue: Queue, consumer: Consumer | None, message: Message) -> None:
+    def put_again(self, queue: ConsumedQueue, consumer: Consumer | None, message: Message) -> None:
         """A message that was settled as it was given to a consumer, or fetched, which cannot have
         it."""
-        if queue.vhost.dead_letters.would_route(queue, message):
-            queue.vhost.dead_letters.publish(queue, message, "rejected")
+        if queue.would_dead_letter(message):
+            queue.dead_letter(message, "rejected")
             return
-        exclusions = self.exclusions_from(queue) if consumer is None else exclusions_of(consumer)
+        exclusions = self.exclusions_from(queue) if consumer is None else consumer.exclusions()
         if exclusions.full:
             if consumer is not None:
                 consumer.stop()
             queue.put(message)
             exclusions.check()
-        lane = queue.lane(message.essentials.priority) if queue.ranks else queue.lanes[0]
-        position = lane.next
-        exclusions.add(lane, position)
-        queue.put(message)
-        if lane.next == position:  # it has expired, or the queue is full
-            exclusions.drop(lane, position)
+        queue.put_excluded(message, exclusions)
         if consumer is None:
             self.window.wake()
         else:
@@ -261,10 +253,8 @@ class Settlements:
 
     def check_exclusions(self, entry: Entry) -> None:
         """Refuses (506) a delivery to be declined if its link declines too many."""
-        consumer = entry.consumer
-        cursor = None if consumer is None else consumer.cursor
-        if cursor is not None and cursor.exclusions is not None:
-            cursor.exclusions.check()
+        if entry.consumer is not None:
+            entry.consumer.check_exclusions()
 
     def recover(self, requeue: bool) -> None:
         """Everything unsettled is delivered again: from its queue, or to the same consumers."""
@@ -377,9 +367,3 @@ def note_failure(entry: Entry, op: Modify) -> None:
         note(entry, op.annotations)
     if op.failed:
         count_failure(entry)
-
-
-def has_dead_letter_exchange(entry: Entry) -> bool:
-    """Whether the queue of a delivery has a dead letter exchange. Copies have none."""
-    queue = entry.lane.queue
-    return isinstance(queue, Queue) and queue.limits.dead_letter_exchange is not None

@@ -24,15 +24,15 @@ def queue_snapshot(queue: Queue) -> QueueSnapshot:
         arguments=dict(queue.arguments),
         ready=queue.depth,
         unsettled=queue.unsettled,
-        octets=queue.octets,
-        paged=sum(lane.paged for lane in queue.lanes),
+        octets=queue.backlog.octets,
+        paged=sum(lane.paged for lane in queue.backlog.lanes),
         consumers=len(queue.consumers),
         published=queue.published + queue.passed,
         delivered=queue.delivered + queue.passed,
         acked=queue.acked + queue.passed,
         redelivered=queue.redelivered,
-        levels=queue.levels,
-        priority_levels=queue.levels or (queue.limits.max_priority or 0) + 1,
+        levels=queue.backlog.levels,
+        priority_levels=queue.backlog.levels or (queue.limits.max_priority or 0) + 1,
     )
 
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from gateway.broker.consumers import Window
-from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
-from gateway.broker.queues import Queue
+from gateway.broker.lanes import DeliverySource, Entry
 from gateway.broker.returning import Returned
 from gateway.broker.settlements import Verdict, count_failure, note_failure
 from gateway.broker.undertakings import PORTION, Undertakings
@@ -89,19 +88,21 @@ def giving_up(entries: Iterable[Entry], verdict: Verdict) -> Iterator[None]:
     """The same in portions, for ``Undertakings``. Until the end released messages count as
     unsettled; then all those of a queue are ready at once."""
     left = iter(entries)
-    returns: dict[Queue, Returned] = {}
+    returns: dict[DeliverySource, Returned] = {}
     while portion := list(islice(left, PORTION)):
-        back: dict[Queue, list[Entry]] = {}
+        back: dict[DeliverySource, list[Entry]] = {}
         _give_up(portion, verdict, back)
         for queue, found in back.items():
             returns.setdefault(queue, Returned()).add(found)
         yield
     for queue, returned in returns.items():
-        yield from queue.taking_back(returned)
+        yield from returned.back_to(queue)
         yield
 
 
-def _give_up(entries: list[Entry], verdict: Verdict, back: dict[Queue, list[Entry]]) -> None:
+def _give_up(
+    entries: list[Entry], verdict: Verdict, back: dict[DeliverySource, list[Entry]]
+) -> None:
     for entry in entries:
         parted(entry)
         queue = entry.lane.queue
@@ -112,9 +113,7 @@ def _give_up(entries: list[Entry], verdict: Verdict, back: dict[Queue, list[Entr
         outcome, reason = verdict, "rejected"
         if isinstance(verdict, Modify):
             note_failure(entry, verdict)
-            elsewhere = verdict.elsewhere and queue.vhost.dead_letters.would_route(
-                queue, entry.message
-            )
+            elsewhere = verdict.elsewhere and queue.would_dead_letter(entry.message)
             outcome = Outcome.REJECT if elsewhere else Outcome.RELEASE
         elif verdict is Outcome.REJECT:
             count_failure(entry)

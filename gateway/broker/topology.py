@@ -196,7 +196,7 @@ class Topology:
         found.bindings = bool(exchange.bindings)
         ways = list(exchange.bindings)
         if queue is not None:
-            ways = [way for way in queue.bindings if way.source is exchange]
+            ways = [way for way in vhost.bindings_to(queue) if way.source is exchange]
             found.queue_not_matched = not ways
         if op.key is not None:
             found.key_not_matched = all(way.key != op.key for way in ways)

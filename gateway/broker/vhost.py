@@ -5,13 +5,14 @@ Nothing here asks for permissions; ``channel`` does, in the name of its user.
 
 import secrets
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from gateway.broker.counters import Totals
 from gateway.broker.exchange_types import exchange_type
 from gateway.broker.exchanges import (
     Binding,
+    Destination,
     Direct,
     Exchange,
     Fanout,
@@ -28,12 +29,11 @@ from gateway.broker.limits import (
 )
 from gateway.broker.names import check_name, title
 from gateway.broker.plain import write_plain
-from gateway.broker.queues import Queue, QueueOwner
+from gateway.broker.queues import DiscardQueue, Queue, QueueOwner
 from gateway.broker.routing import DeadLetterRouter, Router
 from gateway.broker.state import BrokerState
 from gateway.broker.undertakings import whatever
 from gateway.broker.unsupported import check_type, without_effect
-from gateway.broker.void import Void
 from gateway.errors import Condition, Refusal
 from gateway.operations import DeclareExchange, DeclareQueue
 from gateway.operations.rules import RABBITMQ, VersionRules
@@ -86,11 +86,12 @@ class VirtualHost:
         self.queues: dict[str, Queue] = {}
         self.replies: dict[str, Queue] = {}
         self.exchanges: dict[str, Exchange] = {name: kind(name) for name, kind in PREDECLARED}
-        self.router = Router(state, self.queues, self.replies, self.exchanges, Void(self))
+        self.router = Router(state, self.queues, self.replies, self.exchanges, DiscardQueue(self))
         self.dead_letters = DeadLetterRouter(name, self.router, state)
         self.clients: dict[Attached, None] = {}
         self.routers = 0
         self.bindings = 0
+        self.incoming: dict[Destination, dict[Binding, None]] = {}
         self.forgotten = False
         """It is deleted, and the store has forgotten its topology."""
         self.unrouted = 0
@@ -162,7 +163,7 @@ class VirtualHost:
         if exchange.durable and not self.forgotten:
             self.store.forget("exchange", (self.name, exchange.name))
         self.unbind_all(exchange.bindings)
-        self.unbind_all(exchange.incoming)
+        self.unbind_all(self.bindings_to(exchange))
         if self.routers:
             self.forget_all_routes()
         self.routers -= exchange.alternate is not None
@@ -261,7 +262,7 @@ class VirtualHost:
             return
         for queue in queues:
             self.leave_out(queue)
-            for binding in queue.bindings:
+            for binding in self.bindings_to(queue):
                 if not binding.severed and not binding.durable:
                     self.sever(binding)
         self.forget_all_routes()
@@ -289,7 +290,7 @@ class VirtualHost:
         """Remove the messages, bindings and consumers of a queue that was left out; the number of
         messages."""
         count = queue.purge()
-        self.unbind_all(queue.bindings)
+        self.unbind_all(self.bindings_to(queue))
         for consumer in list(queue.consumers):
             consumer.stop()
             consumer.window.consumers.pop(consumer.tag, None)
@@ -313,6 +314,10 @@ class VirtualHost:
 
     # --- bindings -------------------------------------------------------------------------------
 
+    def bindings_to(self, destination: Destination) -> Mapping[Binding, None]:
+        """Those that lead to a queue or an exchange."""
+        return self.incoming.get(destination, {})
+
     def add_binding(self, binding: Binding, save: bool = True) -> None:
         """Bind; nothing happens if it is bound so already."""
         if binding in binding.source.bindings:
@@ -322,12 +327,8 @@ class VirtualHost:
         self.check_room("bindings", self.bindings, self.state.limits.max_bindings)
         binding.source.add(binding)
         self.bindings += 1
-        to = binding.destination
-        if isinstance(to, Exchange):
-            to.incoming[binding] = None
-            self.routers += 1
-        else:
-            to.bindings[binding] = None
+        self.incoming.setdefault(binding.destination, {})[binding] = None
+        self.routers += binding.to_exchange
         self.forget_routes(binding.source, binding.key)
         if save and binding.durable:
             arguments = write_plain(binding.arguments)
@@ -350,19 +351,19 @@ class VirtualHost:
 
     def unlink(self, binding: Binding) -> None:
         """Take it out of both of its ends, if it is there."""
-        source, to = binding.source, binding.destination
+        source = binding.source
         if binding not in source.bindings:
             return
         source.remove(binding)
-        if isinstance(to, Exchange):
-            to.incoming.pop(binding, None)
-            self.routers -= 1
-        else:
-            to.bindings.pop(binding, None)
+        self.routers -= binding.to_exchange
+        incoming = self.incoming[binding.destination]
+        incoming.pop(binding, None)
+        if not incoming:
+            del self.incoming[binding.destination]
         if source.auto_delete and not source.bindings:
             self.remove_exchange(source)
 
-    def unbind_all(self, bindings: dict[Binding, None]) -> None:
+    def unbind_all(self, bindings: Iterable[Binding]) -> None:
         """Remove the bindings of an end that is gone. Nobody goes by them any more; if there are
         many, their records are forgotten together, and they are taken apart in portions."""
         left = list(bindings)
@@ -460,8 +461,8 @@ def exchange_record(exchange: Exchange) -> dict[str, Any]:
 
 def queue_record(queue: Queue) -> dict[str, Any]:
     record = {
-        "lanes": {str(lane.priority): lane.number for lane in queue.lanes},
+        "lanes": {str(lane.priority): lane.number for lane in queue.backlog.lanes},
         "auto_delete": queue.auto_delete,
         "arguments": write_plain(queue.arguments),
     }
-    return record | {"levels": queue.levels} if queue.levels else record
+    return record | {"levels": queue.backlog.levels} if queue.backlog.levels else record

@@ -15,6 +15,8 @@ LARGE = 4 << 20
 """Minimum octets of a file that gets a progress bar."""
 MAX_UNFINISHED = 64 << 20
 """Maximum octets of one unfinished frame."""
+UNDECODED = frozenset(["broken", "unknown"])
+"""Kinds of the lines of frames that could not be decoded."""
 MAX_HELD = 1 << 20
 """Maximum octets that are held until the version is detected."""
 
@@ -22,12 +24,14 @@ MAX_HELD = 1 << 20
 class Direction:
     """One direction of a connection, with its position in the stream."""
 
-    __slots__ = ("arrow", "left", "passed", "read")
+    __slots__ = ("arrow", "failed", "left", "passed", "read")
 
     def __init__(self, arrow: str) -> None:
         self.arrow = arrow
         self.left = b""
         self.passed = 0
+        self.failed = 0
+        """Frames that could not be decoded."""
         self.read: Callable[[bytes], Iterator[Line]] | None = None
         """Reader of frames; ``None`` if this version is not decoded."""
 
@@ -38,6 +42,7 @@ class Direction:
             said = piece.note or preview(data)
             yield f"{self.arrow} {self.passed:8d}  {len(data)} octets  {said}"
             self.passed += len(data)
+            self.failed += 1
             return
         octets = self.left + piece.data
         self.left = b""
@@ -47,6 +52,7 @@ class Direction:
                 if len(self.left) > MAX_UNFINISHED:
                     raise InspectError("a frame larger than 64 MiB")
                 break
+            self.failed += line.kind in UNDECODED
             place = line._replace(offset=line.offset + self.passed)
             yield f"{self.arrow} {place}"
         self.passed += len(octets) - len(self.left)
@@ -57,6 +63,8 @@ class Conversation:
 
     def __init__(self, as_version: str | None) -> None:
         self.version: str | None = None
+        self.failed = 0
+        """1 if the octets are too few to tell the version."""
         self.ways = {True: Direction("C>S"), False: Direction("S>C")}
         self._guess = Guess(as_version)
         self._held: list[Piece] = []
@@ -89,21 +97,29 @@ class Conversation:
         for piece in held:
             yield from self.ways[piece.from_client].lines(piece)
 
+    @property
+    def undecoded(self) -> int:
+        """Frames that could not be decoded."""
+        return self.failed + sum(way.failed for way in self.ways.values())
+
     def rest(self) -> Iterator[str]:
         """The octets that never became a complete frame."""
         if self.version is None and self._octets < HEADER_OCTETS:
             octets = b"".join(piece.data for piece in self._held)
+            self.failed += 1
             yield f"    too short to tell the version: {preview(octets)}"
             return
         if self.version is None:
             yield from self._begin(self._guess.last())
         for way in self.ways.values():
             if way.left:
+                way.failed += 1
                 yield f"{way.arrow} {way.passed:8d}  {len(way.left)} octets of a truncated frame"
 
 
-def inspect_file(path: Path, as_version: str | None, out: Console, err: Console) -> None:
-    """Print all frames of a recording. Raises ``InspectError``."""
+def inspect_file(path: Path, as_version: str | None, out: Console, err: Console) -> int:
+    """Print all frames of a recording; returns how many could not be decoded. Each of them has its
+    line, with the place and the reason. Raises ``InspectError``."""
     if as_version is not None and as_version not in READERS:
         raise InspectError(f"no such version: {as_version} (there are {', '.join(READERS)})")
     size = path.stat().st_size if path.exists() else 0
@@ -119,9 +135,12 @@ def inspect_file(path: Path, as_version: str | None, out: Console, err: Console)
                 say(out, line)
     if not conversations:
         raise InspectError("no AMQP octets found")
+    failed = 0
     for flow, conversation in conversations.items():
         for line in conversation.rest():
             say(out, f"{flow}: {line}")
+        failed += conversation.undecoded
+    return failed
 
 
 def say(out: Console, line: str) -> None:

@@ -1,7 +1,8 @@
 """Detection of the version of a recording, and the readers that describe it.
 
-The client's header names the version, unless it is the one shared by three versions or the
-recording begins after it. Then it is the version in which the recorded octets are valid.
+The client's header names the version, unless several versions share it or the recording begins
+after it. Then it is the version in which the recorded octets are valid; that of 0-10 is told by the
+first octet of the server.
 """
 
 from collections.abc import Callable
@@ -9,31 +10,44 @@ from functools import partial
 from typing import NamedTuple
 
 from gateway.adapters.core.trace_lines import HEADER_OCTETS
+from gateway.adapters.methods.transitional.versions import METHODS, REQUESTS
 from gateway.adapters.performatives.wire.tables import TLS_HEADER
-from gateway.adapters.registry import PREFERRED, VERSIONS, Reader, sharing
+from gateway.adapters.registry import PREFERRED, RECORDED, VERSIONS, Reader, sharing
 from gateway.adapters.sniff import detect
 from gateway.inspect.sources import Piece
 
 READERS: dict[str, Callable[[], Reader]] = {
-    name: partial(row.reader, name) for name, row in VERSIONS.items()
+    **{name: partial(row.reader, name) for name, row in VERSIONS.items()},
+    **{name: partial(maker, name) for name, maker in RECORDED.items()},
 }
 """Factories of readers by version; each reader is for one direction."""
 
 SHARED_0_9 = sharing("0-9")
 
-OTHERS = {
-    b"AMQP\x01\x01\x00\x0a": "0-10",
-    TLS_HEADER: "1.0 over TLS",
-}
-"""Protocol headers that are not decoded yet, or not as AMQP frames."""
+HEADER_0_10 = b"AMQP\x01\x01\x00\x0a"
+FINAL_0_10 = "0-10"
+FROM_SERVER = {ord("A"): FINAL_0_10, 9: REQUESTS, 1: METHODS}
+FROM_CLIENT = {10: REQUESTS, 1: METHODS}
+"""Versions of 0-10 by the first octet of a side, behind the client's header: the server of the
+final one repeats the header; in the others it is a type of frames."""
+START_0_10 = bytes.fromhex("000a 000a 00 0a")
+"""connection.start with version 0-10: class, method, major and minor, behind the frame header."""
+
+OTHERS = {TLS_HEADER: "1.0 over TLS"}
+"""Protocol headers of what is not decoded as AMQP frames."""
 
 NAMED = {
     "0.9a0": tuple(name for name in VERSIONS if name.startswith("0-9a0")),
     "0.9a6": ("0-9a6",),
+    "24 July 2007": (REQUESTS,),
+    "27 July 2007": (METHODS,),
 }
 """Version names that a recording may contain."""
 
-WITHOUT_HEADER = tuple(name for name in PREFERRED if name not in ("0-8", "0-9"))
+WITHOUT_HEADER = (
+    *(name for name in PREFERRED if name not in ("0-8", "0-9")),
+    *RECORDED,
+)
 """Candidate versions of a recording that begins in mid-connection. The frames of 0-8 and 0-9 are a
 subset of those of 0-9-1."""
 
@@ -91,10 +105,14 @@ class Guess:
         opening = self._ways[True] or self._ways[False]
         for octets, name in OTHERS.items():
             if opening.startswith(octets):
-                return name if name != "0-10" or not piece.protocol else f"0-10 {piece.protocol}"
-        drafts_named = next((v for k, v in NAMED.items() if k in piece.protocol), ())
-        if drafts_named:
-            return self._among(drafts_named)
+                return name
+        named = next((v for k, v in NAMED.items() if k in piece.protocol), ())
+        if named:
+            return self._among(named)
+        if opening.startswith(HEADER_0_10):
+            return self._as or self._of_0_10()
+        if opening[:3] == b"\x01\0\0" and opening[7:13] == START_0_10:
+            return self._as or METHODS
         found = detect(opening)
         if found is None:
             return None if len(opening) < HEADER_OCTETS else self._among(WITHOUT_HEADER)
@@ -105,6 +123,14 @@ class Guess:
         if found.version:
             return found.version
         return self._among(WITHOUT_HEADER)
+
+    def _of_0_10(self) -> str | None:
+        """The version of 0-10 that the first octets behind the header tell, if any came."""
+        self._likely = FINAL_0_10
+        answer, said = self._ways[False][:1], self._ways[True][HEADER_OCTETS : HEADER_OCTETS + 1]
+        if answer:
+            return FROM_SERVER.get(answer[0], FINAL_0_10)
+        return FROM_CLIENT.get(said[0], FINAL_0_10) if said else None
 
     def _among(self, candidates: tuple[str, ...]) -> str | None:
         """The version, if it is decided among these candidates."""

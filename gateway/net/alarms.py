@@ -14,7 +14,7 @@ log = logging.getLogger("gateway.alarms")
 
 CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 MARGIN = 0.05
-"""An alarm ends this share of its threshold away from it, so that it does not flutter,"""
+"""An alarm ends this share of its threshold below it, so that it does not flutter,"""
 MOST_MARGIN = 256 << 20
 """but no more than this many octets."""
 
@@ -50,7 +50,7 @@ class ResourceMonitor:
         self._judge("memory", self.memory_used, self.memory_limit)
         if self._data_dir is not None:
             self.disk_free = int(psutil.disk_usage(str(self._data_dir)).free)
-            # Turned round, so that more is worse for both.
+            # Negative, so that a larger figure is worse for both.
             self._judge("disk", -self.disk_free, -self._disk_limit)
 
     def _judge(self, kind: str, measured: int, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""Token buckets: so much at once, and so much per second. The clock is handed in."""
+"""Token buckets: a burst at once, and a rate per second."""
 
 import math
 from collections import OrderedDict
@@ -14,8 +14,8 @@ class Rate(NamedTuple):
 
 
 class Left(NamedTuple):
-    """``remaining`` can be used now; ``seconds`` until the bucket is full again, or, if it was
-    refused, until there is enough for it."""
+    """``remaining`` can be used now; ``seconds`` until the bucket is full again, or, if the request
+    was refused, until it would be allowed."""
 
     allowed: bool
     remaining: int
@@ -23,8 +23,8 @@ class Left(NamedTuple):
 
 
 class Buckets:
-    """One bucket per key, at most ``most`` of them: a full one need not be remembered, and the one
-    that was used longest ago goes first."""
+    """One bucket per key, at most ``most`` of them; the least recently used are dropped, as if they
+    were full. ``clock`` returns seconds."""
 
     def __init__(self, rate: Rate, clock: Callable[[], float], most: int = 65_536) -> None:
         self.rate = rate
@@ -48,7 +48,7 @@ class Buckets:
         return self.keep(key, level - amount, now)
 
     def charge(self, key: Hashable, amount: float) -> Left:
-        """Use ``amount`` whatever is left: it has been used already."""
+        """Use ``amount`` even if less is left: it has been used already."""
         now = self.clock()
         return self.keep(key, max(self.level(key, now) - amount, -self.rate.burst), now)
 
@@ -60,7 +60,7 @@ class Buckets:
         return Left(True, max(0, int(level)), self.wait(self.rate.burst - level))
 
     def look(self, key: Hashable, amount: float = 1.0) -> Left:
-        """Whether so much would be allowed, using nothing."""
+        """Whether ``amount`` would be allowed, without using it."""
         level = self.level(key, self.clock())
         needed = min(amount, self.rate.burst)
         return Left(level >= needed, max(0, int(level)), self.wait(needed - level))

@@ -1,11 +1,12 @@
 """Connects to another broker as a client.
 
-``dial`` logs in and gives a ``Remote``; ``redial`` tries again until that works. A ``Remote`` is
-asked (``ask``: there is an answer), told (``say``: there is none) and listened to (``async for``):
+``dial`` logs in and returns a ``Remote``; ``redial`` retries until that works. A ``Remote`` sends
+requests (``request``, with a reply) and other operations (``send``), and yields the operations of
+the peer (``async for``):
 
     remote = await dial(("localhost", 5672), version="0-9-1")
-    await remote.ask(BeginSession(1, None))
-    await remote.ask(Subscribe(1, None, "orders"))
+    await remote.request(BeginSession(1, None))
+    await remote.request(Subscribe(1, None, "orders"))
     async for operation in remote:
         ...
 """
@@ -29,7 +30,7 @@ from gateway.net.version_probe import probe
 log = logging.getLogger("gateway.net")
 
 AUTO = "auto"
-"""In place of a version: any version that the server speaks."""
+"""In place of a version: any version of the server."""
 WINDOW = 4 << 20
 """Octets received and not yet iterated at which reading stops."""
 HIGH_WATER = 1 << 20
@@ -47,7 +48,7 @@ HOPELESS = (Condition.ACCESS_REFUSED, Condition.NOT_ALLOWED, Condition.NOT_IMPLE
 class Remote(asyncio.Protocol):
     """One connection to another broker, made by ``dial``. For one loop and one reader.
 
-    Iteration gives the operations that answer no request, in order: ``Deliver``, ``Confirm``,
+    Iteration yields the operations that answer no request, in order: ``Deliver``, ``Confirm``,
     ``Returned``, ``Cancelled``, ``SessionLost``, ``Blocked``, ``Unblocked``, and ``Closed`` as the
     last.
     """
@@ -73,13 +74,13 @@ class Remote(asyncio.Protocol):
         self._ended = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
-    def ask(self, operation: Any) -> asyncio.Future[Any]:
-        """Send a request at once; the future is its answer. Its ``token`` is replaced by ours.
+    def request(self, operation: Any) -> asyncio.Future[Any]:
+        """Send a request at once; the future is its reply. Its ``token`` is replaced by ours.
 
-        Several may be under way; the peer takes them in the order of the calls. The future raises
-        ``Refusal`` if the peer refuses, or is gone. Raises ``Refusal`` if channel or connection are
-        lost already, ``LocalError`` if this cannot be said. While an answer is awaited reading goes
-        on, whatever the window, so the reader of a full window may ask.
+        Several may be under way; the peer gets them in the order of the calls. The future raises
+        ``Refusal`` if the peer refuses or is gone. Raises ``Refusal`` if the channel or connection
+        is lost already, ``LocalError`` if the operation cannot be sent. While a reply is awaited
+        reading continues, even if the window is full.
         """
         if isinstance(operation, op.BeginSession):
             self._dead.pop(operation.channel, None)
@@ -94,10 +95,10 @@ class Remote(asyncio.Protocol):
             self._regulate()
         return answer
 
-    def say(self, operation: op.Operation) -> None:
-        """Send what has no answer: ``Publish``, ``Settle``, requests without a token. Hot.
+    def send(self, operation: op.Operation) -> None:
+        """Send what has no reply: ``Publish``, ``Settle``, requests without a token. Hot.
 
-        Raises as ``ask``. Call ``drain`` now and then: ``say`` itself never waits.
+        Raises as ``request``. Call ``drain`` now and then: ``send`` itself never waits.
         """
         if self.closed is not None or self._dead:
             self._check(operation)
@@ -200,7 +201,7 @@ class Remote(asyncio.Protocol):
             raise Refusal(lost.condition, lost.text)
 
     def _take(self, operations: list[op.Operation]) -> None:
-        """Give answers to the callers of ``ask``, other operations to the reader."""
+        """Give replies to the callers of ``request``, other operations to the reader."""
         for operation in operations:
             if isinstance(operation, op.Deliver | op.Confirm):
                 pass
@@ -209,7 +210,7 @@ class Remote(asyncio.Protocol):
                     operation.token.set_result(operation.result)
                 continue
             elif isinstance(operation, op.Refused):
-                # With the connection lost, Closed follows and knows better why.
+                # If the connection is lost, Closed follows with the reason.
                 if operation.lost is not Lost.CONNECTION and not operation.token.done():
                     refusal = Refusal(operation.condition, operation.text, operation.lost)
                     operation.token.set_exception(refusal)
@@ -280,7 +281,7 @@ class Remote(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(TICK_SECONDS, self._tick)
         if self.adapter.closing and self._transport is not None:
-            self._transport.abort()  # our last word has had its second
+            self._transport.abort()  # our last octets have had a second to leave
         if not self._reading:
             self.adapter.excuse_silence()
         self._take(self.adapter.tick(loop.time()))
@@ -314,13 +315,13 @@ async def dial(
     """Connect, log in and open the virtual host, all within ``limits.handshake_timeout``.
 
     ``version``: one version; or several, best first, among which the server's first octets decide
-    (``search.SHARED_0_9``: those that open with AMQP 1 1 0 9); or ``"auto"`` for all. A server that
-    refuses a header is dialled again with the one it answers, or the next, each header once.
-    ``remote.adapter.version`` says what was found.
+    (``registry.sharing("0-9")``: those that open with AMQP 1 1 0 9); or ``"auto"`` for all. A
+    server that refuses a header is dialled again with the one it answers, or the next, each header
+    once. ``remote.adapter.version`` is the result.
 
-    ``window``: octets received and not yet taken at which reading stops. Raises ``OSError`` (with
-    it ``TimeoutError`` and ``ssl.SSLError``) if nobody answers, ``Refusal`` if the peer says no,
-    ``KeyError`` for a version that there is not.
+    ``window``: octets received and not yet iterated at which reading stops. Raises ``OSError``
+    (``TimeoutError`` and ``ssl.SSLError`` are such) if there is no answer, ``Refusal`` if the peer
+    refuses, ``KeyError`` for an unknown version.
     """
     remote = Remote(window)
 
@@ -339,7 +340,7 @@ async def dial(
     try:
         async with asyncio.timeout(limits.handshake_timeout or None) as patience:
             await probe(search, address, tls, remote.take)
-            remote.peer = await remote.ask(op.Open(None, vhost, credentials.user))
+            remote.peer = await remote.request(op.Open(None, vhost, credentials.user))
     except BaseException as error:
         if remote._transport is not None:
             remote._transport.abort()

@@ -8,8 +8,9 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
+from gateway.broker.store import Store
 from gateway.net.buckets import Buckets, Rate
 
 KIND = "failed-logins"
@@ -18,28 +19,8 @@ SHARE = 4
 MOST_KEPT = 10_000
 
 
-class FailureStore(Protocol):
-    """Storage in which the figures survive a restart."""
-
-    def load(self) -> Iterable[tuple[str, dict[str, Any]]]: ...
-
-    def save(self, key: str, value: dict[str, Any]) -> None: ...
-
-    def forget(self, key: str) -> None: ...
-
-
-class Store(Protocol):
-    """The part of a store that keeps records."""
-
-    def records(self, *kinds: str) -> Iterable[Any]: ...
-
-    def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None: ...
-
-    def forget(self, kind: str, key: tuple[str, ...]) -> None: ...
-
-
-class Records:
-    """``FailureStore`` among the records of a store. ``begin`` and ``end`` bracket a turn."""
+class FailureRecords:
+    """The figures among the records of a store. ``begin`` and ``end`` bracket a turn."""
 
     def __init__(self, store: Store, begin: Callable[[], None], end: Callable[[], None]) -> None:
         self.store = store
@@ -61,25 +42,25 @@ class Records:
 
 
 class Failures:
-    """Attempts that are left: ``failures`` of one user from one peer in ``seconds``."""
+    """Allows ``failures`` of one user from one peer in ``seconds``."""
 
     def __init__(
         self,
         clock: Callable[[], float],
         failures: int,
         seconds: float,
-        kept: FailureStore | None = None,
+        kept: FailureRecords | None = None,
     ) -> None:
         self.by_peer = Buckets(Rate(failures * SHARE, seconds), clock)
         self.by_user = Buckets(Rate(failures, seconds), clock)
         self.clock = clock
         self.kept = kept
         self.saved: OrderedDict[str, Buckets] = OrderedDict()
-        """Load the records of ``kept``, the last changed at the end."""
+        """The buckets that ``kept`` has records of, the last changed at the end."""
         if kept is not None:
             self.load(kept)
 
-    def load(self, kept: FailureStore) -> None:
+    def load(self, kept: FailureRecords) -> None:
         now = self.clock()
         for key, value in kept.load():
             buckets = self.by_user if value["of"] == "user" else self.by_peer
@@ -135,7 +116,7 @@ class Failures:
 
 
 def keys(user: str, peer: str) -> tuple[str, str]:
-    """Of a peer, and of a user there: digests, since people type passwords for names."""
+    """Keys of a peer, and of a user there: digests, because people type passwords as names."""
     return digest("peer", peer), digest("user", peer, user)
 
 

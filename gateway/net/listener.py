@@ -184,7 +184,7 @@ class Listener:
             try:
                 connection.tick(now)
             except Exception:
-                # As for what is read: our own bugs cost one connection, not the clock of all.
+                # As in reading: our own bugs cost one connection, not the clock of all.
                 log.exception("connection %s: internal error, closed", connection.address)
                 connection.abort()
 

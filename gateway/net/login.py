@@ -112,7 +112,7 @@ class Login:
             log.exception("a login could not be checked")
             refusal = "internal error"
         right = self._decided(user, refusal)
-        if self._peer is not None:  # else nobody waits for it any more
+        if self._peer is not None:  # else the connection has ended
             self._peer.settled(lambda: answer(right))
 
     def _refusal(self, user: User | None) -> str:

@@ -19,9 +19,9 @@ from gateway.errors import StoreError
 log = logging.getLogger("gateway.store")
 
 BETWEEN_SECONDS = 0.001
-"""Between two portions of a request that takes several turns."""
+"""Delay between two portions of a request that takes several turns."""
 RETRY_SECONDS = 1.0
-"""How long to wait before a failed commit is tried again."""
+"""Delay before a failed commit is tried again."""
 
 
 class Flushable(Protocol):
@@ -51,7 +51,7 @@ class LoopTurn:
         self.on_broken: Callable[[BaseException], None] = lambda error: None
         """Called when the store cannot be written to any more; the process should end."""
         self.failing: str | None = None
-        """Why the last commit failed; ``None`` when the store is well."""
+        """Why the last commit failed; ``None`` if it did not."""
         self._backlog = backlog_octets
         self._dirty: list[Flushable] = []
         self._writing: asyncio.Future[None] | None = None
@@ -66,7 +66,7 @@ class LoopTurn:
         self._dirty.append(connection)
 
     def begin(self) -> None:
-        """Tell the broker what time it is."""
+        """Tell the broker the time."""
         self.broker.state.now = int(time.time() * 1000)
 
     def end(self) -> None:
@@ -131,7 +131,7 @@ class LoopTurn:
     def _commit(self) -> None:
         if self.broker.state.undertakings.holding:
             return
-        # None: whatever was gathered has cancelled out, and the broker knows that it is safe.
+        # None: all that was gathered has cancelled out, and the broker knows that it is safe.
         batch = self.store.take()
         if batch is not None:
             self._write(batch)

@@ -1,6 +1,6 @@
-"""Recognizes programs of this machine that connect on their own behalf: some users have to.
+"""Recognizes programs of this machine that connect on their own behalf, as some users must.
 
-One rule for HTTP and WebSockets. A loopback address is not enough there: a proxy may pass on the
+One rule for HTTP and WebSockets. A loopback address is not enough there: a proxy may forward the
 requests of others, and so may a browser, for a page whose name points here (DNS rebinding).
 """
 
@@ -16,7 +16,7 @@ PROXIED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"})
 
 @lru_cache(4096)
 def is_loopback(host: str) -> bool:
-    """Whether an address as the socket gives it is of this machine."""
+    """Whether an address, as the socket gives it, is a loopback address."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -52,10 +52,10 @@ def is_address(host: str) -> bool:
 def peer_is_loopback(scope: Mapping[str, Any]) -> bool:
     """Whether a request comes from a program of this machine on its own behalf. A Unix socket has
     no peer address and is local; a request that a proxy on this machine passes on is not."""
-    return asks_for_itself(scope, dict(scope["headers"]))
+    return is_own_request(scope, dict(scope["headers"]))
 
 
-def asks_for_itself(scope: Mapping[str, Any], fields: Mapping[bytes, bytes]) -> bool:
+def is_own_request(scope: Mapping[str, Any], fields: Mapping[bytes, bytes]) -> bool:
     """As ``peer_is_loopback``, with the fields of the request by name."""
     client = scope.get("client")
     if client is not None and not is_loopback(client[0]):

@@ -23,7 +23,7 @@ from gateway.broker.access import (
     make_verifier,
 )
 from gateway.config.web import AccessSettings
-from gateway.net.failures import Failures, FailureStore
+from gateway.net.failures import FailureRecords, Failures
 
 MOST_DIGESTS = 4096
 MOST_WAITING = 256
@@ -69,14 +69,14 @@ class Passwords:
         access: Access,
         clock: Callable[[], float],
         settings: AccessSettings,
-        kept: FailureStore | None = None,
+        kept: FailureRecords | None = None,
     ) -> None:
         self.access = access
         self.failures = Failures(clock, settings.failures, settings.failure_seconds, kept)
         self.key = secrets.token_bytes(32)
         self.known: dict[str, tuple[Verifier, bytes]] = {}
         """By user: the verifier that a password matched, and a keyed digest of the password."""
-        self.nobody = Verifier(secrets.token_bytes(32), bytes(32), bytes(32), access.iterations)
+        self.unknown = Verifier(secrets.token_bytes(32), bytes(32), bytes(32), access.iterations)
         self.threads = ThreadPoolExecutor(1, "password")
         self.closed = False
         self.under_way: dict[tuple[str, str, bytes], asyncio.Future[Verifier | None]] = {}
@@ -146,7 +146,7 @@ class Passwords:
     def forget(self, key: tuple[str, str, bytes], done: "asyncio.Future[Verifier | None]") -> None:
         del self.under_way[key]
         if not done.cancelled():
-            done.exception()  # whoever asked may have hung up
+            done.exception()  # taken, because the peer may have hung up
 
     def account(self, user: str) -> str:
         """Name under which failures are counted: the user with its present salt. Failures with an
@@ -192,7 +192,7 @@ class Passwords:
 
     async def compute(self, user: str, password: str) -> Verifier | None:
         found = self.access.user(user)
-        verifier = self.nobody if found is None else found.verifier
+        verifier = self.unknown if found is None else found.verifier
         loop = asyncio.get_running_loop()
         try:
             right = await loop.run_in_executor(self.threads, fits, verifier, password)

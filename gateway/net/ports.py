@@ -1,11 +1,11 @@
-"""Opening ports."""
+"""Opens ports."""
 
 import socket
 
 from gateway.errors import ConfigError
 
 STALL_MS = 30_000
-"""How long sent octets may stay unacknowledged on an HTTP connection."""
+"""Time in milliseconds that sent octets may stay unacknowledged on an HTTP connection."""
 
 
 def opened(host: str, port: int, backlog: int) -> socket.socket:

@@ -10,7 +10,7 @@ from gateway.errors import ConfigError
 def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
     """TLS 1.2 or later. With ``client_ca``, clients may log in by certificate (EXTERNAL).
 
-    Raises ``ConfigError`` naming the file that does not fit.
+    Raises ``ConfigError`` that names the invalid file.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -1,4 +1,4 @@
-"""Opens client connections until the server answers in a version that we look for."""
+"""Opens client connections until the server speaks one of the requested versions."""
 
 import asyncio
 import ssl
@@ -59,7 +59,7 @@ class VersionProbe(asyncio.Protocol):
 async def probe(
     search: Search, address: tuple[str, int], tls: ssl.SSLContext | None, take: Take
 ) -> None:
-    """Connect until the server speaks one of the versions of the ``search``; then ``take`` has the
+    """Connect until the server speaks one of the versions of the ``search``; then ``take`` gets the
     connection.
 
     Raises ``OSError`` if the server cannot be reached, ``Refusal`` if no version is left to try.

@@ -28,16 +28,16 @@ PATH = "/amqp"
 SUBPROTOCOL = "amqp"
 LOW_WATER = HIGH_WATER // 4
 LARGEST_MESSAGE = 1 << 20
-"""Most octets in one message that we send."""
+"""Maximum octets in one message that we send."""
 
 NORMAL, UNACCEPTABLE = 1000, 1003
 
 
 class AmqpSockets:
     """Wraps an HTTP application: WebSockets at ``PATH`` become connections of a listener, all else
-    goes on. ``origins`` are those of other sites whose pages may connect; a browser says from
-    which page it does, and a page of a stranger must not reach a gateway that trusts this
-    machine. ``raw_nodes``: queues and exchanges may be named here; AMQP can do nothing else."""
+    is passed on. ``origins`` are other sites whose pages may connect: browsers name the page's
+    origin, and a foreign page must not reach a gateway that trusts this machine. ``raw_nodes``:
+    queues and exchanges may be named; without it there is no AMQP, which does nothing else."""
 
     def __init__(
         self, app: App, listener: Listener, origins: Iterable[str] = (), raw_nodes: bool = True
@@ -75,9 +75,9 @@ class AmqpSockets:
 
 
 def is_own(origin: str, host: str = "") -> bool:
-    """Whether a page is of this server. A page whose name was pointed here (DNS rebinding) says
-    the same name twice, so an address or a name of this machine alone proves it: pages that are
-    served under a name of the DNS have to be listed."""
+    """Whether a page is of this server. Under DNS rebinding, a foreign page has the same name in
+    both fields, so only an address or a local name proves it: origins with names of the DNS have to
+    be listed."""
     return origin.partition("://")[2] == host and (is_local_name(host) or is_address(host))
 
 
@@ -133,10 +133,10 @@ class Transport(asyncio.Transport):
                 return
             self._connection.data_received(data)
             if not self._known:
-                self._look_who()
+                self._widen_after_login()
 
-    def _look_who(self) -> None:
-        """Frames may be large from a peer that has logged in."""
+    def _widen_after_login(self) -> None:
+        """Accept large frames from a peer that has logged in."""
         session = self._connection.session
         if session is not None and session.opened:
             self._known = True
@@ -161,10 +161,10 @@ class Transport(asyncio.Transport):
                 await self._send({"type": "websocket.close", "code": NORMAL})
                 return
 
-    # --- what a connection does with its transport ----------------------------------------------
+    # --- asyncio.Transport, called by the connection --------------------------------------------
 
     def write(self, data: Any) -> None:
-        """Queued; the writer takes it from there."""
+        """Queue octets for the writer."""
         if self._gone or self._ending:
             return
         self._out.append(bytes(data))
@@ -182,7 +182,7 @@ class Transport(asyncio.Transport):
         return self._waiting
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """They are ours."""
+        """No-op: the limits are ours."""
 
     def pause_reading(self) -> None:
         self._readable.clear()

@@ -17,7 +17,7 @@ BEFORE_LOGIN = 16_384
 or methods."""
 
 FRAMES = "gateway.frames"
-"""In a scope: a weak reference to what reads the frames."""
+"""Key in a scope: a weak reference to the ``FrameByFrame`` of the connection."""
 
 
 class FrameByFrame(WebSocketsSansIOProtocol):
@@ -35,7 +35,7 @@ class FrameByFrame(WebSocketsSansIOProtocol):
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
         if not self.close_sent:
-            # A weak reference: what holds itself is there until garbage is collected.
+            # A weak reference: a cycle would stay until garbage is collected.
             self.scope[FRAMES] = ref(self)  # type: ignore[literal-required]
 
     def handle_bytes(self, event: Frame) -> None:
@@ -50,7 +50,8 @@ class FrameByFrame(WebSocketsSansIOProtocol):
         self._pass_on(event)
 
     def _pass_on(self, event: Frame) -> None:
-        """Of text, which is no AMQP, only that it came: half of it may be no UTF-8."""
+        """Pass on the octets; of text, which is no AMQP, only the event: a frame may end within a
+        character."""
         text = self.curr_msg_data_type == "text"
         if text or event.data:
             self.frames = [b"" if text else bytes(event.data)]
@@ -58,7 +59,7 @@ class FrameByFrame(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        # The parser is a generator that knows its connection, and so does what it has raised.
+        # The parser, a generator, refers to its connection, and so does its exception.
         self.conn.parser.close()
         self.conn.parser_exc = None
         self.frames = []

@@ -111,7 +111,8 @@ class ConsumerOperations:
         state = None
         if queue is not None:
             bindings = tuple(
-                (b.source.name, b.key, b.arguments) for b in islice(queue.bindings, MOST_BINDINGS)
+                (b.source.name, b.key, b.arguments)
+                for b in islice(channel.vhost.bindings_to(queue), MOST_BINDINGS)
             )
             state = FoundQueue(
                 queue.name, queue.depth, len(queue.consumers), queue.arguments, bindings

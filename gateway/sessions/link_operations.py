@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from gateway.broker.channel import Channel
-from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
+from gateway.broker.lanes import Entry
 from gateway.broker.replies import REPLY_TO
 from gateway.broker.settlements import note_failure
 from gateway.broker.suspension import Holding, giving_up, parted
@@ -488,10 +488,10 @@ class LinkOperations:
     def _declined(self, link: Link, entry: Entry) -> Outcome:
         """Do not deliver this message to the link again when it is resumed."""
         queue = entry.lane.queue
-        if queue.vhost.dead_letters.would_route(queue, entry.message):
+        if queue.would_dead_letter(entry.message):
             return Outcome.REJECT
         if link.exclusions is None:
-            link.exclusions = Exclusions(queue)
+            link.exclusions = Exclusions(queue.excluded)
         if not link.exclusions.full:
             link.exclusions.add(entry.lane, entry.position)
         return Outcome.RELEASE

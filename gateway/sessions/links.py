@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 from gateway.broker.broker import Broker
 from gateway.broker.channel import nothing
-from gateway.broker.deliveries import Entry
 from gateway.broker.exclusions import Exclusions
+from gateway.broker.lanes import Entry
 from gateway.broker.queues import Queue
 from gateway.broker.settlements import Verdict
 from gateway.broker.suspension import give_up, giving_up

@@ -95,8 +95,9 @@ def bind_subscription(channel: Channel, wanted: Bind, earlier: bool = False) -> 
     try:
         binding = channel.topology.binding(wanted, *channel.topology.ends(wanted))
         found = queues[wanted.destination]
-        others = [other for other in found.bindings if other != binding]
-        changed = bool(others) and binding not in found.bindings
+        bindings = channel.vhost.bindings_to(found)
+        others = [other for other in bindings if other != binding]
+        changed = bool(others) and binding not in bindings
         if changed and found.consumers:
             what = channel.vhost.title("queue", found.name)
             text = f"{what} is in use as a subscription to something else"
@@ -104,7 +105,7 @@ def bind_subscription(channel: Channel, wanted: Bind, earlier: bool = False) -> 
         channel.vhost.add_binding(binding)
     except Refusal:
         unbound = queues.get(wanted.destination)
-        if unbound is not None and not unbound.bindings and not unbound.consumers:
+        if unbound is not None and not channel.vhost.bindings_to(unbound) and not unbound.consumers:
             channel.vhost.remove_queue(unbound)
         raise
     if changed and not (earlier and all(moves_condition(other, binding) for other in others)):
@@ -134,7 +135,9 @@ def subscriptions_to(channel: Channel, key: str) -> tuple[list[Queue], bool]:
             continue
         if binding.severed:
             continue
-        if not queue.name.startswith(PREFIX) or any(b.key != key for b in queue.bindings):
+        if not queue.name.startswith(PREFIX) or any(
+            b.key != key for b in channel.vhost.bindings_to(queue)
+        ):
             continue
         owners = (None, channel.client.user)
         mine = queue.owner in (None, channel.client) and queue.arguments.get(USER) in owners

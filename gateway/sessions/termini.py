@@ -245,7 +245,8 @@ def subscription(
 def narrow(channel: Channel, queue: str, filters: Filters) -> None:
     """Replace the conditions of a resumed subscription; its exchange and key stay (§2.6.3: a link
     may request other filters when it is attached again)."""
-    for old in list(channel.vhost.queues[queue].bindings):
+    vhost = channel.vhost
+    for old in list(vhost.bindings_to(vhost.queues[queue])):
         kept = {name: value for name, value in old.arguments.items() if name not in CONDITIONS}
         arguments = {**kept, **filters.conditions}
         bind = Bind(channel.number, None, queue, old.source.name, old.key, arguments)

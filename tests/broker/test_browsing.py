@@ -56,7 +56,7 @@ def test_pages_show_everything_once_and_in_order(
             assert channel.move("q", seen[index].place, "", "to") == "gone"
     left = [n for index, n in enumerate(expected) if index not in taken]
     queue = house.broker.vhosts["/"].queues["q"]
-    assert (queue.depth, queue.octets) == (len(left), 2 * len(left))
+    assert (queue.depth, queue.backlog.octets) == (len(left), 2 * len(left))
     assert bodies(pages(channel, "q", 5)) == [f"{n:02}" for n in left]
     for found in held:
         assert found is not None

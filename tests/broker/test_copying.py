@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from gateway.operations import Outcome
+from gateway.broker.suspension import give_up
+from gateway.operations import Modify, Outcome
 from gateway.selector import Selector
 from tests.broker.fakes import House, consume, declare, fetch_all, limited, purge, put
 
@@ -40,6 +41,25 @@ def test_settlement_has_no_effect(house: House, outcome: Outcome) -> None:
     assert (queue.depth, queue.unsettled, queue.acked) == (3, 0, 0)
     assert house.client.vhost.queues["letters"].depth == 0
     assert not channel.window.unsettled
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("parked", [False, True])
+def test_a_modified_copy_changes_nothing(house: House, elsewhere: bool, parked: bool) -> None:
+    channel, heard = house.channel()
+    limited(channel, dead_letter_exchange="", dead_letter_routing_key="letters")
+    declare(channel, "letters")
+    put(channel, "a")
+    consume(channel, copy=True)
+    modified = Modify(1, 1, True, elsewhere, {"x-note": 1})
+    if parked:
+        give_up(channel.links.park("c").values(), modified)
+    else:
+        channel.settlements.modify(modified)
+    assert heard.bodies() == ["a"] and not channel.window.unsettled
+    assert house.client.vhost.queues["letters"].depth == 0
+    fetched = channel.fetch("q")
+    assert fetched is not None and not fetched.message.notes
 
 
 def test_settlement_in_a_transaction_and_recovery(house: House) -> None:
@@ -161,7 +181,7 @@ def test_in_bounded_turns(limits: dict[str, Any]) -> None:
     while house.broker.state.due() is not None:
         house.later(1)
     assert heard.bodies() == bodies
-    assert not house.client.vhost.queues["q"].lanes[0].ahead
+    assert not house.client.vhost.queues["q"].backlog.lanes[0].ahead
 
 
 def test_purged_and_gone(house: House) -> None:

@@ -240,7 +240,8 @@ def test_delete_if_unused(house: House) -> None:
         delete_exchange(channel, "x", if_unused=True)
     unbind(channel, "q", "x", "k")
     delete_exchange(channel, "x", if_unused=True)
-    assert not house.client.vhost.queues["q"].bindings
+    vhost = house.client.vhost
+    assert not vhost.bindings_to(vhost.queues["q"])
 
 
 def test_an_exchange_declared_anew_is_asked_for_anew(house: House) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.broker import deliveries, purged
+from gateway.broker import lanes, purged
 from gateway.broker.browsing import Place
 from gateway.operations import Outcome
 from tests import in_memory
@@ -71,9 +71,10 @@ def test_what_is_only_in_the_store_is_not_read(
     put(channel, *map(str, range(COUNT)), durable=durable)
     held = [channel.fetch("q"), channel.fetch("q")]
     house.commit()
-    lane = house.broker.vhosts["/"].queues["q"].lanes[0]
+    queue = house.broker.vhosts["/"].queues["q"]
+    lane = queue.backlog.lanes[0]
     assert lane.paged > COUNT // 2
-    middle = channel.pick(lane.queue, Place(0, lane.paged_from + 7))
+    middle = channel.pick(queue, Place(0, lane.paged_from + 7))
     assert middle is not None and lane.out
     work: list[object] = []
     store = house.store
@@ -116,7 +117,7 @@ def test_what_is_only_in_the_store_is_not_read(
 def test_what_is_unsettled_stays_among_what_is_purged(
     monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(deliveries, "MOST_RUNS", most)
+    monkeypatch.setattr(lanes, "MOST_RUNS", most)
     house = House()
     channel, heard = house.channel()
     declare(channel, "q", durable=True)
@@ -139,11 +140,11 @@ def test_runs_are_found_wherever_something_is_missing() -> None:
     for missing in ([], [0], [9], [4, 5], [1, 3, 8], list(range(0, 10, 2))):
         purge(channel, "q")
         put(channel, *map(str, range(10)))
-        lane = house.broker.vhosts["/"].queues["q"].lanes[0]
+        lane = house.broker.vhosts["/"].queues["q"].backlog.lanes[0]
         start = lane.ready[0].position
         for one in missing:
             assert lane.pick(start + one) is not None
-        found = deliveries.runs(lane.ready)
+        found = lanes.runs(lane.ready)
         assert found is not None
         inside = [at - start for first, last in found for at in range(first, last + 1)]
         assert inside == [at for at in range(10) if at not in missing]
@@ -157,7 +158,7 @@ def test_a_purged_queue_goes_on_under_another_number() -> None:
     declare(channel, "q", durable=True)
     put(channel, *map(str, range(5)), durable=True)
     house.commit()
-    lane = house.broker.vhosts["/"].queues["q"].lanes[0]
+    lane = house.broker.vhosts["/"].queues["q"].backlog.lanes[0]
     dropped: list[int] = []
     house.store.drop = dropped.append  # type: ignore[method-assign, assignment]
     old = lane.number

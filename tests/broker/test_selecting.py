@@ -360,7 +360,7 @@ def test_what_is_left_standing_is_not_kept_decoded(house: House) -> None:
     declare(channel)
     consume(channel, matches=Selector(RED).matches)
     coloured(channel, "blue 1")
-    lane = house.client.vhost.queues["q"].lanes[0]
+    lane = house.client.vhost.queues["q"].backlog.lanes[0]
     assert lane.ready[0].message._properties is None
 
 

@@ -148,7 +148,7 @@ class OneQueue(RuleBasedStateMachine):
         for _ in range(count):
             self.number += 1
             self.ready.add(self.number)
-            self.priority[self.number] = priority if self.queue.ranks else 0
+            self.priority[self.number] = priority if self.queue.backlog.ranked else 0
             given = message(str(self.number), "q", durable=durable, priority=priority)
             self.publisher.publish(given)
         self.listen()
@@ -300,14 +300,14 @@ class OneQueue(RuleBasedStateMachine):
         movers = [p for p in self.parties.values() if not p.copy]
         assert self.queue.depth == len(self.ready)
         assert self.queue.unsettled == sum(len(p.held) for p in movers)
-        assert self.queue.octets == sum(len(str(n)) for n in self.ready)
-        paged = sum(lane.paged for lane in self.queue.lanes)
-        in_memory = sum(len(lane.ready) for lane in self.queue.lanes)
+        assert self.queue.backlog.octets == sum(len(str(n)) for n in self.ready)
+        paged = sum(lane.paged for lane in self.queue.backlog.lanes)
+        in_memory = sum(len(lane.ready) for lane in self.queue.backlog.lanes)
         assert in_memory + paged == self.queue.depth
         alive = self.ready.union(*(p.held.values() for p in movers))
         excluded = sum(len(links) for links in self.queue.excluded.values())
         assert excluded == sum(len(p.declined & alive) for p in movers)
-        for lane in self.queue.lanes:
+        for lane in self.queue.backlog.lanes:
             places = [entry.position for entry in lane.ready]
             assert places == sorted(set(places))
             assert not (lane.paged and places and places[-1] >= lane.paged_from)

@@ -210,10 +210,10 @@ class OneQueue(RuleBasedStateMachine):
         assert queue.depth == len(self.ready)
         assert queue.unsettled == len(self.held)
         octets = sum(len(str(n)) for n in self.ready)
-        paged = sum(lane.paged for lane in queue.lanes)
-        assert queue.octets == octets or (paged and queue.octets > octets)
+        paged = sum(lane.paged for lane in queue.backlog.lanes)
+        assert queue.backlog.octets == octets or (paged and queue.backlog.octets > octets)
         assert all(self.expires.get(n, 1 << 60) > now for n in self.ready)
-        in_memory = sum(len(lane.ready) for lane in queue.lanes)
+        in_memory = sum(len(lane.ready) for lane in queue.backlog.lanes)
         assert in_memory + paged == queue.depth
 
     @invariant()

@@ -19,7 +19,7 @@ from gateway.broker import (
     undertakings,
 )
 from gateway.broker.channel import Channel
-from gateway.broker.deliveries import Entry, Lane
+from gateway.broker.lanes import Entry, Lane
 from gateway.broker.queues import Queue
 from gateway.broker.undertakings import Undertakings
 from gateway.errors import Condition, Refusal
@@ -523,7 +523,7 @@ def test_what_comes_back_has_been_put_in_order_before(
     assert counted.count == 5 * PORTION and seen == [5 * PORTION]
     again = heard.bodies()[5 * PORTION :]
     assert again == list(map(str, range(5 * PORTION)))
-    assert queue.unsettled == 5 * PORTION and queue.octets == len("later")
+    assert queue.unsettled == 5 * PORTION and queue.backlog.octets == len("later")
 
 
 class Counted:

@@ -151,8 +151,8 @@ async def forward(gateway: Running, version: str, source: str, target: str) -> M
     async with asyncio.timeout(60):
         where = ("127.0.0.1", gateway.port)
         remote = await dial(where, version=version, product=Product(name="forwarder"))
-        await remote.ask(BeginSession(1, None))
-        await remote.ask(Subscribe(1, None, source, "tag"))
+        await remote.request(BeginSession(1, None))
+        await remote.request(Subscribe(1, None, source, "tag"))
         async for operation in remote:
             if isinstance(operation, Deliver):
                 break
@@ -160,10 +160,10 @@ async def forward(gateway: Running, version: str, source: str, target: str) -> M
         message = operation.message
         header = addressed(message, target)
         sent = Message(message.dialect, header, message.body, "", target, message.essentials)
-        remote.say(Publish(1, sent, False, False))
-        remote.say(Settle(1, operation.delivery, False, Outcome.ACCEPT))
+        remote.send(Publish(1, sent, False, False))
+        remote.send(Settle(1, operation.delivery, False, Outcome.ACCEPT))
         await remote.drain()
-        await remote.ask(EndSession(1, None))
+        await remote.request(EndSession(1, None))
         await remote.close()
         return message
 

@@ -169,7 +169,7 @@ class House:
     async def connection(self) -> str:
         remote = await dial((self.gateway.host, self.gateway.port), version="0-9-1")
         self.stack.push_async_callback(remote.close)
-        await remote.ask(BeginSession(1, None))
+        await remote.request(BeginSession(1, None))
         found = (await self.do("GET", f"{ADMIN}/connections")).json()["connections"]
         return str(found[-1]["id"])
 

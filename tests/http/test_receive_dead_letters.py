@@ -55,10 +55,10 @@ async def test_browse_sees_what_is_paged_out(make_rig: Any) -> None:
     rig.broker.state.limits = Limits(page_after_octets=0, keep_in_memory=2)
     rig.queue("q")
     rig.put("q", *(f"{n:02}" for n in range(20)))
-    assert rig.broker.vhosts["/"].queues["q"].lanes[0].paged == 18
+    assert rig.broker.vhosts["/"].queues["q"].backlog.lanes[0].paged == 18
     async with rig.http() as http:
         assert await browse(http, "q", limit=7) == [f"{n:02}" for n in range(20)]
-    assert rig.broker.vhosts["/"].queues["q"].lanes[0].paged == 18
+    assert rig.broker.vhosts["/"].queues["q"].backlog.lanes[0].paged == 18
 
 
 async def test_browse_needs_the_right_and_sense(rig: Any) -> None:

@@ -66,7 +66,7 @@ def message(key: str, body: bytes, exchange: str = "", **properties: Any) -> Mes
 
 async def entered(port: int, name: str) -> Remote:
     remote = await dial(("127.0.0.1", port), version="0.8a2", product=Product(name=name))
-    await remote.ask(BeginSession(1, None))
+    await remote.request(BeginSession(1, None))
     return remote
 
 
@@ -83,11 +83,11 @@ def test_published_by_0_8a2_and_consumed_by_0_9_1(port: int) -> None:
 
     async def publishes() -> None:
         remote = await entered(port, "publisher")
-        await remote.ask(SelectConfirms(1, None))
+        await remote.request(SelectConfirms(1, None))
         given: dict[str, Any] = {"content_type": "text/plain", "message_id": "m1", "priority": 7}
         sent = message("from-8", b"small", durable=True, application={"COLOUR": "red"}, **given)
-        remote.say(Publish(1, sent, False, False))
-        remote.say(Publish(1, message("from-8", large), False, False))
+        remote.send(Publish(1, sent, False, False))
+        remote.send(Publish(1, message("from-8", large), False, False))
         found: list[Operation] = [await next_of(remote, Confirm) for _ in range(2)]
         assert found == [Confirm(1, 1, False, True), Confirm(1, 2, False, True)]
         await remote.close()
@@ -110,9 +110,9 @@ def test_published_by_0_9_1_and_consumed_by_0_8a2(port: int) -> None:
 
     async def consumes() -> list[Deliver]:
         remote = await entered(port, "consumer")
-        await remote.ask(Subscribe(1, None, "to-8", "reader"))
+        await remote.request(Subscribe(1, None, "to-8", "reader"))
         found = [await next_of(remote, Deliver) for _ in range(2)]
-        remote.say(Settle(1, found[1].delivery, True, Outcome.ACCEPT))
+        remote.send(Settle(1, found[1].delivery, True, Outcome.ACCEPT))
         await remote.close()
         return found
 
@@ -140,8 +140,8 @@ def test_published_by_0_9_1_and_consumed_by_0_8a2(port: int) -> None:
 def test_a_topic_is_shared(port: int) -> None:
     async def subscribes() -> Remote:
         remote = await entered(port, "subscriber")
-        await remote.ask(OpenDestination(1, None, "1", Service.TOPIC, "news."))
-        await remote.ask(Listen(1, None, "1", "1", "", 10, selector="COLOUR = 'red'"))
+        await remote.request(OpenDestination(1, None, "1", Service.TOPIC, "news."))
+        await remote.request(Listen(1, None, "1", "1", "", 10, selector="COLOUR = 'red'"))
         return remote
 
     async def both() -> list[bytes]:
@@ -160,8 +160,8 @@ def test_a_topic_is_shared(port: int) -> None:
 def test_looking_at_a_queue_of_another_version(port: int) -> None:
     async def looks() -> Index:
         remote = await entered(port, "browser")
-        await remote.ask(OpenDestination(1, None, "1", Service.QUEUE, "looked-at"))
-        index = await remote.ask(Query(1, None, "1", ""))
+        await remote.request(OpenDestination(1, None, "1", Service.QUEUE, "looked-at"))
+        index = await remote.request(Query(1, None, "1", ""))
         await remote.close()
         assert isinstance(index, Index)
         return index

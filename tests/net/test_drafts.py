@@ -73,7 +73,7 @@ async def dialled(served: tuple[str, Running]) -> AsyncIterator[Remote]:
     async with asyncio.timeout(60):
         remote = await dial(("127.0.0.1", gateway.port), version=version)
         try:
-            await remote.ask(BeginSession(1, None))
+            await remote.request(BeginSession(1, None))
             yield remote
         finally:
             await remote.close()
@@ -97,13 +97,13 @@ def test_published_by_the_draft_and_consumed_by_pika(served: tuple[str, Running]
 
     async def say() -> None:
         async with dialled(served) as remote:
-            state = await remote.ask(DeclareQueue(1, None, "shared"))
+            state = await remote.request(DeclareQueue(1, None, "shared"))
             assert state.name == "shared"
-            remote.say(Publish(1, text(b"hello"), False, False))
-            remote.say(Publish(1, text(body), False, False))
-            remote.say(Publish(1, text(b""), False, False))
+            remote.send(Publish(1, text(b"hello"), False, False))
+            remote.send(Publish(1, text(body), False, False))
+            remote.send(Publish(1, text(b""), False, False))
             await remote.drain()
-            await remote.ask(EndSession(1, None))
+            await remote.request(EndSession(1, None))
 
     asyncio.run(say())
     try:
@@ -134,17 +134,17 @@ def test_published_by_pika_and_http_and_consumed_by_the_draft(
 
     async def hear() -> list[Deliver]:
         async with dialled(served) as remote:
-            await remote.ask(Subscribe(1, None, "back", "mine"))
+            await remote.request(Subscribe(1, None, "back", "mine"))
             found = await received(remote, 3)
-            remote.say(Settle(1, 1, False, Outcome.ACCEPT))
-            remote.say(Settle(1, 3, True, Outcome.RELEASE))
+            remote.send(Settle(1, 1, False, Outcome.ACCEPT))
+            remote.send(Settle(1, 3, True, Outcome.RELEASE))
             # What a channel gives back is for others (0-9a0 §4.7.10).
-            await remote.ask(BeginSession(2, None))
-            await remote.ask(Subscribe(2, None, "back", "other"))
+            await remote.request(BeginSession(2, None))
+            await remote.request(Subscribe(2, None, "back", "other"))
             again = await received(remote, 2)
             assert [(d.channel, d.redelivered) for d in again] == [(2, True), (2, True)]
-            remote.say(Settle(2, 0, True, Outcome.ACCEPT))
-            assert await remote.ask(PurgeQueue(2, None, "back")) == 0
+            remote.send(Settle(2, 0, True, Outcome.ACCEPT))
+            assert await remote.request(PurgeQueue(2, None, "back")) == 0
             return found
 
     found = asyncio.run(hear())
@@ -167,7 +167,7 @@ def test_a_body_too_large_for_memory_goes_out_in_portions(served: tuple[str, Run
 
     async def hear() -> list[Deliver]:
         async with dialled(served) as remote:
-            await remote.ask(Subscribe(1, None, "large", "mine", no_ack=True))
+            await remote.request(Subscribe(1, None, "large", "mine", no_ack=True))
             return await received(remote, 2)
 
     found = asyncio.run(hear())
@@ -183,10 +183,10 @@ def test_a_topic_is_shared(served: tuple[str, Running]) -> None:
     async def talk() -> list[Deliver]:
         async with dialled(served) as remote:
             name = "subscription:mine"
-            await remote.ask(DeclareQueue(1, None, name))
-            await remote.ask(Bind(1, None, name, "amq.topic", "news.*"))
-            await remote.ask(Subscribe(1, None, name, "mine", no_ack=True))
-            remote.say(Publish(1, text(b"from the draft", "amq.topic", "news.one"), False, False))
+            await remote.request(DeclareQueue(1, None, name))
+            await remote.request(Bind(1, None, name, "amq.topic", "news.*"))
+            await remote.request(Subscribe(1, None, name, "mine", no_ack=True))
+            remote.send(Publish(1, text(b"from the draft", "amq.topic", "news.one"), False, False))
             found = await received(remote, 1)
             channel.basic_publish("amq.topic", "news.two", b"from pika")  # type: ignore[attr-defined]
             found += await received(remote, 1)
@@ -214,9 +214,9 @@ def test_a_subscription_chooses_and_does_so_after_a_restart(served: tuple[str, R
 
     async def define() -> None:
         async with dialled(served) as remote:
-            await remote.ask(DeclareQueue(1, None, name))
+            await remote.request(DeclareQueue(1, None, name))
             given = {"x-regexp": True, "x-selector": "n = 7 AND ok"}
-            await remote.ask(Bind(1, None, name, "amq.topic", "^(news|sport)/", given))
+            await remote.request(Bind(1, None, name, "amq.topic", "^(news|sport)/", given))
 
     asyncio.run(define())
     gateway.stop()
@@ -230,7 +230,7 @@ def test_a_subscription_chooses_and_does_so_after_a_restart(served: tuple[str, R
 
     async def hear() -> list[Deliver]:
         async with dialled(served) as remote:
-            await remote.ask(Subscribe(1, None, name, "mine", no_ack=True))
+            await remote.request(Subscribe(1, None, name, "mine", no_ack=True))
             return await received(remote, 2)
 
     assert [d.message.body for d in asyncio.run(hear())] == [b"news/a", b"sport/b"]
@@ -244,9 +244,9 @@ def test_a_stream_has_a_rate(served: tuple[str, Running]) -> None:
 
     async def talk() -> list[Deliver]:
         async with dialled(served) as remote:
-            await remote.ask(DeclareQueue(1, None, "paced"))
+            await remote.request(DeclareQueue(1, None, "paced"))
             for body in (b"a", b"b", b"c"):
-                remote.say(Publish(1, text(body * 700, key="paced"), False, False))
+                remote.send(Publish(1, text(body * 700, key="paced"), False, False))
             mapping = remote.adapter.mapping  # type: ignore[attr-defined]
             asked = {
                 Subscribe: lambda place, op: [
@@ -257,7 +257,7 @@ def test_a_stream_has_a_rate(served: tuple[str, Running]) -> None:
             remote.adapter.mapping = mapping._replace(  # type: ignore[attr-defined]
                 ask=mapping.ask | asked, result=mapping.result | heard
             )
-            await remote.ask(Subscribe(1, None, "paced", "mine"))
+            await remote.request(Subscribe(1, None, "paced", "mine"))
             return await received(remote, 3)
 
     assert [d.message.body[:1] for d in asyncio.run(talk())] == [b"a", b"b", b"c"]
@@ -266,22 +266,22 @@ def test_a_stream_has_a_rate(served: tuple[str, Running]) -> None:
 def test_one_message_at_a_time(served: tuple[str, Running]) -> None:
     async def talk() -> None:
         async with dialled(served) as remote:
-            await remote.ask(DeclareQueue(1, None, "single"))
-            assert await remote.ask(Fetch(1, None, "single", True)) is None
-            remote.say(Publish(1, text(b"1", key="single"), False, False))
-            remote.say(Publish(1, text(b"2", key="single"), False, False))
-            fetched = await remote.ask(Fetch(1, None, "single", False))
+            await remote.request(DeclareQueue(1, None, "single"))
+            assert await remote.request(Fetch(1, None, "single", True)) is None
+            remote.send(Publish(1, text(b"1", key="single"), False, False))
+            remote.send(Publish(1, text(b"2", key="single"), False, False))
+            fetched = await remote.request(Fetch(1, None, "single", False))
             assert isinstance(fetched, Fetched)
             assert (fetched.message.body, fetched.remaining, fetched.redelivered) == (
                 b"1",
                 1,
                 False,
             )
-            remote.say(Settle(1, fetched.delivery, False, Outcome.RELEASE))
-            fetched = await remote.ask(Fetch(1, None, "single", True))
+            remote.send(Settle(1, fetched.delivery, False, Outcome.RELEASE))
+            fetched = await remote.request(Fetch(1, None, "single", True))
             assert fetched.message.body == b"2", "what was given back is for others"
-            await remote.ask(BeginSession(2, None))
-            fetched = await remote.ask(Fetch(2, None, "single", True))
+            await remote.request(BeginSession(2, None))
+            fetched = await remote.request(Fetch(2, None, "single", True))
             assert fetched.message.body == b"1" and fetched.redelivered
 
     asyncio.run(talk())
@@ -293,21 +293,21 @@ def test_what_is_nowhere(served: tuple[str, Running]) -> None:
 
     async def talk() -> None:
         async with dialled(served) as remote:
-            remote.say(Publish(1, text(b"lost", key="nowhere"), True, False))
+            remote.send(Publish(1, text(b"lost", key="nowhere"), True, False))
             await remote.drain()
             operation = await anext(aiter(remote))
             if version == "0-9a6":
                 assert isinstance(operation, Returned)
                 assert operation.message.body == b"lost" and operation.message.key == "nowhere"
-                await remote.ask(BeginSession(2, None))
+                await remote.request(BeginSession(2, None))
                 with pytest.raises(Refusal) as caught:
-                    await remote.ask(Subscribe(2, None, "nowhere"))
+                    await remote.request(Subscribe(2, None, "nowhere"))
             else:
                 assert isinstance(operation, SessionLost)
                 assert operation.condition is Condition.NOT_FOUND
-                await remote.ask(BeginSession(2, None))
+                await remote.request(BeginSession(2, None))
                 with pytest.raises(Refusal) as caught:
-                    await remote.ask(Subscribe(2, None, "nowhere"))
+                    await remote.request(Subscribe(2, None, "nowhere"))
             assert caught.value.condition is Condition.NOT_FOUND
 
     asyncio.run(talk())
@@ -320,21 +320,21 @@ def test_an_exchange_of_its_own(served: tuple[str, Running]) -> None:
         async with dialled(served) as remote:
             if version != "0-9a6":
                 with pytest.raises(LocalError):
-                    remote.ask(DeclareExchange(1, None, "x-fanout", "fanout"))
+                    remote.request(DeclareExchange(1, None, "x-fanout", "fanout"))
                 return
             for kind, key, bound in (
                 ("fanout", "any", ""), ("direct", "k", "k"), ("topic", "a.b", "a.#"),
             ):  # fmt: skip
                 name = f"x-{kind}"
-                await remote.ask(DeclareExchange(1, None, name, kind))
-                await remote.ask(DeclareQueue(1, None, f"q-{kind}"))
-                await remote.ask(Bind(1, None, f"q-{kind}", name, bound))
-                remote.say(Publish(1, text(b"by " + kind.encode(), name, key), False, False))
-                fetched = await remote.ask(Fetch(1, None, f"q-{kind}", True))
+                await remote.request(DeclareExchange(1, None, name, kind))
+                await remote.request(DeclareQueue(1, None, f"q-{kind}"))
+                await remote.request(Bind(1, None, f"q-{kind}", name, bound))
+                remote.send(Publish(1, text(b"by " + kind.encode(), name, key), False, False))
+                fetched = await remote.request(Fetch(1, None, f"q-{kind}", True))
                 assert fetched.message.body == b"by " + kind.encode()
                 assert (fetched.message.exchange, fetched.message.key) == (name, key)
             with pytest.raises(Refusal):
-                await remote.ask(DeclareExchange(1, None, "amq.topic", "direct"))
+                await remote.request(DeclareExchange(1, None, "amq.topic", "direct"))
 
     asyncio.run(talk())
 
@@ -349,13 +349,13 @@ def test_classes_that_only_the_draft_names(served: tuple[str, Running]) -> None:
     async def wire() -> None:
         async with dialled(served) as remote:
             for name in ("by-draft", "by-http", "by-pika"):
-                await remote.ask(DeclareQueue(1, None, name))
-            await remote.ask(DeclareExchange(1, None, "choose", "x-selector", durable=True))
+                await remote.request(DeclareQueue(1, None, name))
+            await remote.request(DeclareExchange(1, None, "choose", "x-selector", durable=True))
             given = {"selector": "n > 5 AND ok"}
-            await remote.ask(Bind(1, None, "by-draft", "choose", "", given))
-            await remote.ask(BeginSession(2, None))
+            await remote.request(Bind(1, None, "by-draft", "choose", "", given))
+            await remote.request(BeginSession(2, None))
             with pytest.raises(Refusal) as caught:
-                await remote.ask(Bind(2, None, "by-draft", "choose", "", {"selector": "n >"}))
+                await remote.request(Bind(2, None, "by-draft", "choose", "", {"selector": "n >"}))
             assert caught.value.condition is Condition.COMMAND_INVALID
 
     asyncio.run(wire())
@@ -403,10 +403,10 @@ def test_a_durable_message_survives(served: tuple[str, Running]) -> None:
 
     async def say() -> None:
         async with dialled(served) as remote:
-            await remote.ask(DeclareQueue(1, None, "kept", durable=True))
-            remote.say(Publish(1, text(b"kept", key="kept"), False, False))
+            await remote.request(DeclareQueue(1, None, "kept", durable=True))
+            remote.send(Publish(1, text(b"kept", key="kept"), False, False))
             await remote.drain()
-            await remote.ask(EndSession(1, None))
+            await remote.request(EndSession(1, None))
 
     asyncio.run(say())
     gateway.stop()

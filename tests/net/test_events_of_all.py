@@ -139,9 +139,9 @@ async def stream(
 async def publish(gateway: Running, version: str, exchange: str, key: str) -> None:
     """And leave: what was said before is there all the same."""
     async with entered(gateway, version, "writer") as writer:
-        writer.say(Publish(1, message(version, exchange, key), False, False))
+        writer.send(Publish(1, message(version, exchange, key), False, False))
         await writer.drain()
-        await writer.ask(EndSession(1, None))
+        await writer.request(EndSession(1, None))
 
 
 def check(event: dict[str, Any], version: str, form: str, exchange: str, key: str) -> None:
@@ -177,8 +177,8 @@ def test_typed_properties_and_resume(
 
     async def watch() -> None:
         async with entered(gateway, "0-9-1", "maker") as maker:
-            await maker.ask(DeclareQueue(1, None, QUEUE, durable=True))
-            await maker.ask(PurgeQueue(1, None, QUEUE))
+            await maker.request(DeclareQueue(1, None, QUEUE, durable=True))
+            await maker.request(PurgeQueue(1, None, QUEUE))
         cursor, resume, missed = "", "fresh", ""
         for here, away in zip(VERSIONS[::2], VERSIONS[1::2], strict=True):
             async with stream(gateway, source, form, cursor) as reader:

@@ -76,7 +76,7 @@ async def entered(gateway: Running, version: str, name: str) -> AsyncIterator[Re
             ("127.0.0.1", port_of(gateway, version)), version=version, product=Product(name=name)
         )
         try:
-            await remote.ask(BeginSession(1, None))
+            await remote.request(BeginSession(1, None))
             yield remote
         finally:
             await remote.close()
@@ -91,7 +91,7 @@ async def heard(remote: Remote) -> Deliver:
     """The next delivery, accepted."""
     async for operation in remote:
         if isinstance(operation, Deliver):
-            remote.say(Settle(1, operation.delivery, False, Outcome.ACCEPT))
+            remote.send(Settle(1, operation.delivery, False, Outcome.ACCEPT))
             return operation
     raise AssertionError(f"the connection ended: {remote.closed}")
 
@@ -105,20 +105,20 @@ def application(found: Properties) -> dict[str, Any]:
 def test_every_pair(gateway: Running, consumer: str) -> None:
     async def all_publish() -> None:
         async with entered(gateway, "0-9-1", "maker") as maker:
-            await maker.ask(DeclareQueue(1, None, QUEUE, durable=True))
-            await maker.ask(PurgeQueue(1, None, QUEUE))
+            await maker.request(DeclareQueue(1, None, QUEUE, durable=True))
+            await maker.request(PurgeQueue(1, None, QUEUE))
         async with entered(gateway, consumer, "reader") as reader:
-            await reader.ask(Subscribe(1, None, QUEUE, "mine"))
+            await reader.request(Subscribe(1, None, QUEUE, "mine"))
             for publisher in VERSIONS:
                 async with entered(gateway, publisher, "writer") as writer:
                     for body in BODIES:
                         before = time.time() * 1000
-                        writer.say(Publish(1, message(body, ttl=HOUR, **GIVEN), False, False))
+                        writer.send(Publish(1, message(body, ttl=HOUR, **GIVEN), False, False))
                         await writer.drain()
                         delivery = await heard(reader)
                         assert delivery.message.body == body, publisher
                         check(delivery.message.properties, publisher, before)
-            await reader.ask(Unsubscribe(1, None, "mine"))
+            await reader.request(Unsubscribe(1, None, "mine"))
 
     asyncio.run(all_publish())
 
@@ -159,14 +159,14 @@ def test_consumers_of_all_versions_share_the_work(gateway: Running) -> None:
                 version: await stack.enter_async_context(entered(gateway, version, "both"))
                 for version in VERSIONS
             }
-            await remotes["0-9-1"].ask(DeclareQueue(1, None, QUEUE, durable=True))
-            await remotes["0-9-1"].ask(PurgeQueue(1, None, QUEUE))
+            await remotes["0-9-1"].request(DeclareQueue(1, None, QUEUE, durable=True))
+            await remotes["0-9-1"].request(PurgeQueue(1, None, QUEUE))
             enough = asyncio.Event()
             for remote in remotes.values():
-                await remote.ask(Subscribe(1, None, QUEUE, "mine"))
+                await remote.request(Subscribe(1, None, QUEUE, "mine"))
             tasks = [asyncio.create_task(take(r, v, enough)) for v, r in remotes.items()]
             for n, (version, remote) in itertools.product(range(each), remotes.items()):
-                remote.say(Publish(1, message(f"{version} {n}".encode()), False, False))
+                remote.send(Publish(1, message(f"{version} {n}".encode()), False, False))
                 await remote.drain()
             async with asyncio.timeout(PATIENCE):
                 await enough.wait()
@@ -184,21 +184,21 @@ def test_what_was_published_before_the_end_is_there(gateway: Running, ending: st
 
     async def publish_and_leave() -> None:
         async with entered(gateway, "0-9-1", "maker") as maker:
-            await maker.ask(DeclareQueue(1, None, QUEUE, durable=True))
-            await maker.ask(PurgeQueue(1, None, QUEUE))
+            await maker.request(DeclareQueue(1, None, QUEUE, durable=True))
+            await maker.request(PurgeQueue(1, None, QUEUE))
             for version in VERSIONS:
                 async with entered(gateway, version, "writer") as writer:
                     for n in range(3):
                         said = message(f"{version} {n}".encode(), durable=True)
-                        writer.say(Publish(1, said, False, False))
+                        writer.send(Publish(1, said, False, False))
                     if ending == "session":
-                        await writer.ask(EndSession(1, None))
+                        await writer.request(EndSession(1, None))
                 assert writer.closed == Closed(None, "", theirs=False), version
-            await maker.ask(Subscribe(1, None, QUEUE, "mine"))
+            await maker.request(Subscribe(1, None, QUEUE, "mine"))
             bodies = [
                 in_memory.text((await heard(maker)).message) for _ in range(3 * len(VERSIONS))
             ]
             assert sorted(bodies) == sorted(f"{v} {n}" for v in VERSIONS for n in range(3))
-            await maker.ask(Unsubscribe(1, None, "mine"))
+            await maker.request(Unsubscribe(1, None, "mine"))
 
     asyncio.run(publish_and_leave())

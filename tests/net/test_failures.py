@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.broker.memory_store import MemoryStore
-from gateway.net.failures import KIND, SHARE, Failures, Records
+from gateway.net.failures import KIND, SHARE, FailureRecords, Failures
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 MOST, SECONDS = 5, 60.0
@@ -28,7 +28,7 @@ class House:
         self.restart()
 
     def restart(self) -> None:
-        kept = Records(self.store, self.begin, self.end)
+        kept = FailureRecords(self.store, self.begin, self.end)
         self.failures = Failures(self.clock, MOST, SECONDS, kept)
 
     def begin(self) -> None:

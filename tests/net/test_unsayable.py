@@ -62,13 +62,13 @@ async def fill(gateway: Running, octets: int = 200_000) -> None:
     """Far, too large, and plain, in this order."""
     async with entered(gateway, "0-9-1", "maker") as maker:
         for queue in (QUEUE, UNSAID):
-            await maker.ask(PurgeQueue(1, None, queue))
+            await maker.request(PurgeQueue(1, None, queue))
     async with entered(gateway, "1.0", "writer") as writer:
         far = message(b"far", durable=True)
         far.exchange, far.key = FAR, ""
         large = message(b"large", durable=True, application={"x": "y" * octets})
         for one in (far, large, message(b"plain", durable=True)):
-            writer.say(Publish(1, one, False, False))
+            writer.send(Publish(1, one, False, False))
             await writer.drain()
     until(lambda: depths(gateway)[QUEUE] == 3, "three messages")
 
@@ -83,11 +83,11 @@ def test_a_consumer_is_given_what_is_behind(gateway: Running, version: str) -> N
         # 0-9a6 agrees on no size of frames, so nothing is too large for it there.
         await fill(gateway, 100_000 if version == "0-9a6" else 200_000)
         async with entered(gateway, version, "reader") as reader:
-            await reader.ask(Subscribe(1, None, QUEUE, "mine"))
+            await reader.request(Subscribe(1, None, QUEUE, "mine"))
             bodies: list[bytes] = []
             while b"plain" not in bodies:
                 bodies.append((await heard(reader)).message.body[:])
-            await reader.ask(Unsubscribe(1, None, "mine"))
+            await reader.request(Unsubscribe(1, None, "mine"))
         until(lambda: depths(gateway)[QUEUE] == 0, "an empty queue")
         assert depths(gateway)[UNSAID] == 3 - len(bodies)
         assert (len(bodies) == 3) is (version in ("0.8a2", "1.0")), "these cut anything to size"
@@ -103,11 +103,11 @@ def test_who_fetches_is_given_what_is_behind(gateway: Running, version: str, no_
         async with entered(gateway, version, "reader") as reader:
             bodies: list[bytes] = []
             while b"plain" not in bodies:
-                found = await reader.ask(Fetch(1, None, QUEUE, no_ack))
+                found = await reader.request(Fetch(1, None, QUEUE, no_ack))
                 if isinstance(found, Fetched):
                     bodies.append(found.message.body[:])
                     if not no_ack:
-                        reader.say(Settle(1, found.delivery, False, Outcome.ACCEPT))
+                        reader.send(Settle(1, found.delivery, False, Outcome.ACCEPT))
         until(lambda: depths(gateway)[QUEUE] == 0, "an empty queue")
         assert depths(gateway)[UNSAID] == 3 - len(bodies), "the others are dead letters"
 

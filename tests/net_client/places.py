@@ -124,7 +124,7 @@ class Talk:
         """One more connection with channel 1 open; closed after the test."""
         remote = await self.place.dial(**options)
         self.others.append(remote)
-        await remote.ask(BeginSession(1, None))
+        await remote.request(BeginSession(1, None))
         return remote
 
     async def close(self) -> None:
@@ -134,7 +134,7 @@ class Talk:
     # --- words ----------------------------------------------------------------------------------
 
     async def ask(self, operation: Operation) -> Any:
-        return await self.remote.ask(operation)
+        return await self.remote.request(operation)
 
     async def queue(self, suffix: str = "", **options: Any) -> str:
         """Declare a queue that goes away with the connection."""
@@ -146,7 +146,7 @@ class Talk:
         """Publish on channel 1 and give the message back."""
         mandatory = options.pop("mandatory", False)
         sent = message(body, exchange, key, **options)
-        self.remote.say(Publish(1, sent, mandatory, False))
+        self.remote.send(Publish(1, sent, mandatory, False))
         return sent
 
     async def fetch(self, queue: str, no_ack: bool = True) -> Fetched | None:
@@ -182,7 +182,7 @@ class Talk:
         return found
 
     def settle(self, delivery: int, outcome: Outcome, multiple: bool = False) -> None:
-        self.remote.say(Settle(1, delivery, multiple, outcome))
+        self.remote.send(Settle(1, delivery, multiple, outcome))
 
     async def answered(self, operation: Operation, matter: str) -> None:
         """The brokers differ in whether they refuse this."""
@@ -217,7 +217,7 @@ class Talk:
 
 async def refusal_of(remote: Remote, operation: Operation) -> Refusal:
     try:
-        result = await remote.ask(operation)
+        result = await remote.request(operation)
     except Refusal as refusal:
         return refusal
     raise AssertionError(f"not refused, but answered with {result!r}")

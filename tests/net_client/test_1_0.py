@@ -90,7 +90,7 @@ class Wire:
     async def another(self, **options: Any) -> Remote:
         remote = await self.place.dial(**options)
         self.remotes.append(remote)
-        await remote.ask(BeginSession(1, None))
+        await remote.request(BeginSession(1, None))
         return remote
 
     async def close(self) -> None:
@@ -98,7 +98,7 @@ class Wire:
             await remote.close()
 
     async def ask(self, operation: Operation) -> Any:
-        return await self.remote.ask(operation)
+        return await self.remote.request(operation)
 
     async def next(self, kind: type[Any]) -> Any:
         return await following(self.remote, kind)
@@ -109,7 +109,7 @@ class Wire:
         header = SECTIONS.write(Properties(**properties))
         key = self.address if key is None else key
         sent = Message(SECTIONS, header, body, exchange, key, SECTIONS.essentials(header))
-        self.remote.say(Publish(1, sent, True, False))
+        self.remote.send(Publish(1, sent, True, False))
         return sent
 
     async def publish(self, *bodies: bytes, **properties: Any) -> list[Message]:
@@ -126,7 +126,7 @@ class Wire:
         """The next message by a consumer of its own, settled."""
         tag = await self.ask(Subscribe(1, None, self.address))
         delivered: Deliver = await self.next(Deliver)
-        self.remote.say(Settle(1, delivered.delivery, False, ACCEPT))
+        self.remote.send(Settle(1, delivered.delivery, False, ACCEPT))
         await self.ask(Unsubscribe(1, None, tag))
         return delivered.message
 
@@ -164,8 +164,8 @@ def wire(server_1_0: servers.Server) -> Iterator[Wire]:
 async def test_login(wire: Wire) -> None:
     remote = await wire.place.dial(credentials=Credentials(mechanism="PLAIN"))
     assert remote.closed is None
-    await remote.ask(BeginSession(1, None))
-    await remote.ask(EndSession(1, None))
+    await remote.request(BeginSession(1, None))
+    await remote.request(EndSession(1, None))
     await remote.close()
     assert remote.closed == Closed(None, "", theirs=False)
 
@@ -274,10 +274,10 @@ async def test_outcomes(wire: Wire) -> None:
     await wire.ask(Prefetch(1, None, 1))
     tag = await wire.ask(Subscribe(1, None, wire.address))
     first: Deliver = await wire.next(Deliver)
-    wire.remote.say(Settle(1, first.delivery, False, RELEASE))
+    wire.remote.send(Settle(1, first.delivery, False, RELEASE))
     second: Deliver = await wire.next(Deliver)
     assert second.message.body == b"again"
-    wire.remote.say(Settle(1, second.delivery, False, REJECT))
+    wire.remote.send(Settle(1, second.delivery, False, REJECT))
     await wire.ask(Unsubscribe(1, None, tag))
     assert await wire.fetch() is None
 
@@ -292,7 +292,7 @@ async def test_prefetch(wire: Wire) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
             await anext(wire.remote)
-    wire.remote.say(Settle(1, held[0].delivery, False, ACCEPT))
+    wire.remote.send(Settle(1, held[0].delivery, False, ACCEPT))
     third: Deliver = await wire.next(Deliver)
     assert third.message.body == b"2"
 
@@ -342,7 +342,7 @@ async def test_transaction(wire: Wire, commit: bool) -> None:
     await wire.ask(Select(1, None))
     tag = await wire.ask(Subscribe(1, None, wire.address))
     taken: Deliver = await wire.next(Deliver)
-    wire.remote.say(Settle(1, taken.delivery, False, ACCEPT))
+    wire.remote.send(Settle(1, taken.delivery, False, ACCEPT))
     wire.say(b"new")
     await wire.ask(Commit(1, None) if commit else Rollback(1, None))
     await wire.ask(Unsubscribe(1, None, tag))

@@ -127,7 +127,7 @@ async def test_get(talk: Talk) -> None:
 async def test_many_gets_in_a_row(talk: Talk) -> None:
     remote = await talk.open()
     queue = await filled(talk, 20)
-    asked = [remote.ask(Fetch(1, None, queue, True)) for _ in range(22)]
+    asked = [remote.request(Fetch(1, None, queue, True)) for _ in range(22)]
     found = [await answer for answer in asked]
     assert [one and one.message.body for one in found[:20]] == [b"%d" % n for n in range(20)]
     assert found[20:] == [None, None]
@@ -154,7 +154,7 @@ async def test_recover_without_requeue(talk: Talk) -> None:
     await talk.delivery()
     outcome: object
     try:
-        await remote.ask(Recover(1, None, False))  # on 0-8 there is no answer
+        await remote.request(Recover(1, None, False))  # on 0-8 there is no answer
         found = await anext(remote)
         outcome = type(found).__name__
         if isinstance(found, Closed):
@@ -253,7 +253,7 @@ async def test_queue_dies_under_its_consumer(talk: Talk) -> None:
     await talk.ask(DeclareQueue(1, None, talk.name))
     tag = await talk.subscribe(talk.name)
     other = await talk.another()
-    await other.ask(DeleteQueue(1, None, talk.name))
+    await other.request(DeleteQueue(1, None, talk.name))
     assert await talk.next(Cancelled) == Cancelled(1, tag)
     await talk.queue(".after")
 
@@ -263,8 +263,8 @@ async def test_deliveries_are_shared_between_connections(talk: Talk) -> None:
     two = await talk.another()
     await talk.ask(DeclareQueue(1, None, talk.name, auto_delete=True))
     for remote in (one, two):
-        await remote.ask(Prefetch(1, None, 1))
-        await remote.ask(Subscribe(1, None, talk.name))
+        await remote.request(Prefetch(1, None, 1))
+        await remote.request(Subscribe(1, None, talk.name))
     for number in range(2):
         talk.publish(talk.name, b"%d" % number)
     found = {(await following(remote, Deliver)).message.body for remote in (one, two)}

@@ -82,7 +82,7 @@ async def talking(version: str = "0-9-1", **options: Any) -> AsyncIterator[tuple
     server = await asyncio.start_server(puppet.serve, "127.0.0.1", 0)
     try:
         remote = await dial(server.sockets[0].getsockname(), version=version, **options)
-        await remote.ask(BeginSession(1, None))
+        await remote.request(BeginSession(1, None))
         yield remote, puppet
         await remote.close(0.2)
     finally:
@@ -101,7 +101,7 @@ async def until(condition: Callable[[], Any]) -> None:
 
 async def test_loss_fails_whatever_is_asked() -> None:
     async with talking() as (remote, puppet):
-        asked = [remote.ask(Fetch(1, None, "q")), remote.ask(Recover(1, None, True))]
+        asked = [remote.request(Fetch(1, None, "q")), remote.request(Recover(1, None, True))]
         await puppet.hears(Recover)
         puppet.writer.transport.abort()
         for answer in asked:
@@ -111,7 +111,7 @@ async def test_loss_fails_whatever_is_asked() -> None:
         closed = await following(remote, Closed)
         assert (closed.condition, closed.theirs) == (Condition.CONNECTION_FORCED, True)
         assert [operation async for operation in remote] == []
-        for late in (remote.ask, remote.say):
+        for late in (remote.request, remote.send):
             with pytest.raises(Refusal):
                 late(Fetch(1, None, "q"))
         with pytest.raises(Refusal):
@@ -120,7 +120,7 @@ async def test_loss_fails_whatever_is_asked() -> None:
 
 async def test_the_reason_of_a_close_reaches_everyone() -> None:
     async with talking() as (remote, puppet):
-        asked = remote.ask(Fetch(1, None, "q"))
+        asked = remote.request(Fetch(1, None, "q"))
         await puppet.hears(Fetch)
         puppet.say(Close(Condition.RESOURCE_ERROR, "no more"))
         with pytest.raises(Refusal, match="no more") as caught:
@@ -138,7 +138,7 @@ async def test_full_window_stops_reading_until_somebody_takes() -> None:
         await asyncio.sleep(0.1)
         assert len(remote._inbox) == held
         # Whoever has a full window may ask: then everything is read up to the answer.
-        assert await remote.ask(PurgeQueue(1, None, "q")) == 0
+        assert await remote.request(PurgeQueue(1, None, "q")) == 0
         for number in range(4000):
             delivery = await following(remote, Deliver)
             assert delivery.delivery == number + 1
@@ -164,7 +164,7 @@ async def test_what_came_before_the_close_can_be_read() -> None:
 
 async def test_flow_and_blocking_hold_publishers() -> None:
     async with talking() as (remote, puppet):
-        remote.say(Publish(1, message(b"x", "", "k"), False, False))
+        remote.send(Publish(1, message(b"x", "", "k"), False, False))
         await remote.drain()
         for stop, go in ((Flow(1, None, False), Flow(1, None, True)), (Blocked("m"), Unblocked())):
             puppet.say(stop)
@@ -184,7 +184,7 @@ async def test_socket_full() -> None:
 
         async def flood() -> None:
             while True:
-                remote.say(Publish(1, piece, False, False))
+                remote.send(Publish(1, piece, False, False))
                 await remote.drain()
 
         with pytest.raises(TimeoutError):
@@ -195,32 +195,32 @@ async def test_a_dead_channel_refuses_until_it_is_begun_again() -> None:
     async with talking() as (remote, puppet):
         puppet.say(SessionLost(1, Condition.NOT_FOUND, "no queue"))
         assert (await following(remote, SessionLost)).condition is Condition.NOT_FOUND
-        refusal = pytest.raises(Refusal, remote.ask, Fetch(1, None, "q")).value
+        refusal = pytest.raises(Refusal, remote.request, Fetch(1, None, "q")).value
         assert (refusal.condition, refusal.lost) == (Condition.NOT_FOUND, Lost.SESSION)
-        await remote.ask(BeginSession(1, None))
-        assert await remote.ask(PurgeQueue(1, None, "q")) == 0
+        await remote.request(BeginSession(1, None))
+        assert await remote.request(PurgeQueue(1, None, "q")) == 0
 
 
 async def test_what_cannot_be_said() -> None:
     async with talking() as (remote, _):
         with pytest.raises(LocalError):
-            remote.ask(Fetch(7, None, "q"))
+            remote.request(Fetch(7, None, "q"))
         with pytest.raises(LocalError):
-            remote.say(Deliver(1, "t", 1, False, message(b"", "", "")))
+            remote.send(Deliver(1, "t", 1, False, message(b"", "", "")))
 
 
 async def test_an_answer_nobody_waits_for_any_more() -> None:
     async with talking() as (remote, puppet):
-        asked = remote.ask(Fetch(1, None, "q"))
+        asked = remote.request(Fetch(1, None, "q"))
         fetch = await puppet.hears(Fetch)
         asked.cancel()
         puppet.say(Done(1, fetch.token, None))
-        assert await remote.ask(PurgeQueue(1, None, "q")) == 0
+        assert await remote.request(PurgeQueue(1, None, "q")) == 0
 
 
 async def test_0_8_does_not_answer_recover() -> None:
     async with talking("0-8") as (remote, _):
-        await asyncio.wait_for(remote.ask(Recover(1, None, True)), 30)
+        await asyncio.wait_for(remote.request(Recover(1, None, True)), 30)
 
 
 @pytest.mark.slow
@@ -228,7 +228,7 @@ async def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(dialer, "TICK_SECONDS", 0.1)
     async with talking(limits=Limits(heartbeat=1)) as (remote, puppet):
         puppet.mute = True
-        asked = remote.ask(Fetch(1, None, "q"))
+        asked = remote.request(Fetch(1, None, "q"))
         with pytest.raises(Refusal, match="missed heartbeats from server"):
             await asyncio.wait_for(asked, 30)
 
@@ -293,7 +293,7 @@ async def test_tls() -> None:
     async with answering(puppet.serve, ssl=theirs) as address:
         authority.configure_trust(ours)
         remote = await dial(address, version="0-9-1", tls=ours)
-        await remote.ask(BeginSession(1, None))
+        await remote.request(BeginSession(1, None))
         await remote.close()
         assert remote.closed == Closed(None, "", theirs=False)
 

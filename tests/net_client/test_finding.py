@@ -42,9 +42,9 @@ async def test_each_listener(gateway: Running, version: str) -> None:
     for wished in (SHARED_0_9, SHARED_0_9[::-1]):
         remote = await dial(("127.0.0.1", port), version=wished)
         assert remote.adapter.version == remote.peer.version == version
-        await remote.ask(BeginSession(1, None))
-        assert (await remote.ask(DeclareQueue(1, None, "found"))).name == "found"
-        await remote.ask(EndSession(1, None))
+        await remote.request(BeginSession(1, None))
+        assert (await remote.request(DeclareQueue(1, None, "found"))).name == "found"
+        await remote.request(EndSession(1, None))
         await remote.close()
     with pytest.raises(Refusal, match=f"it speaks {version}") as caught:
         await dial(("127.0.0.1", port), version=[one for one in SHARED_0_9 if one != version])
@@ -64,7 +64,7 @@ async def test_brokers(server: Server) -> None:
     ):
         remote = await dial(("127.0.0.1", server.port), version=wished)
         assert remote.adapter.version == version
-        await remote.ask(BeginSession(1, None))
+        await remote.request(BeginSession(1, None))
         await remote.close()
     if not ours:
         with pytest.raises(Refusal, match=r"does not speak 1.0 \(it answers AMQP 0 0 9 1\)"):
@@ -112,7 +112,7 @@ async def test_a_server_of_one_version_that_speaks_slowly(version: str) -> None:
     async with answering(only.serve) as address:
         remote = await dial(address, version=AUTO)
         assert remote.adapter.version == version
-        await remote.ask(BeginSession(1, None))
+        await remote.request(BeginSession(1, None))
         await remote.close(0.2)
     assert len(only.asked) == len(set(only.asked)) <= 5, "each header once"
 
@@ -135,7 +135,7 @@ async def test_over_tls() -> None:
     async with answering(only.serve, ssl=theirs) as address:
         remote = await dial(address, version=AUTO, tls=ours)
         assert remote.adapter.version == "0-9a0"
-        await remote.ask(BeginSession(1, None))
+        await remote.request(BeginSession(1, None))
         await remote.close(0.2)
 
 

@@ -88,13 +88,13 @@ class Line:
 
     async def __aenter__(self) -> "Line":
         self.remote = await self.dial()
-        await self.remote.ask(BeginSession(1, None))
+        await self.remote.request(BeginSession(1, None))
         if self.broker.name == "gateway":
-            await self.remote.ask(DeclareQueue(1, None, self.queue, durable=True))
+            await self.remote.request(DeclareQueue(1, None, self.queue, durable=True))
         elif self.broker.name == "rabbitmq_1_0":
             other = await self.dial("0-9-1")
-            await other.ask(BeginSession(1, None))
-            await other.ask(DeclareQueue(1, None, self.queue, durable=True))
+            await other.request(BeginSession(1, None))
+            await other.request(DeclareQueue(1, None, self.queue, durable=True))
             await other.close()
         return self
 
@@ -110,10 +110,10 @@ class Line:
         header = SECTIONS.write(Properties(**properties))
         essentials = SECTIONS.essentials(header)
         message = Message(SECTIONS, header, body, "", key or self.queue, essentials)
-        self.remote.say(Publish(1, message, True, False))
+        self.remote.send(Publish(1, message, True, False))
 
     async def fetch(self, channel: int = 1) -> Fetched | None:
-        found = await self.remote.ask(Fetch(channel, None, self.queue))
+        found = await self.remote.request(Fetch(channel, None, self.queue))
         assert found is None or isinstance(found, Fetched)
         return found
 
@@ -128,7 +128,7 @@ class Line:
         raise AssertionError("it does not come back")
 
     def accept(self, found: Fetched, channel: int = 1) -> bytes:
-        self.remote.say(Settle(channel, found.delivery, False, Outcome.ACCEPT))
+        self.remote.send(Settle(channel, found.delivery, False, Outcome.ACCEPT))
         assert isinstance(found.message.body, bytes)
         return found.message.body
 
@@ -162,7 +162,7 @@ def line(broker: servers.Server, request: pytest.FixtureRequest) -> Line:
 
 async def refused(remote: Remote, operation: Operation) -> Refusal:
     with pytest.raises(Refusal) as caught:
-        await remote.ask(operation)
+        await remote.request(operation)
     return caught.value
 
 
@@ -186,12 +186,12 @@ async def test_a_virtual_host_that_is_not_there(line: Line) -> None:
         pytest.skip("Artemis has none")
     with pytest.raises(Refusal):
         remote = await line.dial(vhost="nowhere")
-        await remote.ask(BeginSession(1, None))
+        await remote.request(BeginSession(1, None))
 
 
 async def test_bodies_and_properties(line: Line) -> None:
     async with line:
-        await line.remote.ask(SelectConfirms(1, None))
+        await line.remote.request(SelectConfirms(1, None))
         properties: dict[str, Any] = {
             "durable": True, "message_id": "m", "correlation_id": "c", "subject": "s",
             "content_type": "text/plain", "reply_to": "r",
@@ -201,7 +201,7 @@ async def test_bodies_and_properties(line: Line) -> None:
         for body in bodies:
             line.publish(body, **properties)
         await line.confirmed(len(bodies))
-        await line.remote.ask(Subscribe(1, None, line.queue, "tag"))
+        await line.remote.request(Subscribe(1, None, line.queue, "tag"))
         for body, found in zip(bodies, await line.deliveries(len(bodies)), strict=True):
             assert found.message.body == body
             given = found.message.properties.given()
@@ -210,26 +210,26 @@ async def test_bodies_and_properties(line: Line) -> None:
 
 async def test_many_in_order(line: Line) -> None:
     async with line:
-        await line.remote.ask(SelectConfirms(1, None))
+        await line.remote.request(SelectConfirms(1, None))
         for number in range(2500):
             line.publish(b"%d" % number)
             if number % 100 == 0:
                 await asyncio.sleep(0)
         await line.confirmed(2500)
-        await line.remote.ask(Prefetch(1, None, 50))
-        await line.remote.ask(Subscribe(1, None, line.queue, "tag"))
+        await line.remote.request(Prefetch(1, None, 50))
+        await line.remote.request(Subscribe(1, None, line.queue, "tag"))
         for number in range(2500):
             (found,) = await line.deliveries(1)
             assert found.message.body == b"%d" % number
-            line.remote.say(Settle(1, found.delivery, False, Outcome.ACCEPT))
-        assert await line.remote.ask(Unsubscribe(1, None, "tag")) == "tag"
+            line.remote.send(Settle(1, found.delivery, False, Outcome.ACCEPT))
+        assert await line.remote.request(Unsubscribe(1, None, "tag")) == "tag"
         assert await line.taken() is None
 
 
 async def test_settled_both_ways(line: Line) -> None:
     """Without confirms publishes are settled, without acknowledgements deliveries are."""
     async with line:
-        await line.remote.ask(Subscribe(1, None, line.queue, "tag", no_ack=True))
+        await line.remote.request(Subscribe(1, None, line.queue, "tag", no_ack=True))
         for number in range(1500):
             line.publish(b"%d" % number)
         found = await line.deliveries(1500)
@@ -238,20 +238,20 @@ async def test_settled_both_ways(line: Line) -> None:
 
 async def test_outcomes(line: Line) -> None:
     async with line:
-        await line.remote.ask(SelectConfirms(1, None))
+        await line.remote.request(SelectConfirms(1, None))
         line.publish(b"once")
         await line.confirmed(1)
         found = await line.fetch()
         assert found is not None and not found.redelivered
-        line.remote.say(Settle(1, found.delivery, False, Outcome.RELEASE))
+        line.remote.send(Settle(1, found.delivery, False, Outcome.RELEASE))
         found = await line.fetch_again()
         assert found.message.body == b"once"
-        line.remote.say(Modify(1, found.delivery, True, False))
+        line.remote.send(Modify(1, found.delivery, True, False))
         found = await line.fetch_again()
         assert found.message.body == b"once"
         # Broker-J gives back what is rejected, unless its queue has an alternate binding.
         last = Outcome.ACCEPT if line.broker.name == "broker_j" else Outcome.REJECT
-        line.remote.say(Settle(1, found.delivery, False, last))
+        line.remote.send(Settle(1, found.delivery, False, last))
         assert await line.fetch() is None
 
 
@@ -259,16 +259,16 @@ async def test_credit_by_hand(line: Line) -> None:
     if line.broker.name == "rabbitmq_1_0":
         pytest.skip("RabbitMQ 3.10 loses the session when a classic queue is drained")
     async with line:
-        await line.remote.ask(SelectConfirms(1, None))
+        await line.remote.request(SelectConfirms(1, None))
         for number in range(5):
             line.publish(b"%d" % number)
         await line.confirmed(5)
         address = f"/queues/{line.queue}" if line.broker.name == "gateway" else line.queue
         word = AttachSource(1, None, "l", "by hand", "", Terminus(address))
-        assert (await line.remote.ask(word)).terminus.address == address
-        await line.remote.ask(Credit(1, None, "l", 2))
+        assert (await line.remote.request(word)).terminus.address == address
+        await line.remote.request(Credit(1, None, "l", 2))
         assert len(await line.deliveries(2)) == 2
-        assert await line.remote.ask(Credit(1, None, "l", 10, True)) == 7
+        assert await line.remote.request(Credit(1, None, "l", 10, True)) == 7
         assert len(await line.deliveries(3)) == 3
 
 
@@ -281,7 +281,7 @@ async def test_what_is_not_there(line: Line) -> None:
         assert (refusal.condition, refusal.lost) == (Condition.NOT_FOUND, lost)
         if lost is Lost.SESSION:
             return
-        await line.remote.ask(SelectConfirms(1, None))
+        await line.remote.request(SelectConfirms(1, None))
         line.publish(b"x", "missing")
         returned, confirm = await anext(line.remote), await anext(line.remote)
         assert isinstance(returned, Returned) and returned.condition is Condition.NOT_FOUND
@@ -290,25 +290,25 @@ async def test_what_is_not_there(line: Line) -> None:
 
 async def test_transactions(line: Line) -> None:
     async with line:
-        await line.remote.ask(BeginSession(2, None))
+        await line.remote.request(BeginSession(2, None))
         if line.broker.name == "rabbitmq_1_0":
             assert (await refused(line.remote, Select(2, None))).text
             return
-        await line.remote.ask(Select(2, None))
+        await line.remote.request(Select(2, None))
 
         def publish(body: bytes) -> None:
             message = Message(SECTIONS, b"", body, "", line.queue, SECTIONS.essentials(b""))
-            line.remote.say(Publish(2, message, True, False))
+            line.remote.send(Publish(2, message, True, False))
 
         publish(b"never")
-        await line.remote.ask(Rollback(2, None))
+        await line.remote.request(Rollback(2, None))
         assert await line.fetch() is None
         publish(b"once")
-        await line.remote.ask(Commit(2, None))
+        await line.remote.request(Commit(2, None))
         assert await line.taken(2) == b"once"
-        await line.remote.ask(Rollback(2, None))
+        await line.remote.request(Rollback(2, None))
         assert line.accept(await line.fetch_again(2), 2) == b"once"
-        await line.remote.ask(Commit(2, None))
+        await line.remote.request(Commit(2, None))
         assert await line.fetch() is None
 
 
@@ -317,8 +317,8 @@ async def test_a_message_of_another_version(line: Line) -> None:
         header = BASIC.write(Properties(content_type="a/b", application={"n": 1}))
         essentials = BASIC.essentials(header)
         message = Message(BASIC, header, b"body", "", line.queue, essentials)
-        line.remote.say(Publish(1, message, True, False))
-        await line.remote.ask(Subscribe(1, None, line.queue, "tag"))
+        line.remote.send(Publish(1, message, True, False))
+        await line.remote.request(Subscribe(1, None, line.queue, "tag"))
         (found,) = await line.deliveries(1)
         assert found.message.body == b"body"
         assert found.message.properties.content_type == "a/b"
@@ -329,10 +329,10 @@ async def test_sessions_come_and_go(line: Line) -> None:
     async with line:
         for _ in range(3):
             for channel in (2, 3):
-                await line.remote.ask(BeginSession(channel, None))
-                await line.remote.ask(Subscribe(channel, None, line.queue, "tag"))
+                await line.remote.request(BeginSession(channel, None))
+                await line.remote.request(Subscribe(channel, None, line.queue, "tag"))
             for channel in (2, 3):
-                await line.remote.ask(EndSession(channel, None))
+                await line.remote.request(EndSession(channel, None))
         line.publish(b"still here")
         assert await line.taken() in (b"still here", None)
 
@@ -344,7 +344,7 @@ async def test_topology(line: Line) -> None:
         if line.broker.name != "gateway":
             assert (await refused(line.remote, word)).condition is Condition.NOT_IMPLEMENTED
             return
-        ask = line.remote.ask
+        ask = line.remote.request
         assert await ask(word) == QueueState(word.name, 0, 0)
         exchange = line.queue + ".exchange"
         await ask(DeclareExchange(1, None, exchange, "topic"))
@@ -353,7 +353,7 @@ async def test_topology(line: Line) -> None:
         await ask(SelectConfirms(1, None))
         for key in ("a.b", "b"):
             message = Message(SECTIONS, b"", b"x", exchange, key, SECTIONS.essentials(b""))
-            line.remote.say(Publish(1, message, True, False))
+            line.remote.send(Publish(1, message, True, False))
         async with asyncio.timeout(30):
             operation = await anext(line.remote)
             while not isinstance(operation, Returned):

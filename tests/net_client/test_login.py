@@ -36,7 +36,7 @@ async def test_login(place: Place, mechanism: str) -> None:
     assert remote.closed == Closed(None, "", theirs=False)
     assert [operation async for operation in remote] == [remote.closed]
     with pytest.raises(Refusal):
-        await remote.ask(BeginSession(1, None))
+        await remote.request(BeginSession(1, None))
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "AMQPLAIN"])
@@ -77,7 +77,7 @@ async def test_smaller_frames(talk: Talk, frame_max: int) -> None:
 
 async def test_channel_number_above_the_limit(place: Place) -> None:
     remote = await place.dial(limits=Limits(channel_max=5))
-    await remote.ask(BeginSession(5, None))
+    await remote.request(BeginSession(5, None))
     await remote.close()
 
 
@@ -87,28 +87,28 @@ async def test_heartbeats(place: Place) -> None:
     remote = await place.dial(limits=Limits(heartbeat=2))
     await asyncio.sleep(5.5)
     assert remote.closed is None
-    await remote.ask(BeginSession(1, None))
+    await remote.request(BeginSession(1, None))
     await remote.close()
 
 
 async def test_update_secret(place: Place) -> None:
     place.need("update secret")
     remote = await place.dial()
-    await remote.ask(UpdateSecret(None, b"guest", "expired"))
-    await remote.ask(BeginSession(1, None))
+    await remote.request(UpdateSecret(None, b"guest", "expired"))
+    await remote.request(BeginSession(1, None))
     await remote.close()
 
 
 async def test_a_channel_dies_and_the_connection_lives(talk: Talk) -> None:
     remote = await talk.open()
-    await remote.ask(BeginSession(2, None))
-    bad = remote.ask(DeclareQueue(1, None, "q", arguments={"x-max-length": "many"}))
-    alive = remote.ask(DeclareQueue(2, None, talk.name, exclusive=True))
+    await remote.request(BeginSession(2, None))
+    bad = remote.request(DeclareQueue(1, None, "q", arguments={"x-max-length": "many"}))
+    alive = remote.request(DeclareQueue(2, None, talk.name, exclusive=True))
     with pytest.raises(Refusal) as caught:
         await bad
     assert caught.value.condition is Condition.PRECONDITION_FAILED
     with pytest.raises(Refusal):
-        remote.say(DeclareQueue(1, None, "q"))
+        remote.send(DeclareQueue(1, None, "q"))
     assert (await alive).name == talk.name
     assert remote.closed is None
 
@@ -116,10 +116,10 @@ async def test_a_channel_dies_and_the_connection_lives(talk: Talk) -> None:
 async def test_the_connection_dies(talk: Talk) -> None:
     """A hard error: everything asked fails with it, the last operation says why."""
     remote = await talk.open()
-    await remote.ask(BeginSession(2, None))
+    await remote.request(BeginSession(2, None))
     asked = [
-        remote.ask(DeclareExchange(1, None, talk.name, "x-nonsense")),
-        remote.ask(Fetch(2, None, "missing")),
+        remote.request(DeclareExchange(1, None, talk.name, "x-nonsense")),
+        remote.request(Fetch(2, None, "missing")),
     ]
     with pytest.raises(Refusal, match="unknown exchange type") as caught:
         await asked[0]
@@ -192,7 +192,7 @@ async def test_tls(name: str, tmp_path: Path) -> None:
         context = ssl.create_default_context(cafile=server.certificates.ca)
         address = ("127.0.0.1", server.amqps_port)
         remote = await dial(address, version="0-9-1", tls=context)
-        await remote.ask(BeginSession(1, None))
+        await remote.request(BeginSession(1, None))
         await remote.close()
         assert remote.closed == Closed(None, "", theirs=False)
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -207,8 +207,8 @@ async def test_redial_after_a_crash(tmp_path: Path) -> None:
     place = Place(server, "0-9-1")
     try:
         first = await place.dial()
-        await first.ask(BeginSession(1, None))
-        await first.ask(DeclareQueue(1, None, "kept", durable=True))
+        await first.request(BeginSession(1, None))
+        await first.request(DeclareQueue(1, None, "kept", durable=True))
         server.kill()
         assert (await ending(first)).condition is Condition.CONNECTION_FORCED
         again = asyncio.ensure_future(redial(place.dial, first=0.05, longest=0.2))
@@ -216,8 +216,8 @@ async def test_redial_after_a_crash(tmp_path: Path) -> None:
         assert not again.done()
         server = await asyncio.to_thread(start_gateway, tmp_path, port=server.port)
         second = await again
-        await second.ask(BeginSession(1, None))
-        assert (await second.ask(DeclareQueue(1, None, "kept", passive=True))).name == "kept"
+        await second.request(BeginSession(1, None))
+        assert (await second.request(DeclareQueue(1, None, "kept", passive=True))).name == "kept"
         await second.close()
     finally:
         server.stop()

@@ -65,9 +65,9 @@ def login(port: int, version: str, mechanism: str, tls: Any, password: str = "gu
         remote: Remote = await dial(
             ("127.0.0.1", port), version=version, credentials=credentials, tls=tls
         )
-        await remote.ask(BeginSession(1, None))
+        await remote.request(BeginSession(1, None))
         if version != "1.0":
-            await remote.ask(DeclareQueue(1, None, "logins"))
+            await remote.request(DeclareQueue(1, None, "logins"))
         await remote.close()
 
     asyncio.run(talk())

@@ -82,7 +82,7 @@ async def there_and_back(talk: Talk, **properties: Any) -> Message:
     assert (delivered.consumer, delivered.redelivered) == (tag, False)
     same(delivered.message, sent)
     await talk.reopen()
-    talk.remote.say(Publish(1, sent, False, False))
+    talk.remote.send(Publish(1, sent, False, False))
     await talk.settled(queue, 1)
     fetched = await talk.fetch(queue)
     assert fetched is not None and fetched.remaining == 0
@@ -132,7 +132,7 @@ async def test_headers_of_other_dialects_pass_untouched(talk: Talk, tags: str) -
         headers = headers.replace(b"U\x00\x03", b"s\x00\x03")
     header = write_basic_properties(BasicProperties(headers=headers))
     sent = Message(BASIC, header, b"x", "", queue, BASIC.essentials(header))
-    talk.remote.say(Publish(1, sent, False, False))
+    talk.remote.send(Publish(1, sent, False, False))
     await talk.settled(queue, 1)
     found = await talk.fetch(queue)
     assert found is not None

@@ -243,10 +243,10 @@ async def test_requests_in_a_row(talk: Talk) -> None:
     """Pipelined requests are answered in order; the first refusal takes the rest of its channel."""
     remote = await talk.open(limits=Limits(heartbeat=0))
     names = [f"{talk.name}.{number}" for number in range(50)]
-    asked = [remote.ask(DeclareQueue(1, None, name, exclusive=True)) for name in names]
+    asked = [remote.request(DeclareQueue(1, None, name, exclusive=True)) for name in names]
     assert [(await answer).name for answer in asked] == names
     mixed = [names[0], "missing", *names[1:3]]
-    asked = [remote.ask(DeclareQueue(1, None, name, passive=True)) for name in mixed]
+    asked = [remote.request(DeclareQueue(1, None, name, passive=True)) for name in mixed]
     assert (await asked[0]).name == names[0]
     for late in asked[1:]:
         with pytest.raises(Refusal, match="missing"):

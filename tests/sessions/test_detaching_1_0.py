@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.broker.deliveries import Entry
+from gateway.broker.lanes import Entry
 from gateway.broker.undertakings import PORTION
 from gateway.operations import (
     BeginSession,
@@ -179,7 +179,7 @@ def test_the_end_comes_meanwhile(house: House, peer: LinkPeer, end: Operation, e
 def test_what_expires_is_given_up_in_portions(house: House, peer: LinkPeer) -> None:
     link, tags, entries = hold(peer, expiry="session-end", default=Outcome.ACCEPT)
     peer.says(DetachLink(1, None, link, unsettled=tags), EndSession(1, "end"))
-    queue = entries[0].lane.queue
+    queue = house.broker.vhosts["/"].queues["q"]
     least = queue.unsettled
     while house.broker.state.undertakings.waiting:
         turn(house)
@@ -196,7 +196,7 @@ def test_what_is_not_resumed_is_released_before_the_link_is_served(
     peer.says(DetachLink(1, "t", link, unsettled=tags))
     work(peer, entries)
     publish(peer, "q", "new")
-    queue = entries[0].lane.queue
+    queue = house.broker.vhosts["/"].queues["q"]
     again, _ = peer.source("q", name="l", expiry="never")
     got = peer.receives(again, 1)
     while not got:

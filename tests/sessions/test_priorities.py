@@ -65,7 +65,7 @@ def test_how_priorities_fall_together() -> None:
 def test_a_plain_queue_is_in_order(peer: LinkPeer) -> None:
     peer.done(DeclareQueue(1, "d", "plain"))
     assert filled(peer, "plain") == IN_ORDER
-    assert not peer.house.broker.vhosts["/"].queues["plain"].ranks
+    assert not peer.house.broker.vhosts["/"].queues["plain"].backlog.ranked
 
 
 def test_an_argument_counts_for_more(peer: LinkPeer) -> None:
@@ -99,7 +99,7 @@ def test_what_handles_make(peer: LinkPeer) -> None:
     peer.done(OpenDestination(1, "o", "1", Service.QUEUE, "", temporary=True))
     peer.done(OpenDestination(1, "o", "2", Service.TOPIC, "a", client="me"))
     peer.done(Listen(1, "l", "2", "2/1", "", 1, identifier="news"))
-    assert [q.levels for q in peer.house.broker.vhosts["/"].queues.values()] == [2, 2]
+    assert [q.backlog.levels for q in peer.house.broker.vhosts["/"].queues.values()] == [2, 2]
 
 
 def test_a_topic_of_0_8a2_by_octets() -> None:
@@ -110,7 +110,7 @@ def test_a_topic_of_0_8a2_by_octets() -> None:
     peer.says(w.ConnectionResponse("NONE"), w.ConnectionOpen(0, "/test", "c"))
     peer.says(w.ChannelOpen(1, 0), w.HandleOpen(1, 1, 1, 0, True, True, temporary=True,
                dest_name="mine"))  # fmt: skip
-    assert harness.broker.vhosts["/test"].queues["mine"].levels == 2
+    assert harness.broker.vhosts["/test"].queues["mine"].backlog.levels == 2
 
 
 @pytest.mark.parametrize("version", ["0-9a0", "0-9a6"])
@@ -134,7 +134,7 @@ def test_what_the_drafts_make(version: str) -> None:
             content = guest.content(body=b"%r" % priority, priority=priority, destination="q")
             return OutgoingMethod(w.JmsPublish(0, "queue"), content)
 
-    assert [(name, queue.levels) for name, queue in house.queues.items()] == [
+    assert [(name, queue.backlog.levels) for name, queue in house.queues.items()] == [
         (name, 2) for name in made
     ]
     guest.says(*[publish(priority) for priority in PRIORITIES])
@@ -162,6 +162,9 @@ def test_levels_are_there_after_a_restart() -> None:
     ]
     new = VirtualHost("/", old.state)
     restore_topology({"/": new}, records)
-    assert {name: queue.levels for name, queue in new.queues.items()} == {"q": 2, "plain": 0}
-    assert [lane.priority for lane in new.queues["q"].lanes] == [1, 0]
+    assert {name: queue.backlog.levels for name, queue in new.queues.items()} == {
+        "q": 2,
+        "plain": 0,
+    }
+    assert [lane.priority for lane in new.queues["q"].backlog.lanes] == [1, 0]
     assert "levels" not in records[1][2]

@@ -156,8 +156,10 @@ def test_an_empty_name_is_the_queue_declared_last(
     answers = [w.QueueBindOk, w.BasicConsumeOk, w.QueueDeclareOk, w.BasicGetEmpty]
     assert kinds(heard) == ([] if no_wait else [w.QueueDeclareOk]) + answers
     (name,) = wired.broker.vhosts["/"].queues.keys() - {"q"}
-    queue = wired.broker.vhosts["/"].queues[name]
-    assert [binding.key for binding in queue.bindings if binding.source.name] == [name]
+    vhost = wired.broker.vhosts["/"]
+    queue = vhost.queues[name]
+    bindings = vhost.bindings_to(queue)
+    assert [binding.key for binding in bindings if binding.source.name] == [name]
     assert [consumer.tag for consumer in queue.consumers] == ["c"]
 
 

@@ -38,7 +38,7 @@ def test_the_rest_waits_for_its_turn_and_keeps_its_order() -> None:
     found = wired.hears()
     assert kinds(found) == [w.BasicGetOk] and depth(wired) == 29
     queue = wired.broker.vhosts["/"].queues["q"]
-    bodies = [entry.message.body for lane in queue.lanes for entry in lane.ready]
+    bodies = [entry.message.body for lane in queue.backlog.lanes for entry in lane.ready]
     assert bodies == [b"%d" % number for number in range(1, 30)]
 
 

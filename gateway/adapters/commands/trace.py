@@ -45,27 +45,33 @@ def commands(data: bytes, continued: dict[int, bool] | None = None) -> Iterator[
             yield Line(at, len(data) - at, 0, "cut", "the last fragment is cut")
             return
         number = getattr(record, "handle_id", getattr(record, "channel_id", 0))
-        yield Line(
-            at, end - at, number, "command", f"{command.name} {given_fields(record)}".rstrip()
-        )
+        try:
+            kind, text = "command", f"{command.name} {given_fields(record)}".rstrip()
+        except ValueError as error:
+            kind, text = "broken", f"{command.name}: {error}"
+        yield Line(at, end - at, number, kind, text)
         if wanted:
             partial = bool(getattr(record, "partial", False))
             first = not continued.get(number, False) and not getattr(record, "recovery", False)
             continued[number] = partial
-            text = fragment(data[end : end + wanted], first or command.number in BEGINNINGS)
-            yield Line(end, wanted, number, "fragment", text)
+            octets = data[end : end + wanted]
+            yield Line(
+                end, wanted, number, *fragment(octets, first or command.number in BEGINNINGS)
+            )
         at = end + wanted
 
 
-def fragment(octets: bytes, first: bool) -> str:
+def fragment(octets: bytes, first: bool) -> tuple[str, str]:
+    """Kind and text of the line of a fragment; the first one has the header."""
     if first:
         try:
             record, start = read_head(octets)
+            header = given_fields(record)
         except ValueError as error:
-            return f"{error}; {preview(octets)}"
+            return "broken", f"{error}; {preview(octets)}"
         body = octets[start:]
-        return f"header {given_fields(record)} and {len(body)} octets: {preview(body)}"
-    return f"{len(octets)} octets: {preview(octets)}"
+        return "fragment", f"header {header} and {len(body)} octets: {preview(body)}"
+    return "fragment", f"{len(octets)} octets: {preview(octets)}"
 
 
 def given_fields(record: Any) -> str:
@@ -86,5 +92,5 @@ def field_text(name: str, value: Any) -> str:
         try:
             return repr(fields.read_table(value))
         except fields.FieldError as error:
-            return f"<not a table: {error}; {preview(value)}>"
+            raise ValueError(f"{name} is not a table: {error}; {preview(value)}") from error
     return preview(value) if isinstance(value, bytes) else repr(value)

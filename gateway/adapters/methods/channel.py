@@ -11,6 +11,7 @@ from gateway.adapters.methods import states
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.dispatch import take_awaited
 from gateway.adapters.methods.essentials import BadExpiration, arrived
 from gateway.adapters.methods.frames import Frames
 from gateway.adapters.methods.geometry import Method, Version
@@ -288,17 +289,9 @@ class Channel:
             condition = self._engine.codes.condition(m.reply_code)
             found.append(Returned(self.number, message, condition, m.reply_text))
         else:
-            awaited = self.answered(content.method.name)
+            awaited = take_awaited(self, name)
             fetched = Fetched(m.delivery_tag, m.redelivered, message, m.message_count)
             found.append(Done(self.number, awaited.token, fetched))
-
-    # --- answers in ------------------------------------------------------------------------------
-
-    def answered(self, name: str) -> Awaited:
-        """The request that this method answers. Raises ``PeerError`` if there is none."""
-        if not self.awaited or name not in self.awaited[0].method.replies:
-            raise PeerError(Condition.COMMAND_INVALID, f"{name} answers nothing that was asked")
-        return self.awaited.popleft()
 
     # --- out -------------------------------------------------------------------------------------
 

@@ -238,7 +238,7 @@ class Connection:
         token = PendingReply(method)
         found.append(Open(token, m.virtual_host, self._user, self.peer, rules=rules))
 
-    def opened(self) -> None:
+    def opened(self, m: Any) -> None:
         """Server: the virtual host is there."""
         life = self._engine.life
         if life.state is states.OPENING:

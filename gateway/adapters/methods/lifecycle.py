@@ -244,6 +244,8 @@ class Lifecycle:
     def on_connection_method(self, method: Method, m: Any, found: list[Operation]) -> None:
         """One method on channel 0."""
         name = method.name
+        if name == "connection.unknown":
+            return  # it only informs (0-9a0)
         if name == "connection.close":
             self._on_close(m, found)
         state = states.after(states.CONNECTION, self.state, name)

@@ -19,12 +19,14 @@ from gateway.adapters.methods.wire import layouts as w
 from gateway.bodies import Body
 from gateway.errors import LocalError, Lost
 from gateway.operations import (
+    BeginSession,
     Blocked,
     Cancelled,
     Close,
     Confirm,
     Deliver,
     Done,
+    EndSession,
     Fetched,
     Open,
     Operation,
@@ -66,45 +68,47 @@ def _usable(engine: OutboundEngine, number: int) -> Channel | None:
 # --- requests ------------------------------------------------------------------------------------
 
 
-def _request(engine: OutboundEngine, op: Any) -> None:
+def request_channel(engine: Any, op: Any, make: Callable[[int, Any], Any]) -> Any:
+    """Client: the channel of a request of ours; ``make`` makes a new one. Raises ``LocalError``."""
     if engine.life.state is not states.OPEN:
         raise LocalError("the connection is not open")
-    name = topology.method_of(op, engine.table.by_name)
-    if name not in engine.table.by_name:
-        raise LocalError(f"{name} is not in {engine.table.name}")
-    if name == "channel.open":
-        _begin(engine, op)
-        return
+    if isinstance(op, BeginSession):
+        number = op.channel
+        if number in engine.channels or not 0 < number <= engine.channel_max:
+            raise LocalError(f"channel {number} cannot be opened")
+        return make(number, engine)
     channel = engine.channel(op.channel)
     if channel.state is not states.OPEN:
         raise LocalError(f"channel {op.channel} is {channel.state}")
-    _ask(engine, channel, topology.BY_METHOD[name].write(channel, op), op)
-    if name == "channel.close":
+    return channel
+
+
+def requested(engine: Any, channel: Any, op: Any, answered: Method | None, result: Any) -> None:
+    """The request is written. The reply to the method ``answered`` brings its token back; without
+    one it is done at once, with this result."""
+    if isinstance(op, BeginSession):
+        engine.channels[op.channel] = channel
+    if answered is not None:
+        channel.awaited.append(Awaited(answered, op))
+    elif op.token is not None:
+        engine.life.later.append(Done(op.channel, op.token, result))
+    if isinstance(op, EndSession):
         channel.die()
 
 
-def _ask(engine: OutboundEngine, channel: Channel, record: Any, op: Any) -> None:
-    """A request of ours; its answer brings the token back."""
+def _request(engine: OutboundEngine, op: Any) -> None:
+    name = topology.method_of(op, engine.table.by_name)
+    if name not in engine.table.by_name:
+        raise LocalError(f"{name} is not in {engine.table.name}")
+    channel = request_channel(engine, op, Channel)
+    record = topology.BY_METHOD[name].write(channel, op)
     method = engine.writer.method_of(record)
     no_wait = op.token is None and hasattr(record, "no_wait")
     if no_wait:
         record.no_wait = True
     engine.writer.write(channel.number, record)
-    if method.replies and not no_wait:
-        if engine.connection.answerable(method):
-            channel.awaited.append(Awaited(method, op))
-        elif op.token is not None:
-            engine.life.later.append(Done(channel.number, op.token))
-
-
-def _begin(engine: OutboundEngine, op: Any) -> None:
-    number = op.channel
-    if number in engine.channels or not 0 < number <= engine.channel_max:
-        raise LocalError(f"channel {number} cannot be opened")
-    channel = Channel(number, engine)  # type: ignore[arg-type]
-    record = topology.BY_METHOD["channel.open"].write(channel, op)
-    _ask(engine, channel, record, op)
-    engine.channels[number] = channel
+    answered = bool(method.replies) and not no_wait and engine.connection.answerable(method)
+    requested(engine, channel, op, method if answered else None, None)
 
 
 def _open(engine: OutboundEngine, op: Open) -> None:
@@ -188,45 +192,53 @@ def _unblocked(engine: OutboundEngine, op: Unblocked) -> None:
 # --- answers -------------------------------------------------------------------------------------
 
 
-def _done(engine: OutboundEngine, op: Done) -> None:
-    token = op.token
-    if token is None:
-        return
-    if not isinstance(token, PendingReply):
-        raise LocalError("this is not a token of ours")
-    name = token.method.name
-    if name == "connection.open":
-        engine.connection.opened()
-        return
-    if name == "connection.close":
-        engine.life.finish_close()
-        return
-    if engine.life.state is states.CLOSING:
-        return  # close was the last word: what was asked behind its cause has no answer
-    if name == "connection.update-secret":
-        engine.writer.write(0, w.ConnectionUpdateSecretOk())
-        return
-    channel = engine.channels.get(op.channel)
-    if channel is None:
-        return
-    if channel.state is states.CLOSING:
-        if name == "channel.close":  # both sides have closed it
-            engine.writer.write(op.channel, w.ChannelCloseOk())
-        return
-    if name == "basic.get":
+def replying(reply: Callable[[Any, Any, PendingReply, Done], None]) -> "Encoder":
+    """How replies are sent, by ``reply`` where they have a channel."""
+
+    def done(engine: Any, op: Done) -> None:
+        token = op.token
+        if token is None:
+            return
+        if not isinstance(token, PendingReply):
+            raise LocalError("this is not a token of ours")
+        name = token.method.name
+        if name == "connection.open":
+            engine.connection.opened(token.record)
+            return
+        if name == "connection.close":
+            engine.life.finish_close()
+            return
+        if engine.life.state is states.CLOSING:
+            return  # requests behind the cause of a close have no reply
+        if name == "connection.update-secret":
+            engine.write(0, engine.layouts.ConnectionUpdateSecretOk())
+            return
+        channel = engine.channels.get(op.channel)
+        if channel is None:
+            return
+        if channel.state is states.CLOSING:
+            if name == "channel.close":  # both sides have closed it
+                engine.write(op.channel, engine.layouts.ChannelCloseOk())
+            return
+        reply(engine, channel, token, op)
+        if name == "channel.close":
+            del engine.channels[op.channel]
+            channel.vanish()
+
+    return done
+
+
+def _reply(engine: OutboundEngine, channel: Channel, token: PendingReply, op: Done) -> None:
+    method = token.method
+    if method.name == "basic.get":
         _fetched(engine, op)
+        return
+    answer = topology.BY_METHOD[method.name].answer
+    if answer is not None:
+        record = answer(op.result)
     else:
-        engine.writer.write(op.channel, _answer(engine.table, token.method, op.result))
-    if name == "channel.close":
-        del engine.channels[op.channel]
-        channel.vanish()
-
-
-def _answer(table: Version, method: Method, result: Any) -> Any:
-    verb = topology.BY_METHOD[method.name]
-    if verb.answer is not None:
-        return verb.answer(result)
-    return table.by_name[method.replies[0]].record()
+        record = engine.table.by_name[method.replies[0]].record()
+    engine.writer.write(op.channel, record)
 
 
 def _fetched(engine: OutboundEngine, op: Done) -> None:
@@ -266,27 +278,32 @@ def _lost(engine: OutboundEngine, op: Refused | SessionLost, number: int = 0) ->
         engine.life.close_channel(op.channel, op.condition, op.text, number)
 
 
-def session_lost(engine: OutboundEngine, op: SessionLost) -> None:
+def _session_lost(engine: OutboundEngine, op: SessionLost) -> None:
     """The broker has ended a channel."""
     _lost(engine, op)
 
 
 Encoder = Callable[[Any, Any], None]
 
-ENCODERS: dict[type[Operation], Encoder] = {
-    **{kind: _request for kind in topology.METHODS},
+SHARED: dict[type[Operation], Encoder] = {
     Open: _open,
     Close: _close,
-    UpdateSecret: _update_secret,
     Publish: _publish,
     Deliver: _deliver,
     Confirm: _confirm,
+    SessionLost: _session_lost,
+}
+"""Encoders that the drafts have too."""
+
+ENCODERS: dict[type[Operation], Encoder] = {
+    **SHARED,
+    **{kind: _request for kind in topology.METHODS},
+    UpdateSecret: _update_secret,
     Settle: _settle,
     Returned: _returned,
     Cancelled: _cancelled,
     Blocked: _blocked,
     Unblocked: _unblocked,
-    Done: _done,
+    Done: replying(_reply),
     Refused: refused,
-    SessionLost: session_lost,
 }

@@ -7,7 +7,7 @@ clients write a wrong class into their headers: the method before a content tell
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -18,16 +18,23 @@ from gateway.adapters.methods.drafts.content import DEEPEST
 from gateway.adapters.methods.drafts.frames import EXTENDED
 from gateway.adapters.methods.drafts.incoming import FLAGS, SYNCHREQ, THREE_FIELDS, UNREAL
 from gateway.adapters.methods.drafts.versions import DRAFTS, is_0_9a0
-from gateway.adapters.methods.geometry import Method
+from gateway.adapters.methods.geometry import Method, Version
+from gateway.adapters.methods.transitional import types as transitional_fields
+from gateway.adapters.methods.transitional.versions import REVISIONS
 from gateway.adapters.methods.unimplemented import complete
+from gateway.adapters.methods.wire.transitional import REQUEST_HEAD
 from gateway.adapters.preview import preview
+from gateway.message import Table
 
 TABLES = frozenset(
     ["arguments", "server_properties", "client_properties", "headers", "details", "filter", "table"]
+    + ["application_headers", "in_doubt", "meta_data"]
 )
-SECRETS = frozenset(["response", "new_secret"])
+SETS = frozenset(["ranged_execution_set", "seen_frame_set"])
+SECRETS = frozenset(["response", "new_secret", "security_token"])
 KINDS = (
     "method", "header", "body", "oob-method", "oob-header", "oob-body", "trace", "heartbeat",
+    "request", "response",
 )  # fmt: skip
 """Types of frames by their names in the tables."""
 
@@ -84,14 +91,9 @@ class Reader:
 
     def __init__(self, version: str) -> None:
         draft = version in DRAFTS
-        self._table = DRAFTS[version] if draft else complete(version)
+        self._table, self._read_table = decoding_of(version)
         self._nesting = Nesting() if draft else None
         self._is_0_9a6 = draft and not is_0_9a0(version)
-        self._read_table = (
-            partial(draft_fields.read_table, is_0_9a0=is_0_9a0(version))
-            if draft
-            else fields.read_table
-        )
         numbers = self._table.constants
         self._kinds = {
             numbers[f"frame-{name}"]: name for name in KINDS if f"frame-{name}" in numbers
@@ -149,6 +151,8 @@ class Reader:
         try:
             if name == "method":
                 return self._method(channel, payload)
+            if name in ("request", "response"):
+                return self._carried(name, channel, payload)
             if name == "header":
                 return name, self._header(channel, payload)
         except (ValueError, struct.error, IndexError) as error:
@@ -175,6 +179,20 @@ class Reader:
         if self._nesting is not None:
             self._nesting.method(channel, method)
         return "method", f"{name} {self._fields(record)}".rstrip() + notes
+
+    def _carried(self, name: str, channel: int, payload: bytes) -> tuple[str, str]:
+        """A method in a request or response frame (transitional 0-10)."""
+        if len(payload) < REQUEST_HEAD.size:
+            raise ValueError(f"the {name} is cut short")
+        identifier, other, batch = REQUEST_HEAD.unpack_from(payload, 0)
+        kind, text = self._method(channel, payload[REQUEST_HEAD.size :])
+        if name == "request":
+            notes = f"request {identifier}, response mark {other}"
+            notes += f", reserved {batch}" if batch else ""
+        else:
+            notes = f"response {identifier} to request {other}"
+            notes += f" and {batch} more" if batch else ""
+        return name if kind == "method" else kind, f"{text} ({notes})"
 
     def _record(self, method: Method, payload: bytes, at: int) -> tuple[str, Any]:
         """Name and arguments of a method, in each of the layouts that were in use for 0-9a6."""
@@ -223,14 +241,28 @@ class Reader:
     def _value(self, name: str, value: Any) -> str:
         if name in SECRETS:
             return f"<{len(value)} octets>"
-        if isinstance(value, bytes):
-            if name in TABLES:
-                try:
-                    return repr(self._read_table(value))
-                except ValueError as error:
-                    return f"<not a table: {error}; {preview(value)}>"
-            return preview(value)
-        return repr(value)
+        if not isinstance(value, bytes):
+            return repr(value)
+        if name in TABLES:
+            try:
+                return repr(self._read_table(value))
+            except ValueError as error:
+                raise ValueError(f"{name} is not a table: {error}; {preview(value)}") from error
+        if name in SETS:
+            return repr(list(transitional_fields.read_set(value)))
+        if name == "body":
+            body = transitional_fields.read_body(value)
+            return f"{'reference' if body.is_reference else 'inline'} {preview(body.octets)}"
+        return preview(value)
+
+
+def decoding_of(version: str) -> tuple[Version, Callable[[bytes], Table]]:
+    """The tables of a version, and the function that reads its field tables."""
+    if version in DRAFTS:
+        return DRAFTS[version], partial(draft_fields.read_table, is_0_9a0=is_0_9a0(version))
+    if version in REVISIONS:
+        return REVISIONS[version], transitional_fields.read_table
+    return complete(version), fields.read_table
 
 
 def nested(depth: int) -> str:

@@ -15,7 +15,6 @@ from gateway.adapters.performatives.client_messages import received
 from gateway.adapters.performatives.client_transactions import ClientTransactions
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.link_recovery import BadMap, resumed, written
-from gateway.adapters.performatives.links import LinkHandler
 from gateway.adapters.performatives.outcomes import ACCEPTED, RELEASED, SYMBOLS, rejected, state_of
 from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
 from gateway.adapters.performatives.wire import layouts as w
@@ -90,7 +89,7 @@ class Consumer:
         """Messages that arrived beyond the fetches."""
 
 
-class ClientReceivers(LinkHandler):
+class ClientReceivers:
     """A ``LinkHandler``."""
 
     def __init__(self, context: ClientContext, transactions: ClientTransactions) -> None:
@@ -197,7 +196,7 @@ class ClientReceivers(LinkHandler):
             return
         if link.credit > 0:
             link.grant(0)
-        self._left(link, self.session.connection.later)
+        self._left(link, self.session.engine.later)
 
     def _left(self, link: ReceivingLink, found: list[Operation]) -> None:
         """Nothing more comes from this consumer."""
@@ -226,7 +225,7 @@ class ClientReceivers(LinkHandler):
         assert link.data.fetches is not None
         link.data.fetches.append(op.token)
         if link.data.spare:
-            self._fetched(link, self.session.connection.later)
+            self._fetched(link, self.session.engine.later)
         else:
             self._fetch_next(link)
 
@@ -277,9 +276,10 @@ class ClientReceivers(LinkHandler):
         elif consumer.leaving is not None:
             self._left(link, found)
 
-    def on_message(self, arrival: IncomingDelivery, octets: bytes, found: list[Operation]) -> None:
+    def on_message(
+        self, link: ReceivingLink, arrival: IncomingDelivery, octets: bytes, found: list[Operation]
+    ) -> None:
         """Hot."""
-        link = arrival.link
         consumer: Consumer = link.data
         try:
             message, redelivered = received(octets, "", consumer.key)
@@ -311,6 +311,12 @@ class ClientReceivers(LinkHandler):
         elif consumer.leaving is not None and link.credit <= 0:
             self._left(link, found)
 
+    def on_outcome(self, *_: Any) -> None:
+        """No-op: no message is sent over a link that we receive on."""
+
+    def on_unsent(self, *_: Any) -> None:
+        """No-op: no message is sent over a link that we receive on."""
+
     def on_credit(self, link: ReceivingLink, record: w.Flow, found: list[Operation]) -> None:
         consumer: Consumer = link.data
         if consumer.fetching and not self._drains and record.available == 0 and link.credit > 0:
@@ -335,7 +341,12 @@ class ClientReceivers(LinkHandler):
             found.append(Done(self.session.number, token, consumer.left))
 
     def on_detached(
-        self, link: Any, record: w.Detach | None, closed: bool, lost: bool, found: list[Operation]
+        self,
+        link: ReceivingLink,
+        record: w.Detach | None,
+        closed: bool,
+        lost: bool,
+        found: list[Operation],
     ) -> None:
         consumer: Consumer = link.data
         for number in [n for n, arrival in self._unsettled.items() if arrival.link is link]:

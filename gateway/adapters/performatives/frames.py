@@ -16,6 +16,7 @@ from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import (
     FRAME_AMQP,
     FRAME_SASL,
+    MIN_MAX_FRAME_SIZE,
     AmqpError,
 )
 from gateway.errors import Lost, PeerError
@@ -128,10 +129,7 @@ class Frames:
                 continue
             if self.sasl:
                 raise framing_error("an AMQP frame came before the end of the SASL dialog")
-            try:
-                record, payload = read_performative(data, body, stop)
-            except FieldError as error:
-                raise unreadable(error) from error
+            record, payload = performative(data, body, stop)
             session = sessions.get(channel)
             step = _STEPS.get(record.__class__) if session is not None else None
             try:
@@ -172,20 +170,20 @@ class Frames:
         """One frame of the SASL layer, which holds exactly one performative (§5.3.1)."""
         if body == stop:
             raise framing_error("an empty SASL frame")
-        try:
-            record, end = read_performative(data, body, stop, True)
-        except FieldError as error:
-            raise unreadable(error) from error
+        record, end = performative(data, body, stop, True)
         if end != stop:
             raise Violation(AmqpError.DECODE_ERROR, "a SASL frame holds more than it may")
         self._handler.on_sasl(record, found)
 
 
-def unreadable(error: FieldError) -> Violation:
-    """The violation of a peer whose performative cannot be read."""
-    missing = isinstance(error, MissingField)
-    symbol = AmqpError.INVALID_FIELD if missing else AmqpError.DECODE_ERROR
-    return Violation(symbol, str(error))
+def performative(data: bytes, at: int, end: int, sasl: bool = False) -> tuple[Any, int]:
+    """The record at ``at`` and where its payload begins. Raises ``Violation``."""
+    try:
+        return read_performative(data, at, end, sasl)
+    except MissingField as error:
+        raise Violation(AmqpError.INVALID_FIELD, str(error)) from error
+    except FieldError as error:
+        raise Violation(AmqpError.DECODE_ERROR, str(error)) from error
 
 
 _TRANSFER = "on_transfer"
@@ -202,3 +200,14 @@ _STEPS: dict[type[Any], str] = {
 def frame(channel: int, body: bytes, kind: int = FRAME_AMQP) -> bytes:
     """A frame without extended header."""
     return HEAD.pack(len(body) + 8, 2, kind, channel) + body
+
+
+__all__ = [
+    "EMPTY",
+    "HEAD",
+    "MIN_MAX_FRAME_SIZE",
+    "Frames",
+    "SessionEndpoint",
+    "FrameHandler",
+    "frame",
+]

@@ -16,7 +16,7 @@ from gateway.broker.access import Verifier
 from gateway.http.access.gate import MOST_AUTHORIZATION, Gate
 from gateway.http.access.passwords import fingerprint
 from gateway.http.access.principal import Principal
-from gateway.net.loopback import asks_for_itself
+from gateway.net.loopback import is_own_request
 
 MOST_KEPT = 4096
 AMBIENT = frozenset({b"cookie", b"origin", b"sec-fetch-site", b"sec-fetch-mode"})
@@ -59,7 +59,7 @@ class CredentialCache:
         if user is None or user.verifier != verifier:
             del self.kept[digest]
             return None
-        return None if user.loopback_only and not asks_for_itself(scope, fields) else principal
+        return None if user.loopback_only and not is_own_request(scope, fields) else principal
 
     def keep(self, digest: bytes, principal: Principal) -> None:
         user = self.access.user(principal.user)

@@ -181,7 +181,7 @@ def export_queues(hosts: list[VirtualHost], whole: bool) -> Iterator[dict[str, A
                         "auto_delete": one.auto_delete,
                         "arguments": write_table(one.arguments),
                     }
-                    | ({"priority_levels": one.levels} if one.levels else {})
+                    | ({"priority_levels": one.backlog.levels} if one.backlog.levels else {})
                 )
 
 

@@ -166,7 +166,7 @@ class Channel:
     def opened(self) -> None:
         self.move("channel.open-ok")
 
-    def fall(self) -> None:
+    def fail(self) -> None:
         """The peer broke a rule: nothing more is taken. We say so when what it asked before is
         answered."""
         self.forget_content()
@@ -266,7 +266,7 @@ class Channel:
     def send_method(self, spoken: OutgoingMethod) -> None:
         self.engine.send_method(self.number, spoken)
 
-    def fail(self, condition: Condition, text: str) -> PeerError:
+    def error(self, condition: Condition, text: str) -> PeerError:
         """An error that costs the channel."""
         return PeerError(condition, text, Lost.SESSION)
 

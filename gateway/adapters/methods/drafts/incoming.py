@@ -10,23 +10,30 @@ from functools import partial
 from struct import Struct
 from typing import Any, Protocol
 
-from gateway.adapters.methods import states
+from gateway.adapters.methods.dispatch import (
+    DispatchEngine,
+    closed_by_server,
+    content_channel,
+    fail_channel,
+    is_discarded,
+    is_for_channel,
+    read_arguments,
+    take_awaited,
+)
 from gateway.adapters.methods.drafts import class_test as trials
 from gateway.adapters.methods.drafts.assembly import Assembly, BodySink
 from gateway.adapters.methods.drafts.channel import Channel, ChannelEngine
-from gateway.adapters.methods.drafts.connection import DraftConnection
 from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.drafts.mapping import MethodMapping
 from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod
-from gateway.adapters.methods.geometry import Method, Version
-from gateway.adapters.methods.lifecycle import refused
+from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.options import Limits
 from gateway.bodies import Body, gathering
 from gateway.errors import Condition, Lost, PeerError
-from gateway.operations import Done, EndSession, Operation, SessionLost, Synchronize
+from gateway.operations import Done, Operation, Synchronize
 
 SYNCHREQ, UNREAL = 0x80, 0x40
 SYNCH = (2, 6)
@@ -52,22 +59,16 @@ UNDEFINED = frozenset(["dtx.select", "dtx.start"])
 does not support costs the connection in 0-9a0 (interface tests), the channel in 0-9a6 (dtx)."""
 
 
-class IncomingEngine(ChannelEngine, Protocol):
+class IncomingEngine(ChannelEngine, DispatchEngine, Protocol):
     """What this part needs of the engine."""
 
     version: str
-    is_0_9a0: bool
+    channels: dict[int, Channel]
+    channel_max: int
+    limits: Limits
 
     @property
     def mapping(self) -> MethodMapping: ...
-
-    table: Version
-    connection: DraftConnection
-    channels: dict[int, Channel]
-    channel_max: int
-    announced: int
-    max_message_octets: int
-    limits: Limits
 
 
 class DraftIncoming:
@@ -100,14 +101,7 @@ class DraftIncoming:
             raise PeerError(Condition.NOT_IMPLEMENTED, f"method {group},{name} is unknown")
         method = self._alias(method, end - at - layout.size)
         open_channel = engine.channels.get(channel)
-        if (
-            open_channel is not None
-            and open_channel.state in (states.CLOSING, states.FAILED)
-            and channel
-        ):
-            self._while_closing(open_channel, method, found)
-            return
-        if engine.life.state is states.CLOSING and method.name[:11] != "connection.":
+        if is_discarded(engine, open_channel, method, found):
             return
         record = self._read(method, buf, at + layout.size, end)
         if flags & UNREAL:
@@ -124,7 +118,7 @@ class DraftIncoming:
             fatal = method.name.startswith(("connection.", "access."))
             if fatal or error.lost is not Lost.SESSION or channel not in engine.channels:
                 raise
-            self._lose(channel, error, found)
+            fail_channel(engine, channel, error, found)
         except TooManyValues as error:
             raise PeerError(Condition.RESOURCE_ERROR, str(error), method=number) from error
         except ValueError as error:
@@ -174,52 +168,11 @@ class DraftIncoming:
 
     def _read(self, method: Method, buf: bytes, at: int, end: int) -> Any:
         """The method's record."""
-        number = method.number
-        theirs = method.from_client if self._server else method.from_server
-        if not theirs:
-            side = "client" if self._server else "server"
-            raise PeerError(
-                Condition.COMMAND_INVALID, f"a {side} may not send {method.name}", method=number
-            )
         later = method.name == "connection.tune-ok" and end - at == THREE_FIELDS.size
         if later and not self._engine.is_0_9a0:
             channels, _, heartbeat = THREE_FIELDS.unpack_from(buf, at)
             return method.record(channels, heartbeat)
-        try:
-            record, stop = method.read(buf, at)
-        except (ValueError, struct.error, IndexError) as error:
-            raise PeerError(
-                Condition.SYNTAX_ERROR, f"{method.name}: {error}", method=number
-            ) from error
-        if stop != end:
-            raise PeerError(
-                Condition.SYNTAX_ERROR,
-                f"{method.name} has {end - at} octets of arguments, not {stop - at}",
-                method=number,
-            )
-        return record
-
-    def _while_closing(self, channel: Channel, method: Method, found: list[Operation]) -> None:
-        """We have said close, or are about to: only the closing counts."""
-        engine = self._engine
-        if channel.state is states.FAILED:
-            if method.name == "channel.close":
-                found.append(EndSession(channel.number, PendingReply(method)))
-        elif method.name == "channel.close-ok":
-            if channel.awaited and isinstance(channel.awaited[-1].operation, EndSession):
-                ended = channel.awaited.pop()
-                self._end(channel, found)
-                if ended.operation.token is not None:
-                    found.append(Done(channel.number, ended.operation.token))
-            else:
-                self._end(channel, found)
-        elif method.name == "channel.close" and engine.life.state is not states.CLOSING:
-            engine.writer.write(channel.number, engine.mapping.layouts.ChannelCloseOk())
-
-    def _end(self, channel: Channel, found: list[Operation]) -> None:
-        del self._engine.channels[channel.number]
-        found += refused(channel, Condition.CHANNEL_ERROR, "the channel is closed", Lost.SESSION)
-        channel.vanish()
+        return read_arguments(self._engine, method, buf, at, end)
 
     def _dispatch(
         self,
@@ -230,20 +183,9 @@ class DraftIncoming:
         found: list[Operation],
     ) -> None:
         engine, name = self._engine, method.name
-        if channel == 0 or name.startswith("connection."):
-            if (channel == 0) != name.startswith("connection."):
-                raise PeerError(Condition.COMMAND_INVALID, f"{name} on channel {channel}")
-            if name != "connection.unknown":  # which only informs
-                engine.life.on_connection_method(method, m, found)
+        if not is_for_channel(engine, channel, open_channel, method, m, found):
             return
-        state = engine.life.state
-        if state is not states.OPEN and not (self._server and state is states.OPENING):
-            raise PeerError(Condition.COMMAND_INVALID, f"{name} before the connection is open")
         if open_channel is None:
-            if name == "channel.close-ok":
-                return
-            if name != "channel.open":
-                raise PeerError(Condition.CHANNEL_ERROR, f"{name} on channel {channel}, not open")
             if channel > engine.channel_max:
                 raise PeerError(
                     Condition.NOT_ALLOWED, f"channel {channel} is above {engine.channel_max}"
@@ -252,10 +194,6 @@ class DraftIncoming:
             open_channel.opened()
             found += engine.mapping.serve[name](open_channel, m, PendingReply(method, m))
             return
-        if open_channel.state is not states.OPEN and name not in states.CHANNEL[open_channel.state]:
-            raise PeerError(
-                Condition.CHANNEL_ERROR, f"{name} on channel {channel}, {open_channel.state}"
-            )
         if open_channel.content is not None and not name.endswith((".reject", ".ack")):
             raise PeerError(
                 Condition.UNEXPECTED_FRAME, f"{name} where the rest of a content was expected"
@@ -283,7 +221,7 @@ class DraftIncoming:
                 channel.move(name)
             found += engine.mapping.serve[name](channel, m, PendingReply(method, m))
         elif name == "channel.close":
-            self._closed_by_server(channel, m, found)
+            closed_by_server(engine, channel, m, found)
         else:
             unsolicited = engine.mapping.unsolicited(channel, method, m)
             if unsolicited is not None:
@@ -293,27 +231,13 @@ class DraftIncoming:
 
     def _on_reply(self, channel: Channel, method: Method, m: Any, found: list[Operation]) -> None:
         """The peer's answer to a request of ours."""
-        awaited = channel.awaited[0] if channel.awaited else None
-        if awaited is None or method.name not in awaited.method.replies:
-            raise PeerError(
-                Condition.COMMAND_INVALID, f"{method.name} answers nothing that was asked"
-            )
-        channel.awaited.popleft()
+        awaited = take_awaited(channel, method.name)
         if method.name == "channel.open-ok":
             channel.opened()
         result = self._engine.mapping.result.get(method.name)
         value = None if result is None else result(channel, awaited.operation, m)
         if awaited.operation.token is not None:
             found.append(Done(channel.number, awaited.operation.token, value))
-
-    def _closed_by_server(self, channel: Channel, m: Any, found: list[Operation]) -> None:
-        engine = self._engine
-        condition = engine.codes.condition(m.reply_code)
-        engine.writer.write(channel.number, engine.mapping.layouts.ChannelCloseOk())
-        del engine.channels[channel.number]
-        channel.vanish()
-        found += refused(channel, condition, m.reply_text, Lost.SESSION)
-        found.append(SessionLost(channel.number, condition, m.reply_text))
 
     # --- content ---------------------------------------------------------------------------------
 
@@ -333,13 +257,8 @@ class DraftIncoming:
         found: list[Operation],
     ) -> None:
         engine = self._engine
-        open_channel = engine.channels.get(channel)
-        if engine.life.state is states.CLOSING:
-            return
+        open_channel = content_channel(engine, channel)
         if open_channel is None:
-            condition = Condition.CHANNEL_ERROR if channel else Condition.UNEXPECTED_FRAME
-            raise PeerError(condition, f"content on channel {channel}, which is not open")
-        if open_channel.state in (states.CLOSING, states.FAILED):
             return
         content = open_channel.content
         if content is None:
@@ -375,19 +294,7 @@ class DraftIncoming:
         error.method = error.method or method.number
         if error.lost is not Lost.SESSION:
             raise error
-        self._lose(channel, error, found)
-
-    def _lose(self, channel: int, error: PeerError, found: list[Operation]) -> None:
-        """A mistake that costs the channel. A server says so behind its answers to what was asked
-        before."""
-        lost = SessionLost(channel, error.condition, error.text)
-        method = self._engine.table.methods.get(error.method)
-        if self._server and method is not None:
-            self._engine.channels[channel].fall()
-            lost.token = PendingReply(method)
-        else:
-            self._engine.life.close_channel(channel, error.condition, error.text, error.method)
-        found.append(lost)
+        fail_channel(self._engine, channel, error, found)
 
     def _said(self, method: Method, m: Any) -> ContentMethod:
         engine = self._engine

@@ -1,34 +1,33 @@
 """What a draft's ``send`` does for each operation that is no request of a client."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from gateway.adapters.methods import states
 from gateway.adapters.methods.drafts.channel import Channel
 from gateway.adapters.methods.drafts.methods import OutgoingMethod
-from gateway.adapters.methods.outbound import refused, session_lost
-from gateway.adapters.methods.pending import Awaited, PendingReply
+from gateway.adapters.methods.outbound import (
+    SHARED,
+    Encoder,
+    refused,
+    replying,
+    request_channel,
+    requested,
+)
+from gateway.adapters.methods.pending import PendingReply
 from gateway.errors import Condition, LocalError, Lost
 from gateway.operations import (
-    BeginSession,
     Blocked,
     Cancelled,
-    Close,
-    Confirm,
     DeclareQueue,
-    Deliver,
     Done,
     EndSession,
     Fetched,
     Flow,
-    Open,
     Operation,
-    Publish,
     QueueState,
     Refused,
     Returned,
-    SessionLost,
     Settle,
     Unblocked,
     Unsent,
@@ -43,30 +42,13 @@ def _request(engine: Any, op: Any) -> None:
     """A request of ours; its answer brings the token back."""
     if engine.server:
         raise LocalError(f"a server does not ask for {type(op).__name__}")
-    if engine.life.state is not states.OPEN:
-        raise LocalError("the connection is not open")
-    ask = engine.mapping.ask[type(op)]
-    if isinstance(op, BeginSession):
-        number = op.channel
-        if number in engine.channels or not 0 < number <= engine.channel_max:
-            raise LocalError(f"channel {number} cannot be opened")
-        channel = Channel(number, engine)
-    else:
-        channel = engine.channel(op.channel)
-        if channel.state is not states.OPEN:
-            raise LocalError(f"channel {op.channel} is {channel.state}")
-    said = ask(channel, op)
+    channel = request_channel(engine, op, Channel)
+    said = engine.mapping.ask[type(op)](channel, op)
     for spoken in said:
         engine.send_method(op.channel, spoken)
-    if isinstance(op, BeginSession):
-        engine.channels[op.channel] = channel
     method = engine.table.by_record[type(said[-1].record)] if said else None
-    if method is not None and method.replies:
-        channel.awaited.append(Awaited(method, op))
-    elif op.token is not None:
-        engine.life.later.append(Done(op.channel, op.token, _at_once(op)))
-    if isinstance(op, EndSession):
-        channel.die()
+    answered = method if method is not None and method.replies else None
+    requested(engine, channel, op, answered, _at_once(op))
 
 
 def _at_once(op: Any) -> Any:
@@ -76,32 +58,6 @@ def _at_once(op: Any) -> Any:
     if isinstance(op, DeclareQueue):
         return QueueState(op.name, 0, 0)
     return op.tag if isinstance(op, Unsubscribe) else None
-
-
-def _open(engine: Any, op: Open) -> None:
-    engine.connection.open(op)
-
-
-def _close(engine: Any, op: Close) -> None:
-    if engine.life.state is not states.CLOSING:
-        engine.life.send_close(op.condition, op.text)
-
-
-def _publish(engine: Any, op: Publish) -> None:
-    if engine.server:
-        raise LocalError("a server does not publish")
-    engine.channel(op.channel).publish(op.message, op.mandatory, op.immediate)
-
-
-def _deliver(engine: Any, op: Deliver) -> None:
-    if not engine.server:
-        raise LocalError("a client does not deliver")
-    channel = engine.channel(op.channel)
-    channel.deliver(op.consumer, op.delivery, op.redelivered, op.message)
-
-
-def _confirm(engine: Any, op: Confirm) -> None:
-    engine.channel(op.channel).confirm(op.sequence, op.multiple, op.accepted)
 
 
 def _settle(engine: Any, op: Settle) -> None:
@@ -138,31 +94,11 @@ def _held_back(engine: Any, op: Operation) -> None:
             )
 
 
-def _done(engine: Any, op: Done) -> None:
-    token = op.token
-    if token is None:
-        return
-    if not isinstance(token, PendingReply):
-        raise LocalError("this is not a token of ours")
-    name = token.method.name
-    if name == "connection.open":
-        engine.connection.opened(token.record)
-        return
-    if name == "connection.close":
-        engine.life.finish_close()
-        return
-    if engine.life.state is states.CLOSING:
-        return  # close was the last word: what was asked behind its cause has no answer
-    channel = engine.channels.get(op.channel)
-    if channel is None:
-        return
-    if channel.state is states.CLOSING:
-        if name == "channel.close":  # both sides have closed it
-            engine.write(op.channel, engine.mapping.layouts.ChannelCloseOk())
-        return
+def _reply(engine: Any, channel: Channel, token: PendingReply, op: Done) -> None:
     if token.then is not None:
         engine.life.follow(token.then(op.result))
         return
+    name = token.method.name
     answer = engine.mapping.answer.get(name)
     if answer is not None:
         _answer(engine, answer, channel, token, op)
@@ -170,9 +106,6 @@ def _done(engine: Any, op: Done) -> None:
         channel.send_method(OutgoingMethod(engine.table.by_name[token.method.replies[0]].record()))
     if name == "channel.open" and engine.held_back:
         channel.send_method(OutgoingMethod(engine.mapping.layouts.ChannelFlow(True)))
-    if name == "channel.close":
-        del engine.channels[op.channel]
-        channel.vanish()
 
 
 def _answer(engine: Any, answer: Any, channel: Channel, token: PendingReply, op: Done) -> None:
@@ -203,22 +136,15 @@ def _refused(engine: Any, op: Refused) -> None:
     refused(engine, op)
 
 
-Encoder = Callable[[Any, Any], None]
-
 ENCODE_REQUEST: Encoder = _request
 
 ENCODERS: dict[type[Operation], Encoder] = {
-    Open: _open,
-    Close: _close,
-    Publish: _publish,
-    Deliver: _deliver,
-    Confirm: _confirm,
+    **SHARED,
     Settle: _settle,
     Returned: _returned,
     Cancelled: _cancelled,
     Blocked: _held_back,
     Unblocked: _held_back,
-    Done: _done,
+    Done: replying(_reply),
     Refused: _refused,
-    SessionLost: session_lost,
 }

@@ -19,13 +19,13 @@ def say(channel: Channel, record: Any) -> list[Operation]:
 
 def open_channel(channel: Channel, m: w.ChannelOpen, pending: PendingReply) -> list[Operation]:
     if m.out_of_band:
-        raise channel.fail(Condition.NOT_IMPLEMENTED, "out-of-band transport is not implemented")
+        raise channel.error(Condition.NOT_IMPLEMENTED, "out-of-band transport is not implemented")
     if m.tx_mode == DISTRIBUTED:
-        raise channel.fail(
+        raise channel.error(
             Condition.NOT_IMPLEMENTED, "distributed transactions are not implemented"
         )
     if m.tx_mode > DISTRIBUTED:
-        raise channel.fail(Condition.COMMAND_INVALID, f"transaction mode {m.tx_mode} is unknown")
+        raise channel.error(Condition.COMMAND_INVALID, f"transaction mode {m.tx_mode} is unknown")
     found: list[Operation] = [BeginSession(channel.number, pending)]
     channel.prefetch_max = m.prefetch_max
     found += _windows(channel)

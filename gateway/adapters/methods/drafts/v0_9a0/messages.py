@@ -35,7 +35,7 @@ class Topical(Message):
 
 def service(channel: Channel, kind: int, known: tuple[int, ...] = (QUEUE, TOPIC, FUZZY)) -> int:
     if kind not in known:
-        raise channel.fail(Condition.COMMAND_INVALID, f"service type {kind} is not valid here")
+        raise channel.error(Condition.COMMAND_INVALID, f"service type {kind} is not valid here")
     return kind
 
 

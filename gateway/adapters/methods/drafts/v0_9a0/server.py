@@ -70,9 +70,9 @@ def _either(
     """What is to be done with a queue, or with a topic; or with the one that is there."""
     subscription = getattr(pending.record, "subscription", "")
     if service(channel, kind) == QUEUE and subscription:
-        raise channel.fail(Condition.COMMAND_INVALID, "a queue has no subscriptions")
+        raise channel.error(Condition.COMMAND_INVALID, "a queue has no subscriptions")
     if not name and not (kind == TOPIC and subscription):
-        raise channel.fail(Condition.COMMAND_INVALID, "the destination is empty")
+        raise channel.error(Condition.COMMAND_INVALID, "the destination is empty")
     if kind == QUEUE:
         return queue(pending)
     if kind == TOPIC:
@@ -102,12 +102,12 @@ def _foreign(channel: Channel, state: FoundQueue) -> PeerError | None:
     user = state.arguments.get(OWNING_USER, connection.user)
     if owner is None or (owner == connection.client_id and user == connection.user):
         return None
-    return channel.fail(Condition.ACCESS_REFUSED, f"'{state.name[:80]}' is another client's")
+    return channel.error(Condition.ACCESS_REFUSED, f"'{state.name[:80]}' is another client's")
 
 
 def _failed(channel: Channel, pending: PendingReply, error: PeerError) -> list[Operation]:
     """A request turns out to be wrong only when something has been found out about it."""
-    channel.fall()
+    channel.fail()
     token = pending._replace(then=None)
     return [SessionLost(channel.number, error.condition, error.text, token)]
 
@@ -213,17 +213,17 @@ def _bound(channel: Channel, m: w.SubscriptionDefine) -> tuple[str, Table]:
     text, kind = m.topic_selector, m.topic_seltype
     arguments: Table = {}
     if not text:
-        raise channel.fail(Condition.COMMAND_INVALID, "the topic selector is empty")
+        raise channel.error(Condition.COMMAND_INVALID, "the topic selector is empty")
     if kind == REGEXP:
         try:
             Expression(text)
         except NoExpressions as error:
-            raise channel.fail(Condition.NOT_IMPLEMENTED, str(error)) from error
+            raise channel.error(Condition.NOT_IMPLEMENTED, str(error)) from error
         except ExpressionError as error:
-            raise channel.fail(Condition.COMMAND_INVALID, f"topic selector: {error}") from error
+            raise channel.error(Condition.COMMAND_INVALID, f"topic selector: {error}") from error
         arguments["x-regexp"] = True
     elif kind not in (0, SIMPLE, TPATH):
-        raise channel.fail(Condition.COMMAND_INVALID, f"topic selector type {kind} is unknown")
+        raise channel.error(Condition.COMMAND_INVALID, f"topic selector type {kind} is unknown")
     wanted = _selector(channel, m.message_selector, m.message_seltype)
     if wanted is not None:
         arguments["x-selector"] = wanted.text
@@ -245,11 +245,11 @@ def _selector(channel: Channel, text: bytes, kind: int) -> Selector | None:
     if not text:
         return None
     if kind not in (1, 2):
-        raise channel.fail(Condition.COMMAND_INVALID, f"message selector type {kind} is unknown")
+        raise channel.error(Condition.COMMAND_INVALID, f"message selector type {kind} is unknown")
     try:
         return Selector(text.decode("utf-8", "replace"))
     except SelectorError as error:
-        raise channel.fail(Condition.COMMAND_INVALID, f"message selector: {error}") from error
+        raise channel.error(Condition.COMMAND_INVALID, f"message selector: {error}") from error
 
 
 def _subscribe(channel: Channel, m: w.SubscriptionDefine, pending: PendingReply) -> list[Operation]:

@@ -57,12 +57,12 @@ def _open(channel: Channel, m: w.ChannelOpen, pending: PendingReply) -> list[Ope
     """The virtual host comes here; all channels of a connection use one."""
     engine: Any = channel.engine
     if m.out_of_band:
-        raise channel.fail(Condition.NOT_IMPLEMENTED, "out-of-band transport is not implemented")
+        raise channel.error(Condition.NOT_IMPLEMENTED, "out-of-band transport is not implemented")
     begin = BeginSession(channel.number, pending)
     vhost = m.virtual_host or "/"
     if engine.vhost:
         if engine.vhost != vhost:
-            raise channel.fail(
+            raise channel.error(
                 Condition.NOT_ALLOWED, f"this connection uses the virtual host '{engine.vhost}'"
             )
         return [begin]
@@ -90,14 +90,14 @@ def _declare_exchange(
     channel.ticket(m.ticket)
     kind = TYPES.get(m.class_, m.class_ if m.class_.startswith("x-") else "")
     if not kind and not (m.passive and not m.class_):
-        raise channel.fail(
+        raise channel.error(
             Condition.COMMAND_INVALID, f"exchange class '{m.class_[:80]}' is unknown"
         )
     name = OURS.get(m.exchange, m.exchange)
     built_in = BUILT_IN.get(name)
     if built_in is not None:
         if kind and kind != built_in:
-            raise channel.fail(Condition.NOT_ALLOWED, f"exchange '{m.exchange}' is no {m.class_}")
+            raise channel.error(Condition.NOT_ALLOWED, f"exchange '{m.exchange}' is no {m.class_}")
         return [DeclareExchange(channel.number, pending, name, passive=True)]
     if kind:
         channel.classes[name] = kind
@@ -114,7 +114,7 @@ def _bind(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     try:
         arguments = tables.read_arguments(m.arguments, False)
     except ValueError as error:
-        raise channel.fail(Condition.COMMAND_INVALID, str(error)) from error
+        raise channel.error(Condition.COMMAND_INVALID, str(error)) from error
     key = _key(channel, source, arguments)
     to_exchange = isinstance(m, w.ExchangeBind)
     target = OURS.get(m.exchange, m.exchange) if to_exchange else queue_name(m.domain, m.queue)
@@ -131,7 +131,7 @@ def _key(channel: Channel, source: str, arguments: Table) -> str:
         return ""
     key = arguments.pop("destination", None)
     if key is None and kind in KEYED:
-        raise channel.fail(Condition.COMMAND_INVALID, "the binding has no destination")
+        raise channel.error(Condition.COMMAND_INVALID, "the binding has no destination")
     return "" if key is None else str(key)
 
 

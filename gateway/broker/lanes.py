@@ -1,28 +1,26 @@
 """A message at its place: entries, and the lanes of a queue in which they stand in order.
 
-A queue has one lane, or one per priority that was used. The head of a lane is in memory; when
-memory is short its tail is only in the store, and comes back in portions as the head runs low.
+The head of a lane is in memory; when memory is short its tail is only in the store, and comes back
+in portions as the head runs low.
 """
 
 from bisect import bisect, bisect_left
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from gateway.broker.exclusions import ExcludingQueue
+from gateway.broker.state import BrokerState
 from gateway.broker.store import Depth, StoredMessage
 from gateway.errors import Unstorable
 from gateway.message import Message
-
-if TYPE_CHECKING:
-    from gateway.broker.consumers import Consumer
-    from gateway.broker.queues import Queue
 
 LEAST_PORTION = 1
 LARGEST_PORTION = 1024
 FIRST_AHEAD = 16
 MOST_AHEAD = 256
-"""Messages read at once by who looks through what is paged out: each time twice as many."""
+"""Messages read at once to look through what is paged out: each time twice as many."""
 AHEAD_OCTETS = 256 * 1024
 """About how much that may be."""
 
@@ -36,10 +34,70 @@ unsettled."""
 
 by_position = attrgetter("position")
 
+Deliver = Callable[[str, int, bool, Message], None]
+"""Consumer tag, delivery tag, whether it is redelivered, message."""
+
+
+class Holder(Protocol):
+    """The consumer that an unsettled delivery was made to."""
+
+    tag: str
+    started: bool
+    waiting: bool
+    deliver: Deliver
+
+    @property
+    def copies(self) -> bool: ...
+
+    def release(self, entry: "Entry") -> None: ...
+    def wake(self) -> None: ...
+    def exclude(self, entry: "Entry") -> None: ...
+    def check_exclusions(self) -> None: ...
+
+
+class DeliverySource(ExcludingQueue, Protocol):
+    """The queue of a delivery, or where consumers get copies a stand-in for it."""
+
+    state: BrokerState
+    keeps: bool
+    gone: bool
+    unsettled: int
+    delivered: int
+    redelivered: int
+    most_deliveries: int | None
+
+    @property
+    def has_dead_letter_exchange(self) -> bool: ...
+
+    def would_dead_letter(self, message: Message) -> bool: ...
+    def finish(self, entry: "Entry") -> None: ...
+    def discard(self, entry: "Entry", reason: str) -> None: ...
+    def reject(self, entry: "Entry", reason: str) -> None: ...
+    def put_back(self, entries: "Iterable[Entry]") -> None: ...
+    def taking_back(
+        self, lanes: "list[tuple[Lane, list[Entry]]]", octets: int
+    ) -> Iterator[None]: ...
+
+
+class LaneBacklog(Protocol):
+    """The backlog of a lane: ``depth`` messages are ready in all its lanes, of so many
+    ``octets``."""
+
+    state: BrokerState
+    keeps: bool
+    depth: int
+    octets: int
+
+    @property
+    def queue(self) -> DeliverySource: ...
+
+    def unstorable(self, message: Message, reason: Unstorable) -> None: ...
+
 
 class Entry:
-    """One message in one lane, ready or unsettled. ``origin`` is who published it, if known;
-    ``consumer`` who holds it (``None`` when it was fetched); ``stored``: the store has it."""
+    """One message in one lane, ready or unsettled. ``origin`` is the connection that published
+    it, if known; ``consumer`` holds it (``None`` when it was fetched); ``stored``: the store has
+    it."""
 
     __slots__ = (
         "lane", "position", "message", "expires", "deliveries", "stored", "origin", "consumer",
@@ -61,7 +119,7 @@ class Entry:
         self.deliveries = 0
         self.stored = stored
         self.origin = origin
-        self.consumer: Consumer | None = None
+        self.consumer: Holder | None = None
 
 
 class Lane:
@@ -75,13 +133,15 @@ class Lane:
     ``ahead`` was read from the store up to ``ahead_to``, to be looked at."""
 
     __slots__ = (
-        "queue", "number", "priority", "ready", "next", "paged", "paged_from", "delivered",
-        "restored", "before", "out", "counts", "ahead", "ahead_from",
-        "ahead_to", "portion",
+        "backlog", "queue", "number", "priority", "ready", "next", "paged", "paged_from",
+        "delivered", "restored", "before", "out", "counts", "ahead", "ahead_from", "ahead_to",
+        "portion",
     )  # fmt: skip
 
-    def __init__(self, queue: "Queue", number: int, priority: int) -> None:
-        self.queue = queue
+    def __init__(self, backlog: LaneBacklog, number: int, priority: int) -> None:
+        self.backlog = backlog
+        self.queue = backlog.queue
+        """The backlog's own: one look-up less for each delivery."""
         self.number = number
         self.priority = priority
         self.ready: deque[Entry] = deque()
@@ -108,9 +168,9 @@ class Lane:
 
     def page_in(self) -> None:
         """Bring back a portion of the tail."""
-        state = self.queue.state
+        state = self.backlog.state
         limits = state.limits
-        average = max(1, self.queue.octets // max(1, self.queue.depth))
+        average = max(1, self.backlog.octets // max(1, self.backlog.depth))
         portion = min(max(limits.page_in_octets // average, LEAST_PORTION), LARGEST_PORTION)
         portion = min(portion, max(1, limits.keep_in_memory), self.paged)
         found = state.store.read(self.number, self.paged_from, portion)
@@ -124,7 +184,7 @@ class Lane:
             self.paged_from = found[-1].position + 1
         else:
             # The store has lost them; counting on would leave a queue that never ends.
-            self.queue.depth -= self.paged
+            self.backlog.depth -= self.paged
             self.paged = 0
         if not self.paged:
             self.out.clear()
@@ -136,8 +196,8 @@ class Lane:
         entry.deliveries = self.deliveries(position)
         self.counts.pop(position, None)
         if position <= self.restored:
-            self.queue.octets -= len(message.header)
-        self.queue.state.octets += message.weight
+            self.backlog.octets -= len(message.header)
+        self.backlog.state.octets += message.weight
         self.paged -= 1
         return entry
 
@@ -149,7 +209,7 @@ class Lane:
         """Up to ``limit`` paged messages from a position on, fewer if some are picked, none if
         there are no more."""
         while True:
-            found = self.queue.state.store.read(self.number, start, limit)
+            found = self.backlog.state.store.read(self.number, start, limit)
             ready = [kept for kept in found if kept.position not in self.out]
             if ready or not found:
                 return ready
@@ -157,7 +217,7 @@ class Lane:
 
     def pick(self, position: int) -> Entry | None:
         """Take one out of the middle, if it stands here and has not expired."""
-        state = self.queue.state
+        state = self.backlog.state
         index = bisect(self.ready, position, key=by_position) - 1
         if index >= 0 and self.ready[index].position == position:
             entry = self.ready[index]
@@ -190,10 +250,10 @@ class Lane:
     def purge(self) -> None:
         """Remove what is ready from the store, and nothing else: what is unsettled must stay
         there. Nothing is read."""
-        store = self.queue.state.store
+        store = self.backlog.state.store
         ready = self.ready
         found: list[tuple[int, int]] = []
-        if ready and (self.queue.keeps or self.paged_from):
+        if ready and (self.backlog.keeps or self.paged_from):
             few = runs(ready)
             if few is None:
                 store.remove_all(self.number, [entry.position for entry in ready if entry.stored])
@@ -214,6 +274,7 @@ class Lane:
 
     def put_back(self, entries: Sequence[Entry]) -> None:
         """Insert entries (ascending by position) where they stood."""
+        self.backlog.depth += len(entries)
         if self.paged and entries[-1].position >= self.paged_from:
             entries = [entry for entry in entries if not self.return_paged(entry)]
             if not entries:
@@ -238,22 +299,21 @@ class Lane:
         position, message = entry.position, entry.message
         if not self.paged or position < self.paged_from:
             return False
-        state = self.queue.state
+        state = self.backlog.state
         self.out.discard(position)
         if not entry.stored:
             try:
                 state.store.append(self.number, position, message, entry.expires, False)
             except Unstorable as reason:
-                queue = self.queue
-                queue.unstorable(message, reason)
-                queue.depth -= 1
-                queue.octets -= len(message.body)
+                self.backlog.unstorable(message, reason)
+                self.backlog.depth -= 1
+                self.backlog.octets -= len(message.body)
                 state.octets -= message.weight
                 return True
         self.paged += 1
         self.counts[position] = entry.deliveries
         if position <= self.restored:
-            self.queue.octets += len(message.header)
+            self.backlog.octets += len(message.header)
         state.octets -= message.weight
         self.forget_ahead()
         return True
@@ -267,7 +327,7 @@ class Lane:
             return self.ready[index]
         if not self.paged or position < self.paged_from or position in self.out:
             return None
-        found = self.queue.state.store.read(self.number, position, 1)
+        found = self.backlog.state.store.read(self.number, position, 1)
         return found[0] if found and found[0].position == position else None
 
     def paged_after(self, position: int) -> StoredMessage | None:
@@ -284,11 +344,11 @@ class Lane:
 
     def read_ahead(self, start: int) -> None:
         """Read a portion from the store; each is larger than the one before."""
-        queue = self.queue
-        average = max(1, queue.octets // max(1, queue.depth))
+        backlog = self.backlog
+        average = max(1, backlog.octets // max(1, backlog.depth))
         portion = max(1, min(self.portion, AHEAD_OCTETS // average))
         self.portion = min(2 * self.portion, MOST_AHEAD)
-        found = queue.state.store.read(self.number, start, portion)
+        found = backlog.state.store.read(self.number, start, portion)
         self.ahead = [kept for kept in found if kept.position not in self.out]
         self.ahead_from = start
         self.ahead_to = found[-1].position + 1 if len(found) == portion else self.next

@@ -1,0 +1,192 @@
+"""Frames of the transitional 0-10: the receive loop with the three carriers, and the write side.
+
+A method comes in a method frame (27 July), or in a request or response frame (24 July), which has a
+head of 20 octets before class and method. Programs of either day send both. An unfinished frame is
+kept as a list of pieces and not looked at again before it is complete.
+"""
+
+from typing import Protocol
+
+from gateway.adapters.methods.geometry import Version
+from gateway.adapters.methods.transitional.versions import Carried
+from gateway.adapters.methods.wire.transitional import (
+    REQUEST,
+    REQUEST_HEAD,
+    RESPONSE,
+    RESPONSE_HEAD,
+)
+from gateway.errors import Condition, PeerError
+from gateway.operations import Operation
+
+LEAST_METHOD = 4
+"""Octets of class and method."""
+
+
+class Link(Protocol):
+    """The receiver of complete frames. All of its methods raise ``PeerError``."""
+
+    def on_method(
+        self,
+        channel: int,
+        carried: Carried | None,
+        buf: bytes,
+        at: int,
+        end: int,
+        found: list[Operation],
+    ) -> None:
+        """``carried``: the head of a request or response; ``None`` for a plain method."""
+        ...
+
+    def on_header(
+        self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
+    ) -> None: ...
+
+    def on_body(
+        self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
+    ) -> None: ...
+
+
+class Frames:
+    """The framing of one connection, both ways."""
+
+    def __init__(self, version: Version, link: Link, limit: int) -> None:
+        """``limit``: octets of the largest payload that is received. It has to hold a whole message
+        of a client that does not split messages, whatever frame size was negotiated."""
+        geometry, numbers = version.geometry, version.constants
+        self._link = link
+        self._head = geometry.head
+        self._end = geometry.tail
+        self._content = geometry.content
+        self.method = numbers["frame-method"]
+        self.header = numbers["frame-header"]
+        self.body = numbers["frame-body"]
+        self.heartbeat = numbers["frame-heartbeat"]
+        self.overhead = geometry.head.size + len(geometry.tail)
+        self.limit = limit
+        self.waiting = False
+        """Nothing is read until ``go_on``."""
+        self._behind = b""
+        """Octets that came meanwhile."""
+        self._pieces: list[bytes] = []
+        self._gathered = 0
+        self._needed = 0
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def feed(self, data: bytes, found: list[Operation]) -> None:
+        """All complete frames of these octets. Raises ``PeerError``; ``found`` keeps the operations
+        of the frames before the one that is wrong."""
+        waiting = self.waiting
+        if waiting:
+            self._behind += data
+            return
+        at = 0
+        pieces = self._pieces
+        while pieces:
+            missing = self._needed - self._gathered
+            pieces.append(data[at : at + missing])
+            self._gathered += len(pieces[-1])
+            if len(pieces[-1]) < missing:
+                return
+            at += missing
+            frame = b"".join(pieces)
+            pieces.clear()
+            if self._walk(frame, 0, found) < len(frame):
+                pieces.append(frame)  # only its length is known by now
+                self._gathered = len(frame)
+            elif self.waiting:
+                self._behind = data[at:]
+                return
+        at = self._walk(data, at, found)
+        if self.waiting:
+            self._behind = data[at:]
+        elif at < len(data):
+            pieces.append(data[at:])
+            self._gathered = len(data) - at
+
+    def go_on(self, found: list[Operation]) -> None:
+        """Read the octets that came while ``waiting``."""
+        self.waiting = False
+        data, self._behind = self._behind, b""
+        if data:
+            self.feed(data, found)
+
+    def stop(self) -> None:
+        """Forget the octets that have not been read."""
+        self._behind = b""
+        self._pieces.clear()
+        self._gathered = 0
+
+    @property
+    def held(self) -> int:
+        """Octets of the unfinished frame."""
+        return self._gathered if self._pieces else 0
+
+    def _walk(self, buf: bytes, at: int, found: list[Operation]) -> int:
+        """Where the first unfinished frame begins."""
+        size, head = len(buf), self._head.size
+        unpack, end_octet = self._head.unpack_from, self._end[0]
+        while True:
+            if size - at < head:
+                self._needed = head
+                return at
+            kind, channel, length = unpack(buf, at)
+            if length > self.limit:
+                raise PeerError(
+                    Condition.FRAME_ERROR, f"a frame of {length} octets, {self.limit} are allowed"
+                )
+            end = at + head + length
+            if end >= size:
+                self._needed = end + 1 - at
+                return at
+            if buf[end] != end_octet:
+                raise PeerError(Condition.FRAME_ERROR, "the frame end octet is missing")
+            self._frame(kind, channel, buf, at + head, end, found)
+            at = end + 1
+            if self.waiting:
+                return at
+
+    def _frame(
+        self, kind: int, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
+    ) -> None:
+        """One complete frame whose payload is ``buf[at:end]``."""
+        link = self._link
+        if kind in (REQUEST, RESPONSE):
+            if end - at < REQUEST_HEAD.size + LEAST_METHOD:
+                raise PeerError(Condition.FRAME_ERROR, "a request or response without a method")
+            identifier, other, batch = REQUEST_HEAD.unpack_from(buf, at)
+            carried = Carried(kind == RESPONSE, identifier, other, batch)
+            link.on_method(channel, carried, buf, at + REQUEST_HEAD.size, end, found)
+        elif kind == self.method:
+            if end - at < LEAST_METHOD:
+                raise PeerError(Condition.FRAME_ERROR, "a method frame without a method")
+            link.on_method(channel, None, buf, at, end, found)
+        elif kind == self.header:
+            if end - at < self._content.size:
+                raise PeerError(Condition.FRAME_ERROR, "a content header is cut short")
+            link.on_header(channel, buf, at, end, found)
+        elif kind == self.body:
+            link.on_body(channel, buf, at, end, found)
+        elif kind == self.heartbeat:
+            if channel:
+                raise PeerError(Condition.FRAME_ERROR, "a heartbeat on a channel")
+        else:
+            raise PeerError(Condition.FRAME_ERROR, f"frame type {kind} is unknown")
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def frame(self, kind: int, channel: int, payload: bytes) -> bytes:
+        """One frame."""
+        return self._head.pack(kind, channel, len(payload)) + payload + self._end
+
+    def method_frame(self, channel: int, carried: Carried | None, payload: bytes) -> bytes:
+        """The frame of a method; ``payload`` begins with class and method."""
+        if carried is None:
+            return self.frame(self.method, channel, payload)
+        kind = RESPONSE if carried.is_response else REQUEST
+        head = RESPONSE_HEAD.pack(carried.identifier, carried.other, carried.batch)
+        return self.frame(kind, channel, head + payload)
+
+    def content_header(self, channel: int, group: int, header: bytes, size: int) -> bytes:
+        """The frame before a body of so many octets; ``header``: property flags and properties."""
+        return self.frame(self.header, channel, self._content.pack(group, 0, size) + header)

@@ -1,0 +1,23 @@
+"""The two revisions of July 2007, and how they carry methods."""
+
+from typing import NamedTuple
+
+from gateway.adapters.methods.wire.tables_0_10_07 import VERSIONS as REVISIONS
+
+REQUESTS, METHODS = "0-10-07-24", "0-10-07-27"
+"""24 July: every method is a request or a response. 27 July: plain methods."""
+
+__all__ = ["METHODS", "REQUESTS", "REVISIONS", "Carried"]
+
+
+class Carried(NamedTuple):
+    """What a request or a response says of itself besides its method."""
+
+    is_response: bool
+    identifier: int
+    """Of this request or response: per channel and direction, from 1."""
+    other: int
+    """Request: the highest response that was seen (response mark). Response: the request that it
+    answers."""
+    batch: int
+    """Response: it answers so many requests more, behind the first. Request: reserved, zero."""
