@@ -16,7 +16,7 @@ PLENTY = 64 * OCTETS
 """Minimum free octets for creating a reserve."""
 
 
-def spend(directory: Path) -> bool:
+def release_space(directory: Path) -> bool:
     """Delete the reserve. Returns whether there was one."""
     try:
         (directory / NAME).unlink()
@@ -25,7 +25,7 @@ def spend(directory: Path) -> bool:
     return True
 
 
-def lay_by(directory: Path) -> None:
+def reserve_space(directory: Path) -> None:
     """Create the reserve if there is none and enough free space. Never raises: it is a
     precaution."""
     file = directory / NAME

@@ -93,13 +93,13 @@ class SqliteStore:
                 self._open(directory, synchronous)
             except StoreError:
                 self._disconnect()
-                if not reserve.spend(directory):
+                if not reserve.release_space(directory):
                     raise
                 self._open(directory, synchronous)
         except BaseException:
             self._let_go()
             raise
-        reserve.lay_by(directory)
+        reserve.reserve_space(directory)
 
     def _open(self, directory: Path, synchronous: Synchronous) -> None:
         self._connections: list[sqlite3.Connection] = []

@@ -48,7 +48,7 @@ from gateway.http.publish.preferences import (
     read_publish_preferences,
 )
 from gateway.http.publish.results import Answer, batch_answer, problem_answer, single_answer
-from gateway.http.publish.sending import Call, Sender
+from gateway.http.publish.sending import PublishCall, Sender
 from gateway.http.publish.streaming import Stream
 from gateway.http.request_parameters import authenticate, vhost_of
 from gateway.http.typed_json import BadForm
@@ -148,7 +148,7 @@ class FullPublish:
             media.parameter("view", "simple"),
             preferences.key is not None,
         )
-        call = self.call(preferences, Call(caller, vhost, preferences.key))
+        call = self.call(preferences, PublishCall(caller, vhost, preferences.key))
         if media.name == LINES:
             if preferences.digests or preferences.asynchronous:
                 raise Problem(
@@ -160,7 +160,7 @@ class FullPublish:
             return None
         return await self.whole(scope, receive, call, preferences, media, maker)
 
-    def call(self, preferences: PublishPreferences, call: Call) -> Call:
+    def call(self, preferences: PublishPreferences, call: PublishCall) -> PublishCall:
         seconds = self.settings.confirm_seconds
         if preferences.asynchronous:
             seconds = max(seconds, self.settings.confirm_most_seconds)
@@ -173,7 +173,7 @@ class FullPublish:
         self,
         scope: Scope,
         receive: Receive,
-        call: Call,
+        call: PublishCall,
         preferences: PublishPreferences,
         media: Media,
         maker: Maker,
@@ -205,11 +205,11 @@ class FullPublish:
             if place is not None:
                 place.leave()
 
-    async def send_one(self, call: Call, item: Item, place: object, instance: str) -> Answer:
+    async def send_one(self, call: PublishCall, item: Item, place: object, instance: str) -> Answer:
         result = await self.sender.one(call, item, place)  # type: ignore[arg-type]
         return single_answer(result, instance)
 
-    async def send_many(self, call: Call, batch: Batch, instance: str) -> Answer:
+    async def send_many(self, call: PublishCall, batch: Batch, instance: str) -> Answer:
         return await batch_answer(await self.sender.many(call, batch), instance)
 
     # --- reading --------------------------------------------------------------------------------

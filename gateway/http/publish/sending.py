@@ -29,8 +29,8 @@ from gateway.message import Message
 Named = list[tuple[str | None, Result]]
 
 
-class Call(NamedTuple):
-    """Who publishes where, and how long they wait. ``until`` is loop time."""
+class PublishCall(NamedTuple):
+    """The caller of a publish, its target, and the time to wait. ``until`` is loop time."""
 
     caller: Principal
     vhost: str
@@ -92,14 +92,14 @@ class Sender:
         if target.queue and not channel.has_queue(target.key):
             raise target.missing()
 
-    def place(self, call: Call, target: Target | None, key: str) -> Place:
+    def place(self, call: PublishCall, target: Target | None, key: str) -> Place:
         """In line for an ordering key."""
         where = "" if target is None else target.scope
         return self.ordering.enter(*call.caller.identity, call.vhost, where, key)
 
     # --- one ------------------------------------------------------------------------------------
 
-    def start(self, call: Call, item: Item, name: str | None = None) -> StartedItem | Result:
+    def start(self, call: PublishCall, item: Item, name: str | None = None) -> StartedItem | Result:
         """Within a turn. ``name`` tells the item's key from those of its batch."""
         try:
             self.publisher.check_open()
@@ -110,7 +110,7 @@ class Sender:
         except Refusal as refusal:
             return self.failed(item.target.refused(refusal))
 
-    def send(self, call: Call, item: Item, name: str | None) -> StartedItem | Result:
+    def send(self, call: PublishCall, item: Item, name: str | None) -> StartedItem | Result:
         channel = self.publisher.channel(call.vhost, call.caller.user)
         if call.key is None:
             pending = channel.publish(message_of(item), PendingPublish(self.publisher.meter))
@@ -144,7 +144,7 @@ class Sender:
         shown = receipt_of(message_id, address, durability, self.broker.state.now, attempts)
         return {**shown, "field": write_identifier(message_id)}
 
-    async def finish(self, call: Call, started: StartedItem | Result) -> Result:
+    async def finish(self, call: PublishCall, started: StartedItem | Result) -> Result:
         """Wait for the outcome."""
         if isinstance(started, Result):
             return started
@@ -179,7 +179,7 @@ class Sender:
         problem.retry_after = max(problem.retry_after, self.settings.retry_after_seconds)
         return Result(problem=problem)
 
-    async def one(self, call: Call, item: Item, place: Place | None) -> Result:
+    async def one(self, call: PublishCall, item: Item, place: Place | None) -> Result:
         """``place`` is left when it is sent, or fails."""
         try:
             if place is not None and not place.free:
@@ -198,7 +198,7 @@ class Sender:
 
     # --- many -----------------------------------------------------------------------------------
 
-    async def many(self, call: Call, batch: Batch) -> Named:
+    async def many(self, call: PublishCall, batch: Batch) -> Named:
         """All in order; an item that fails does not stop the others unless the batch says so."""
         if batch.atomic:
             return await self.all_or_none(call, batch)
@@ -213,7 +213,7 @@ class Sender:
             async for (name, _), pending in spread(zip(batch.items, started, strict=True))
         ]
 
-    def places(self, call: Call, batch: Batch) -> dict[int, Place]:
+    def places(self, call: PublishCall, batch: Batch) -> dict[int, Place]:
         """In the order of the batch, all at once: two batches cannot wait for each other."""
         return {
             index: self.place(call, item.target, item.ordering)
@@ -222,7 +222,7 @@ class Sender:
         }
 
     async def start_all(
-        self, call: Call, batch: Batch, places: dict[int, Place]
+        self, call: PublishCall, batch: Batch, places: dict[int, Place]
     ) -> list[StartedItem | Result]:
         started: list[StartedItem | Result] = []
         stopped: set[str | None] = set()
@@ -265,7 +265,7 @@ class Sender:
 
     # --- all or none ----------------------------------------------------------------------------
 
-    async def all_or_none(self, call: Call, batch: Batch) -> Named:
+    async def all_or_none(self, call: PublishCall, batch: Batch) -> Named:
         """In one batch of the store, and only if every queue takes its part."""
         wrong = [(n, self.failed(i) if isinstance(i, Problem) else None) for n, i in batch.items]
         if any(result is not None for _, result in wrong):
@@ -291,7 +291,7 @@ class Sender:
             return await self.finish_all(call, items, names, results)
         return list(zip(names, results, strict=True))
 
-    def commit(self, call: Call, items: list[Item]) -> list[Result] | Committed:
+    def commit(self, call: PublishCall, items: list[Item]) -> list[Result] | Committed:
         """The results if nothing was sent. Raises ``Problem`` and
         ``Refusal``: nothing was sent then."""
         self.publisher.check_open()
@@ -342,7 +342,7 @@ class Sender:
             self.publisher.end()
 
     async def finish_all(
-        self, call: Call, items: list[Item], names: list[str | None], committed: Committed
+        self, call: PublishCall, items: list[Item], names: list[str | None], committed: Committed
     ) -> Named:
         pending = committed.pending
         left = max(0.0, call.until - asyncio.get_running_loop().time())

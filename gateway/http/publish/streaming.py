@@ -21,7 +21,7 @@ from gateway.http.publish.bodies import chunks
 from gateway.http.publish.documents import WHOLE, open_document, tried
 from gateway.http.publish.items import Item, Maker, attempt
 from gateway.http.publish.results import Headers, Result
-from gateway.http.publish.sending import Call, Sender, StartedItem, has_failed, not_attempted
+from gateway.http.publish.sending import PublishCall, Sender, StartedItem, has_failed, not_attempted
 from gateway.http.typed_json import BadForm, loads
 
 RECEIPTS = "application/vnd.amqp-gateway.receipts+ndjson"
@@ -41,7 +41,7 @@ class Stream:
     def __init__(
         self,
         sender: Sender,
-        call: Call,
+        call: PublishCall,
         maker: Maker,
         stop: bool,
         order: str | None,

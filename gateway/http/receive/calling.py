@@ -56,9 +56,9 @@ class CallRequest(NamedTuple):
     preferences: dict[str, Any]
 
 
-class Call:
+class PendingCall:
     """One request: its channel, the outcome of its publish, and its reply. ``due`` is when a
-    place whose caller has gone is cleared away."""
+    call whose caller has gone is dropped."""
 
     __slots__ = (
         "calls", "channel", "alarm", "reply", "accepted", "condition", "late", "lost", "due",
@@ -113,15 +113,15 @@ class Calls:
         self.settings = receiver.settings
         self.clients: dict[tuple[str, str], LocalClient] = {}
         self.waiting: Counter[str] = Counter()
-        self.open: dict[Call, None] = {}
+        self.open: dict[PendingCall, None] = {}
         """Those that somebody waits for."""
-        self.lingering: dict[Call, None] = {}
+        self.lingering: dict[PendingCall, None] = {}
         self.late = 0
         """Replies that came too late."""
         self.timeouts = 0
         self.replied = 0
 
-    def begin(self, vhost: str, user: str, message: Message, seconds: float) -> Call:
+    def begin(self, vhost: str, user: str, message: Message, seconds: float) -> PendingCall:
         """Publish it. Within a turn. Raises ``Problem`` and ``Refusal``; then nothing was sent."""
         if self.waiting[user] >= self.settings.max_requests_per_user:
             raise Problem(problems.QUOTA, "this user has too many requests waiting for replies")
@@ -130,7 +130,7 @@ class Calls:
             client = LocalClient(self.broker, vhost, user, f"HTTP requests of {user}")
             self.clients[vhost, user] = client
             client.ended = partial(self.lose, client)
-        call = Call(self, client, self.broker.state.now + int(seconds * 1000))
+        call = PendingCall(self, client, self.broker.state.now + int(seconds * 1000))
         try:
             stamp(message)
             call.channel.publish(message, call)
@@ -147,7 +147,7 @@ class Calls:
             if call.channel.client is client:
                 call.lose()
 
-    def end(self, call: Call) -> None:
+    def end(self, call: PendingCall) -> None:
         """Nobody waits for it any more. Within a turn."""
         user = call.channel.client.user
         self.waiting[user] -= 1
@@ -166,7 +166,7 @@ class Calls:
         if len(self.lingering) > MOST_LINGERING:
             self.clear(next(iter(self.lingering)))
 
-    def clear(self, call: Call) -> None:
+    def clear(self, call: PendingCall) -> None:
         if self.lingering.pop(call, call) is None:
             call.channel.close()
 
@@ -275,7 +275,7 @@ class RequestsEndpoint:
 
     async def wait(
         self, vhost: str, user: str, message: Message, seconds: float, gone: "asyncio.Task[None]"
-    ) -> Call | None:
+    ) -> PendingCall | None:
         """``None`` if the caller has hung up."""
         dependencies = self.dependencies
         dependencies.begin_turn()
@@ -321,7 +321,7 @@ class RequestsEndpoint:
         await send({"type": "http.response.body", "body": b""})
 
     async def outcome(
-        self, call: Call, asked: CallRequest, seconds: float, instance: str
+        self, call: PendingCall, asked: CallRequest, seconds: float, instance: str
     ) -> Answer:
         """The reply as JSON, or why there is none."""
         try:
@@ -347,7 +347,7 @@ class RequestsEndpoint:
     # --- the reply at once ----------------------------------------------------------------------
 
     async def render(
-        self, call: Call, target: Target, shown: str, seconds: float
+        self, call: PendingCall, target: Target, shown: str, seconds: float
     ) -> tuple[int, Pairs, Body | Octets]:
         """Raises ``Problem``."""
         reply = call.reply
@@ -362,7 +362,7 @@ class RequestsEndpoint:
             body = message_json(reply, "full", "auto", redelivered=False, deliveries=1)
         return 200, [("content-type", "application/json"), ("amqp-view", "full"), *more], body
 
-    def no_reply(self, call: Call, target: Target, shown: str, seconds: float) -> Problem:
+    def no_reply(self, call: PendingCall, target: Target, shown: str, seconds: float) -> Problem:
         """Why there is none, and what became of the request."""
         if call.condition is Condition.NO_ROUTE and target.queue:
             return Problem(problems.NOT_FOUND, f"no queue {target.key!r}")
