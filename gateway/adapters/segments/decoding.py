@@ -394,3 +394,19 @@ def _check_items(buf: bytes, at: int, end: int, array: bool, depth: int) -> None
             raise FieldError("an item runs past its end")
     if at != end:
         raise FieldError("the items do not end where they should")
+
+
+def map_entries(octets: bytes) -> list[tuple[bytes, bytes]]:
+    """The entries of a map: name, and the octets of the whole entry. Raises ``FieldError``."""
+    found: list[tuple[bytes, bytes]] = []
+    at, end = 4, len(octets)
+    try:
+        check_map(octets, 0, end)
+        while at < end:
+            name = at + 1 + octets[at]
+            stop = check_value(octets, name + 1, end, octets[name], 0)
+            found.append((octets[at + 1 : name], octets[at:stop]))
+            at = stop
+    except IndexError as error:
+        raise FieldError("a value is cut short") from error
+    return found

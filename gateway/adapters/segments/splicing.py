@@ -1,0 +1,92 @@
+"""Changes to a header segment that leave all other octets as they are."""
+
+from gateway.adapters.core.bounded_cache import BoundedCache
+from gateway.adapters.segments.decoding import map_entries
+from gateway.adapters.segments.encoding import write_map
+from gateway.adapters.segments.essentials import DELIVERY, MESSAGE
+from gateway.adapters.segments.operations import coded, read_fields, structs, write_fields
+from gateway.adapters.segments.wire.layouts import DeliveryProperties, MessageProperties
+from gateway.adapters.segments.wire.tables import STRUCTS
+from gateway.message import Table
+
+NO_BODY = b"\0\0\0\2\xff\xff"
+"""A struct without fields, of a code that is not assigned. The header of a message without a body
+segment begins with it here; it is never sent."""
+
+_DELIVERED: BoundedCache[tuple[bytes, str, str, bool], bytes] = BoundedCache()
+
+
+def found(header: bytes, wanted: int) -> tuple[int, int]:
+    """Where a struct begins, with its size, and where it ends; 0, 0 if there is none. Raises
+    ``FieldError``."""
+    for code, at, end in structs(header):
+        if code == wanted:
+            return at - 6, end
+    return 0, 0
+
+
+def delivery_properties(header: bytes) -> tuple[DeliveryProperties, int, int]:
+    """The record, and where it stands; 0, 0 if it is missing. Raises ``FieldError``."""
+    at, end = found(header, DELIVERY)
+    if not end:
+        return DeliveryProperties(), 0, 0
+    return read_fields(STRUCTS[DELIVERY], header, at + 6, end), at, end
+
+
+def message_properties(header: bytes) -> tuple[MessageProperties, int, int]:
+    """The same for message-properties; a missing one belongs at the end."""
+    at, end = found(header, MESSAGE)
+    if not end:
+        return MessageProperties(), len(header), len(header)
+    return read_fields(STRUCTS[MESSAGE], header, at + 6, end), at, end
+
+
+def replaced(header: bytes, at: int, end: int, code: int, record: object) -> bytes:
+    """The header with this struct in place of the octets between."""
+    octets = coded(code, write_fields(STRUCTS[code], record))
+    return b"".join((header[:at], octets, header[end:]))
+
+
+def delivered(
+    header: bytes, exchange: str, key: str, left: int | None = None, redelivered: bool = False
+) -> bytes:
+    """The header segment for a receiver: where the message was published, whether it was delivered
+    before, and how many milliseconds are left of its time to live, if it has one. Hot."""
+    if left is not None:
+        return _delivered(header, exchange, key, left, redelivered)
+    wanted = header, exchange, key, redelivered
+    known = _DELIVERED.get(wanted)
+    return known or _DELIVERED.keep(wanted, _delivered(header, exchange, key, None, redelivered))
+
+
+def _delivered(
+    header: bytes, exchange: str, key: str, left: int | None, redelivered: bool
+) -> bytes:
+    record, at, end = delivery_properties(header)
+    record.exchange, record.routing_key = exchange, key
+    record.redelivered = redelivered
+    if left is not None:
+        record.ttl = left
+    return replaced(header, at, end, DELIVERY, record).removeprefix(NO_BODY)
+
+
+def with_headers(header: bytes, added: Table) -> bytes:
+    """These application headers instead of those of the same name, behind all others. Raises
+    ``FieldError``."""
+    record, at, end = message_properties(header)
+    names = {name.encode("utf-8", "surrogateescape") for name in added}
+    kept = [
+        raw for name, raw in map_entries(record.application_headers or b"") if name not in names
+    ]
+    entries = b"".join([*kept, write_map(added)[4:]])
+    record.application_headers = (len(kept) + len(added)).to_bytes(4, "big") + entries
+    return replaced(header, at, end, MESSAGE, record)
+
+
+def without_ttl(header: bytes) -> bytes:
+    """Without a time to live and a date of expiry. Raises ``FieldError``."""
+    record, at, end = delivery_properties(header)
+    if record.ttl is None and record.expiration is None:
+        return header
+    record.ttl = record.expiration = None
+    return replaced(header, at, end, DELIVERY, record)

@@ -1,0 +1,225 @@
+"""Header segments: kept as they came, looked up without reading, spliced, and read as canonical
+properties."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from gateway.adapters.core.allowance import MOST_VALUES
+from gateway.adapters.segments import operations as ops
+from gateway.adapters.segments.content import SEGMENTS, canonical, received, sent
+from gateway.adapters.segments.encoding import write_map
+from gateway.adapters.segments.essentials import arrived, read_arrived, route
+from gateway.adapters.segments.splicing import NO_BODY, delivered, delivery_properties
+from gateway.adapters.segments.types import FieldError
+from gateway.adapters.segments.wire import layouts as w
+from gateway.message import DIALECTS, Essentials, Properties
+from gateway.values import Milliseconds, ULong
+from tests.adapters.segments.records import MAPS, STRUCTS, structs
+
+DELIVERY = structs(STRUCTS["message.delivery-properties"][1])
+MESSAGE = structs(STRUCTS["message.message-properties"][1])
+UNKNOWN = some.binary(max_size=9).map(lambda octets: ops.coded(0x0777, octets))
+
+
+def segment(*records: Any) -> bytes:
+    """A header segment of these structs."""
+    found = b""
+    for record in records:
+        octets = record if isinstance(record, bytes) else ops.write_struct(record)
+        found += octets if isinstance(record, bytes) else len(octets).to_bytes(4) + octets
+    return found
+
+
+HEADERS = some.lists(DELIVERY | MESSAGE | UNKNOWN, max_size=3).map(lambda each: segment(*each))
+
+
+def test_recorded_header() -> None:
+    header = bytes.fromhex("00000016040138020702000000000000ea60076361702e6b6579") + segment(
+        w.MessageProperties(
+            message_id=bytes(range(16)), correlation_id=b"corr-1",
+            reply_to=w.ReplyTo("amq.direct", "reply.key"), content_type="text/plain",
+            user_id=b"guest", app_id=b"cap",
+            application_headers=write_map({"s": "text", "qpid.subject": "news"}),
+        )
+    )  # fmt: skip
+    known = arrived(header)
+    assert known.essentials == Essentials(True, 7, 60000, "guest", True)
+    assert (known.exchange, known.key, known.header) == ("", "cap.key", header)
+    found = SEGMENTS.read(header)
+    assert found == Properties(
+        durable=True, priority=7, ttl=60000, message_id=UUID(bytes=bytes(range(16))),
+        correlation_id="corr-1", reply_to="amq.direct/reply.key", content_type="text/plain",
+        user_id=b"guest", app_id="cap", subject="news", application={"s": "text"},
+    )  # fmt: skip
+    assert SEGMENTS.read(SEGMENTS.write(found)) == found
+    assert DIALECTS["0-10"] is SEGMENTS
+
+
+@given(HEADERS)
+def test_essentials_agree_with_reading(header: bytes) -> None:
+    try:
+        known = read_arrived(header)
+    except FieldError:
+        codes = [code for code, _, _ in ops.structs(header)]
+        assert len(set(codes)) < len(codes), "only a struct that comes twice is refused"
+        return
+    read = SEGMENTS.read(header)
+    delivery = delivery_properties(header)[0]
+    assert known.essentials.durable == (read.durable or False)
+    assert known.essentials.priority == read.priority and known.essentials.ttl == read.ttl
+    assert known.key == (delivery.routing_key or "") and known.exchange == (delivery.exchange or "")
+    user = None if read.user_id is None else read.user_id.decode("utf-8", "surrogateescape")
+    assert known.essentials.user_id == user
+
+
+@given(some.binary(max_size=60), HEADERS)
+def test_any_octets(octets: bytes, header: bytes) -> None:
+    """Never another exception than ``FieldError``; what is accepted can be read."""
+    message = b"\0\0\0" + bytes((len(octets) + 2,)) + b"\4\3" + octets
+    delivery = b"\0\0\0" + bytes((len(octets) + 2,)) + b"\4\1" + octets
+    for raw in (octets, header + octets, message, delivery, message + delivery):
+        try:
+            read_arrived(raw)
+        except FieldError:
+            continue
+        SEGMENTS.read(raw)
+        SEGMENTS.noted(raw, {"x": 1})
+        SEGMENTS.everlasting(raw)
+        delivered(raw, "e", "k", 5, True)
+
+
+TEXTS = some.text(max_size=20)
+PROPERTIES = some.builds(
+    Properties,
+    durable=some.none() | some.booleans(),
+    priority=some.none() | some.integers(0, 255),
+    ttl=some.none() | some.integers(0, 1 << 40),
+    message_id=some.none() | some.uuids() | TEXTS | some.binary(max_size=9)
+    | some.integers(0, 99).map(ULong),
+    correlation_id=some.none() | some.uuids() | TEXTS | some.binary(max_size=9)
+    | some.integers(0, 99).map(ULong),
+    user_id=some.none() | some.binary(max_size=9),
+    to=some.none() | TEXTS,
+    subject=some.none() | TEXTS,
+    reply_to=some.none() | some.text(some.characters(exclude_characters="/"), max_size=20)
+    | some.just("exchange/key"),
+    content_type=some.none() | TEXTS,
+    creation_time=some.none() | some.integers(0, 1 << 42),
+    absolute_expiry_time=some.none() | some.integers(1000, 1 << 42),
+    group_id=some.none() | TEXTS,
+    group_sequence=some.none() | some.integers(0, 99),
+    type=some.none() | TEXTS,
+    app_id=some.none() | TEXTS,
+    cluster_id=some.none() | TEXTS,
+    annotations=some.none() | some.dictionaries(TEXTS, TEXTS, max_size=2),
+    body_kind=some.none() | some.sampled_from(["value", "sequence"]),
+)  # fmt: skip
+
+
+@given(PROPERTIES, some.none() | MAPS)
+def test_canonical_properties(properties: Properties, application: Any) -> None:
+    properties.application = application
+    header = SEGMENTS.write(properties)
+    found = SEGMENTS.read(header)
+    read_arrived(header)
+    if found.application == {} and application is None:
+        found.application = None  # only ours were in it
+    assert found == properties
+    assert type(found.message_id) is type(properties.message_id)
+    assert type(found.correlation_id) is type(properties.correlation_id)
+    assert SEGMENTS.write(SEGMENTS.read(header)) == header
+
+
+def test_times() -> None:
+    """Seconds by the text, milliseconds from Java clients."""
+    read = canonical(w.DeliveryProperties(timestamp=1_200_000_000), w.MessageProperties())
+    assert read.creation_time == 1_200_000_000_000
+    java = w.DeliveryProperties(timestamp=1_700_000_000_123, expiration=1_700_000_060_123)
+    read = canonical(java, w.MessageProperties())
+    assert read.creation_time == 1_700_000_000_123
+    assert read_arrived(segment(java)).essentials.expiry == 1_700_000_060_123
+    java.ttl = 60000
+    assert read_arrived(segment(java)).essentials == Essentials(ttl=60000)
+    never = w.DeliveryProperties(expiration=0)
+    assert read_arrived(segment(never)).essentials.expiry is None
+    assert SEGMENTS.read(segment(never)).absolute_expiry_time is None
+
+
+def test_reply_to() -> None:
+    for text, address in {
+        "queue": w.ReplyTo("", "queue"), "amq.direct/key": w.ReplyTo("amq.direct", "key"),
+        "/a/b": w.ReplyTo("", "a/b"), "topic/": w.ReplyTo("topic", ""),
+    }.items():  # fmt: skip
+        header = SEGMENTS.write(Properties(reply_to=text))
+        ((_, at, end),) = ops.structs(header)
+        assert w.read_message_properties(header, at)[0].reply_to == address
+        assert SEGMENTS.read(header).reply_to == text
+
+
+def test_delivery() -> None:
+    mine = w.MessageProperties(content_type="a/b")
+    delivery = w.DeliveryProperties(priority=3, ttl=1000, routing_key="k")
+    for header in (segment(mine, delivery), segment(delivery, mine)):
+        out = delivered(header, "amq.direct", "k", 900, True)
+        read = delivery_properties(out)[0]
+        assert read == w.DeliveryProperties(
+            priority=3, ttl=900, exchange="amq.direct", routing_key="k", redelivered=True
+        )
+        assert out[4:6] == header[4:6] and ops.write_struct(mine) in out, "the order is kept"
+    assert delivered(segment(mine), "e", "k").endswith(segment(mine))
+    assert delivered(b"", "e", "k") == segment(w.DeliveryProperties(exchange="e", routing_key="k"))
+    again = delivered(segment(mine), "e", "k")
+    assert delivered(segment(mine), "e", "k") is again, "asked again, it is the same object"
+
+
+def test_absent_and_empty_bodies() -> None:
+    header = segment(w.DeliveryProperties(routing_key="k"))
+    absent, empty = received("e", header, None), received("e", header, b"")
+    assert (absent.exchange, absent.key, absent.body, empty.body) == ("e", "k", b"", b"")
+    segments = segment(w.DeliveryProperties(exchange="e", routing_key="k"))
+    assert sent(absent) == (segments, None) and sent(empty) == (segments, b"")
+    assert absent.properties == empty.properties
+    bare = received("e", None, None)
+    assert bare.header == NO_BODY and sent(bare)[1] is None
+    assert sent(received("e", NO_BODY, b"x"))[1] == b"x"
+
+
+def test_notes_and_everlasting() -> None:
+    delivery = w.DeliveryProperties(priority=3, ttl=1000, expiration=5, routing_key="k")
+    headers = write_map({"a": "1", "b": Milliseconds(1 << 45)})
+    message = w.MessageProperties(correlation_id=b"\xff", application_headers=headers)
+    header = segment(message, b"\0\0\0\5\7\7xyz", delivery)
+    noted = SEGMENTS.noted(header, {"b": "2", "c": 3})
+    assert SEGMENTS.read(noted).application == {"a": "1", "b": "2", "c": 3}
+    assert b"\0\0\0\5\7\7xyz" in noted and noted.endswith(segment(delivery))
+    assert SEGMENTS.read(SEGMENTS.noted(b"", {"c": 3})).application == {"c": 3}
+    plain = SEGMENTS.everlasting(header)
+    assert read_arrived(plain).essentials.ttl is None and plain.startswith(segment(message))
+    assert SEGMENTS.everlasting(plain) is plain
+
+
+def test_routes() -> None:
+    assert route(bytes.fromhex("01000a") + b"amq.direct") == ("amq.direct", None, None)
+    assert route(bytes.fromhex("0000")) == ("", None, None)
+    assert route(bytes.fromhex("0700 0161 00 01")) == ("a", 0, 1)
+    for broken in ("", "01", "010005", "0800", "000000"):
+        with pytest.raises(FieldError):
+            route(bytes.fromhex(broken))
+
+
+def test_values_of_a_message_are_counted() -> None:
+    headers = write_map({"l": [None] * (MOST_VALUES + 1)})
+    header = segment(w.MessageProperties(application_headers=headers))
+    with pytest.raises(FieldError, match="more than 8192 values"):
+        arrived(header)
+    assert read_arrived(header).essentials.has_headers, "one that is stored is read"
+
+
+def test_struct_that_comes_twice() -> None:
+    header = segment(w.DeliveryProperties(), w.DeliveryProperties())
+    with pytest.raises(FieldError, match="twice"):
+        arrived(header)
