@@ -26,8 +26,8 @@ from gateway.adapters.methods.dispatch import (
 )
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.pending import PendingReply
+from gateway.adapters.methods.requests import BY_METHOD, VERBS
 from gateway.adapters.methods.tags import TooManyValues
-from gateway.adapters.methods.topology import BY_METHOD, VERBS
 from gateway.adapters.methods.wire import layouts as w
 from gateway.adapters.methods.wire.tables import VERSIONS
 from gateway.errors import Condition, Lost, PeerError

@@ -1,13 +1,13 @@
 """What ``Engine.send`` does for each operation: the way from the vocabulary to methods.
 
-Requests of the client role go through the verbs of ``topology``; the rest is answers and messages.
+Requests of the client role go through the rows of ``requests``; the rest is answers and messages.
 Which side may send a method is checked where it is written, from the tables.
 """
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from gateway.adapters.methods import states, topology
+from gateway.adapters.methods import requests, states
 from gateway.adapters.methods.channel import Channel
 from gateway.adapters.methods.connection import Connection
 from gateway.adapters.methods.content import BASIC
@@ -97,11 +97,11 @@ def requested(engine: Any, channel: Any, op: Any, answered: Method | None, resul
 
 
 def _request(engine: OutboundEngine, op: Any) -> None:
-    name = topology.method_of(op, engine.table.by_name)
+    name = requests.method_of(op, engine.table.by_name)
     if name not in engine.table.by_name:
         raise LocalError(f"{name} is not in {engine.table.name}")
     channel = request_channel(engine, op, Channel)
-    record = topology.BY_METHOD[name].write(channel, op)
+    record = requests.BY_METHOD[name].write(channel, op)
     method = engine.writer.method_of(record)
     no_wait = op.token is None and hasattr(record, "no_wait")
     if no_wait:
@@ -233,7 +233,7 @@ def _reply(engine: OutboundEngine, channel: Channel, token: PendingReply, op: Do
     if method.name == "basic.get":
         _fetched(engine, op)
         return
-    answer = topology.BY_METHOD[method.name].answer
+    answer = requests.BY_METHOD[method.name].answer
     if answer is not None:
         record = answer(op.result)
     else:
@@ -297,7 +297,7 @@ SHARED: dict[type[Operation], Encoder] = {
 
 ENCODERS: dict[type[Operation], Encoder] = {
     **SHARED,
-    **{kind: _request for kind in topology.METHODS},
+    **{kind: _request for kind in requests.METHODS},
     UpdateSecret: _update_secret,
     Settle: _settle,
     Returned: _returned,
