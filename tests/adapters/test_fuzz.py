@@ -40,7 +40,7 @@ def held(adapter: Any) -> int:
     kept = adapter.frames.held
     for channel in adapter.channels.values():
         if channel.content is not None:
-            kept += channel.content.sink.have
+            kept += channel.content.received
     return int(kept)
 
 

@@ -1,6 +1,5 @@
 """One channel: its state, the content under way on it, what was asked and not yet answered."""
 
-import struct
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
@@ -11,26 +10,19 @@ from gateway.adapters.methods import states
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.content import BASIC
-from gateway.adapters.methods.dispatch import take_awaited
-from gateway.adapters.methods.essentials import BadExpiration, arrived
 from gateway.adapters.methods.frames import Frames
-from gateway.adapters.methods.geometry import Method, Version
+from gateway.adapters.methods.geometry import Version
+from gateway.adapters.methods.incoming_content import IncomingContent
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.pending import Awaited
-from gateway.adapters.methods.tags import TooManyValues
-from gateway.bodies import Body, Gathering, LargeBody, Spool, gathering
-from gateway.errors import Condition, LocalError, Lost, PeerError, Unwritable
-from gateway.message import Essentials, Message
+from gateway.bodies import Body, LargeBody, Spool
+from gateway.errors import Condition, LocalError, PeerError, Unwritable
+from gateway.message import Message
 from gateway.operations import (
     Confirm,
-    Deliver,
-    Done,
-    Fetched,
     Operation,
     Outcome,
-    Publish,
-    Returned,
     Settle,
     Unsent,
 )
@@ -41,51 +33,6 @@ ADDRESSES = 1024
 
 ALWAYS_FITS = 4096 - 8 - 12
 """Octets of a content header that the smallest frame holds, beside what stands around them."""
-
-
-UNDER_WAY = 4
-"""How many of the largest messages one connection may have half sent, over all its channels."""
-
-NOWHERE = Gathering(0, None)
-"""Where a body is before its size is known."""
-
-
-class Content:
-    """A message of which some frames are still to come. ``sink`` takes its body."""
-
-    __slots__ = ("method", "record", "header", "essentials", "size", "missing", "sink")
-
-    def __init__(self, method: Method, record: Any) -> None:
-        self.method = method
-        self.record = record
-        self.header: bytes | None = None
-        self.essentials = Essentials()
-        self.size = self.missing = 0
-        self.sink = NOWHERE
-
-    def add(self, octets: bytes) -> None:
-        """Raises ``PeerError``: the peer loses its channel, for the message cannot be kept."""
-        self.missing -= len(octets)
-        try:
-            self.sink.add(octets)
-        except OSError as error:
-            raise self.not_kept(error) from error
-
-    def body(self) -> Body:
-        """All of it. Raises ``PeerError``."""
-        try:
-            return self.sink.finish()
-        except OSError as error:
-            raise self.not_kept(error) from error
-
-    def not_kept(self, error: OSError) -> PeerError:
-        """The disk is short: larger than we can take at the present time (§1.2, 311)."""
-        return PeerError(
-            Condition.CONTENT_TOO_LARGE,
-            f"there is no room for a message of {self.size} octets: {error.strerror}",
-            Lost.SESSION,
-            self.method.number,
-        )
 
 
 def _unowned(allowed: bool) -> None:
@@ -144,7 +91,7 @@ class Channel:
         self.ready = False
         self.tags = engine.tags
         self.awaited: deque[Awaited] = deque()
-        self.content: Content | None = None
+        self.content: IncomingContent | None = None
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -182,116 +129,10 @@ class Channel:
 
     def forget_content(self) -> None:
         """Drop the content under way."""
-        if self.content is not None:
-            self._engine.announced -= self.content.sink.held
-            self.content.sink.abandon()
-        self.content = None
-
-    # --- content in ------------------------------------------------------------------------------
-
-    def begin_content(self, method: Method, record: Any) -> None:
-        self.content = Content(method, record)
-        self.ready = False
-
-    def on_header(self, buf: bytes, at: int, end: int, found: list[Operation]) -> None:
-        content = self.content
-        if content is None or content.header is not None:
-            raise PeerError(Condition.UNEXPECTED_FRAME, "a content header nobody announced")
-        layout = self._engine.table.geometry.content
-        if end - at < layout.size + 2:
-            raise PeerError(Condition.SYNTAX_ERROR, "the content header is too short")
-        group, _, octets = layout.unpack_from(buf, at)
-        if group != content.method.number >> 16:
-            raise PeerError(
-                Condition.FRAME_ERROR,
-                f"a content header of class {group} for {content.method.name}",
-                method=content.method.number,
-            )
-        raw = buf[at + layout.size : end]
-        known = self._engine.frames.known(raw)
-        if known is None:
-            self._bad_header(raw, content.method)
-            return
-        if octets > self._engine.max_message_octets:
-            raise PeerError(
-                Condition.CONTENT_TOO_LARGE,
-                f"message size {octets} is larger than configured max size "
-                f"{self._engine.max_message_octets}",
-                Lost.SESSION,
-                content.method.number,
-            )
-        content.size = content.missing = octets
-        try:
-            content.sink = gathering(self._engine.spool, octets)
-        except OSError as error:
-            raise content.not_kept(error) from error
-        self._announce(content)
-        content.header, content.essentials = known
-        if not octets:
-            self._complete(content, found)
-
-    def _announce(self, content: Content) -> None:
-        """What of the content will be in memory."""
-        self._engine.announced += content.sink.held
-        if self._engine.announced > UNDER_WAY * self._engine.max_message_octets:
-            raise PeerError(
-                Condition.RESOURCE_ERROR,
-                "too many large messages are under way on this connection",
-                method=content.method.number,
-            )
-
-    def _bad_header(self, raw: bytes, method: Method) -> None:
-        try:
-            arrived(raw)
-        except TooManyValues as error:
-            raise PeerError(
-                Condition.CONTENT_TOO_LARGE, str(error), Lost.SESSION, method.number
-            ) from error
-        except BadExpiration as error:
-            raise PeerError(
-                Condition.PRECONDITION_FAILED, str(error), Lost.SESSION, method.number
-            ) from error
-        except (ValueError, struct.error, IndexError) as error:
-            raise PeerError(Condition.SYNTAX_ERROR, str(error), method=method.number) from error
-
-    def on_body(self, buf: bytes, at: int, end: int, found: list[Operation]) -> None:
-        content = self.content
-        if content is None or content.header is None:
-            raise PeerError(Condition.UNEXPECTED_FRAME, "a content body nobody announced")
-        size = end - at
-        if size > content.missing:
-            raise PeerError(
-                Condition.FRAME_ERROR,
-                "the content body is longer than its header says",
-                method=content.method.number,
-            )
-        if size:
-            content.add(buf[at:end])
-        if not content.missing:
-            self._complete(content, found)
-
-    def _complete(self, content: Content, found: list[Operation]) -> None:
-        body = content.body()
-        self._engine.announced -= content.sink.held
-        self.content = None
-        self.ready = self.state is states.OPEN
-        m, name = content.record, content.method.name
-        message = Message(
-            BASIC, content.header or b"", body, m.exchange, m.routing_key, content.essentials
-        )
-        if name == "basic.publish":
-            found.append(Publish(self.number, message, m.mandatory, m.immediate))
-        elif name == "basic.deliver":
-            found.append(
-                Deliver(self.number, m.consumer_tag, m.delivery_tag, m.redelivered, message)
-            )
-        elif name == "basic.return":
-            condition = self._engine.codes.condition(m.reply_code)
-            found.append(Returned(self.number, message, condition, m.reply_text))
-        else:
-            awaited = take_awaited(self, name)
-            fetched = Fetched(m.delivery_tag, m.redelivered, message, m.message_count)
-            found.append(Done(self.number, awaited.token, fetched))
+        content, self.content = self.content, None
+        if content is not None:
+            self._engine.announced -= content.held
+            content.drop()
 
     # --- out -------------------------------------------------------------------------------------
 

@@ -73,13 +73,14 @@ class Engine:
         self.heartbeat = Heartbeat(limits)
         self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.channels)
         self.pending = buffer.pending
+        self.incoming = Incoming(self, server)
         self.frames = frames = Frames(
             table,
             server,
             Settle if server else Confirm,
             Outcome.ACCEPT if server else True,
             self.channels,
-            Incoming(self, server),
+            self.incoming,
             limits.max_message_octets,
         )
         overhead = frames.overhead
@@ -136,4 +137,4 @@ class Engine:
 
     def release(self) -> None:
         """Let go of everything, as the connection is over."""
-        release(self, self.connection, self.life)
+        release(self, self.connection, self.life, self.incoming)

@@ -4,9 +4,10 @@ The frame loop brings what it does not do itself. A ``PeerError`` that costs a c
 here; one that costs the connection goes up.
 """
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
+from gateway.adapters.methods import states
 from gateway.adapters.methods.channel import (
     Channel,
     ChannelEngine,
@@ -14,24 +15,40 @@ from gateway.adapters.methods.channel import (
     settled,
 )
 from gateway.adapters.methods.connection import Connection
+from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.dispatch import (
-    DispatchEngine,
     closed_by_server,
-    content_channel,
     fail_channel,
     is_discarded,
     is_for_channel,
     read_arguments,
     take_awaited,
 )
+from gateway.adapters.methods.essentials import arrived
 from gateway.adapters.methods.geometry import Method
+from gateway.adapters.methods.incoming_content import (
+    ContentEngine,
+    ContentReceiver,
+    IncomingContent,
+)
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.requests import BY_METHOD, VERBS
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.methods.wire import layouts as w
 from gateway.adapters.methods.wire.tables import VERSIONS
+from gateway.bodies import Body, gathering
 from gateway.errors import Condition, Lost, PeerError
-from gateway.operations import Cancelled, Done, Operation, Recover
+from gateway.message import Essentials, Message
+from gateway.operations import (
+    Cancelled,
+    Deliver,
+    Done,
+    Fetched,
+    Operation,
+    Publish,
+    Recover,
+    Returned,
+)
 
 SETTLING = frozenset(["basic.ack", "basic.nack", "basic.reject"])
 IGNORED = frozenset(["channel.alert", "channel.ok", "access.request-ok"])
@@ -45,7 +62,7 @@ ANSWERS = frozenset(
 )
 
 
-class IncomingEngine(ChannelEngine, DispatchEngine, Protocol):
+class IncomingEngine(ChannelEngine, ContentEngine, Protocol):
     """What this part needs of the engine."""
 
     version: str
@@ -60,6 +77,8 @@ class Incoming:
     def __init__(self, engine: IncomingEngine, server: bool) -> None:
         self._engine = engine
         self._server = server
+        contents = ContentReceiver(engine, self._complete)
+        self.on_header, self.on_body = contents.on_header, contents.on_body
 
     def on_method(
         self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
@@ -147,7 +166,39 @@ class Incoming:
             not channel.awaited or channel.awaited[0].method.name != "basic.get"
         ):
             raise PeerError(Condition.COMMAND_INVALID, "basic.get-ok answers nothing")
-        channel.begin_content(method, m)
+        engine = self._engine
+        keep = partial(gathering, engine.spool)
+        channel.content = IncomingContent(method, m, engine.max_message_octets, keep, self._known)
+        channel.ready = False
+
+    def _known(self, header: bytes) -> tuple[bytes, Essentials]:
+        """One shared copy of these properties, and their essentials. Raises ``ValueError``."""
+        return self._engine.frames.known(header) or (header, arrived(header))
+
+    def _complete(
+        self,
+        channel: Channel,
+        content: IncomingContent,
+        header: bytes,
+        body: Body,
+        found: list[Operation],
+    ) -> None:
+        """All of a message is here."""
+        channel.ready = channel.state is states.OPEN
+        m, name, number = content.record, content.method.name, channel.number
+        header, essentials = content.known
+        message = Message(BASIC, header, body, m.exchange, m.routing_key, essentials)
+        if name == "basic.publish":
+            found.append(Publish(number, message, m.mandatory, m.immediate))
+        elif name == "basic.deliver":
+            found.append(Deliver(number, m.consumer_tag, m.delivery_tag, m.redelivered, message))
+        elif name == "basic.return":
+            condition = self._engine.codes.condition(m.reply_code)
+            found.append(Returned(number, message, condition, m.reply_text))
+        else:
+            awaited = take_awaited(channel, name)
+            fetched = Fetched(m.delivery_tag, m.redelivered, message, m.message_count)
+            found.append(Done(number, awaited.token, fetched))
 
     def _on_request(self, channel: Channel, method: Method, m: Any, found: list[Operation]) -> None:
         """A request of the peer."""
@@ -174,30 +225,3 @@ class Incoming:
             if verb.result is not None and name != "basic.get-empty":
                 result = verb.result(m)
             found.append(Done(channel.number, awaited.token, result))
-
-    def on_header(
-        self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
-    ) -> None:
-        self._on_content(Channel.on_header, channel, buf, at, end, found)
-
-    def on_body(self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]) -> None:
-        self._on_content(Channel.on_body, channel, buf, at, end, found)
-
-    def _on_content(
-        self,
-        step: Callable[[Channel, bytes, int, int, list[Operation]], None],
-        channel: int,
-        buf: bytes,
-        at: int,
-        end: int,
-        found: list[Operation],
-    ) -> None:
-        open_channel = content_channel(self._engine, channel)
-        if open_channel is None:
-            return
-        try:
-            step(open_channel, buf, at, end, found)
-        except PeerError as error:
-            if error.lost is not Lost.SESSION:
-                raise
-            fail_channel(self._engine, channel, error, found)

@@ -9,13 +9,13 @@ from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.core.output import CROWD, HEAVY, JOINED, OutputBuffer
 from gateway.adapters.methods import states
 from gateway.adapters.methods.codes import ReplyCodes
-from gateway.adapters.methods.drafts.assembly import Assembly
 from gateway.adapters.methods.drafts.content import DraftDialect
 from gateway.adapters.methods.drafts.frames import DraftFrames, varying
 from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
 from gateway.adapters.methods.drafts.pacing import Pace
 from gateway.adapters.methods.drafts.staging import Staging
 from gateway.adapters.methods.geometry import Version
+from gateway.adapters.methods.incoming_content import IncomingContent
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.pending import Awaited
@@ -130,7 +130,7 @@ class Channel:
         self._pending = engine.buffer.pending
         self._frames = engine.frames
         self.awaited: deque[Awaited] = deque()
-        self.content: Assembly | None = None
+        self.content: IncomingContent | None = None
         self.tickets: dict[int, frozenset[str]] = {}
         self.prefetch = (0, 0)
         self.transacted = False

@@ -84,7 +84,7 @@ class DraftEngine:
         self.heartbeat = Heartbeat(limits)
         self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.channels)
         self.pending = buffer.pending
-        incoming = DraftIncoming(self, server)
+        self.incoming = incoming = DraftIncoming(self, server)
         self.frames = frames = DraftFrames(table, incoming, server, self.channels, most)
         overhead = frames.overhead
         frames.limit = frames.body_limit = (limits.frame_max or most + overhead) - overhead
@@ -192,4 +192,4 @@ class DraftEngine:
 
     def release(self) -> None:
         """Let go of everything, as the connection is over."""
-        release(self, self.connection, self.life)
+        release(self, self.connection, self.life, self.incoming)

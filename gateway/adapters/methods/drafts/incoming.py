@@ -11,9 +11,7 @@ from struct import Struct
 from typing import Any, Protocol
 
 from gateway.adapters.methods.dispatch import (
-    DispatchEngine,
     closed_by_server,
-    content_channel,
     fail_channel,
     is_discarded,
     is_for_channel,
@@ -21,13 +19,18 @@ from gateway.adapters.methods.dispatch import (
     take_awaited,
 )
 from gateway.adapters.methods.drafts import class_test as trials
-from gateway.adapters.methods.drafts.assembly import Assembly, BodySink
 from gateway.adapters.methods.drafts.channel import Channel, ChannelEngine
 from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.drafts.mapping import MethodMapping
 from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod
 from gateway.adapters.methods.geometry import Method
+from gateway.adapters.methods.incoming_content import (
+    BodySink,
+    ContentEngine,
+    ContentReceiver,
+    IncomingContent,
+)
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.options import Limits
@@ -44,9 +47,6 @@ FLAGS = 0xF0
 THREE_FIELDS = Struct(">HIH")
 """tune-ok of 0-9a6 as it was a week later: channel-max, frame-max, heartbeat."""
 
-UNDER_WAY = 4
-"""How many of the largest messages one connection may have half sent, over all its channels."""
-
 ASYNCHRONOUS = frozenset(
     ["channel.flow"]
     + [f"{group}.{verb}" for group in ("jms", "file", "stream") for verb in ("publish", "cancel")]
@@ -59,7 +59,7 @@ UNDEFINED = frozenset(["dtx.select", "dtx.start"])
 does not support costs the connection in 0-9a0 (interface tests), the channel in 0-9a6 (dtx)."""
 
 
-class IncomingEngine(ChannelEngine, DispatchEngine, Protocol):
+class IncomingEngine(ChannelEngine, ContentEngine, Protocol):
     """What this part needs of the engine."""
 
     version: str
@@ -77,6 +77,8 @@ class DraftIncoming:
     def __init__(self, engine: IncomingEngine, server: bool) -> None:
         self._engine = engine
         self._server = server
+        self._contents = contents = ContentReceiver(engine, self._complete)
+        self.on_header, self.on_body = contents.on_header, contents.on_body
 
     # --- methods ---------------------------------------------------------------------------------
 
@@ -209,7 +211,7 @@ class DraftIncoming:
             keep: Callable[[int], BodySink] = partial(gathering, engine.spool)
             if name == "file.stage":
                 keep = channel.files.rest
-            channel.content = Assembly(self._said(method, m), engine.max_message_octets, keep)
+            channel.content = IncomingContent(method, m, engine.max_message_octets, keep)
         elif name in trials.REQUESTS:
             channel.send_method(
                 OutgoingMethod(trials.REQUESTS[name](engine.mapping.layouts, m, engine.is_0_9a0))
@@ -239,73 +241,22 @@ class DraftIncoming:
         if awaited.operation.token is not None:
             found.append(Done(channel.number, awaited.operation.token, value))
 
-    # --- content ---------------------------------------------------------------------------------
-
-    def on_header(
-        self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
-    ) -> None:
-        geometry = self._engine.table.geometry
-        self._on_content(channel, lambda content: content.on_header(geometry, buf[at:end]), found)
-
-    def on_body(self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]) -> None:
-        self._on_content(channel, lambda content: content.on_body(buf[at:end]), found)
-
-    def _on_content(
-        self,
-        channel: int,
-        step: Callable[[Assembly], tuple[bytes, Body] | None],
-        found: list[Operation],
-    ) -> None:
-        engine = self._engine
-        open_channel = content_channel(engine, channel)
-        if open_channel is None:
-            return
-        content = open_channel.content
-        if content is None:
-            raise PeerError(Condition.UNEXPECTED_FRAME, "content that nobody announced")
-        method = content.method
-        try:
-            before = content.held
-            try:
-                whole = step(content)
-            finally:
-                engine.announced += content.held - before
-            if engine.announced > UNDER_WAY * engine.max_message_octets:
-                raise PeerError(
-                    Condition.RESOURCE_ERROR,
-                    "too many large messages are under way on this connection",
-                )
-            if whole is None:
-                return
-            open_channel.content = None
-            engine.announced -= content.held
-            self._complete(open_channel, content, *whole, found)
-        except (PeerError, ValueError) as error:
-            self._failed(channel, method, error, found)
-
-    def _failed(
-        self, channel: int, method: Method, error: PeerError | ValueError, found: list[Operation]
-    ) -> None:
-        """Something is wrong with a content, or with what its method says of it."""
-        if isinstance(error, TooManyValues):
-            error = PeerError(Condition.CONTENT_TOO_LARGE, str(error), Lost.SESSION)
-        if not isinstance(error, PeerError):
-            raise PeerError(Condition.SYNTAX_ERROR, str(error), method=method.number) from error
-        error.method = error.method or method.number
-        if error.lost is not Lost.SESSION:
-            raise error
-        fail_channel(self._engine, channel, error, found)
-
     def _said(self, method: Method, m: Any) -> ContentMethod:
         engine = self._engine
         dialect = CONTENTS[engine.version, method.number >> 16]
         return ContentMethod(method, m, dialect, engine.mapping.arrive.get(method.name))
 
     def _complete(
-        self, channel: Channel, content: Assembly, header: bytes, body: Body, found: list[Operation]
+        self,
+        channel: Channel,
+        content: IncomingContent,
+        header: bytes,
+        body: Body,
+        found: list[Operation],
     ) -> None:
         """All of a message is here."""
-        engine, said = self._engine, content.said
+        engine = self._engine
+        said = self._said(content.method, content.record)
         # Or it is refused.
         known = said.dialect.arrived(header) if self._server else said.dialect.known(header)
         method, m = said.method, said.record
@@ -358,4 +309,4 @@ class DraftIncoming:
         try:
             found.append(said.arrive(channel, said, tag, redelivered, known, body))  # type: ignore[misc]
         except (PeerError, ValueError) as error:
-            self._failed(channel.number, said.method, error, found)
+            self._contents.failed(channel.number, said.method, error, found)
