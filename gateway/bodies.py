@@ -1,6 +1,6 @@
 """Bodies that are too large for memory: octets in a file that has no name.
 
-A ``Spool`` makes them. Incoming octets are added piece by piece to a ``Filling``; ``finish``
+A ``Spool`` makes them. Incoming octets are added piece by piece to a ``SpooledBody``; ``finish``
 returns the ``LargeBody``, and ``abandon`` (or dropping the reference) discards it. A file is
 closed, and thereby deleted, when its last body is released. A partly received body that must
 survive the process has a named file (``gateway/partial_bodies.py``), which is removed with it. All
@@ -118,7 +118,7 @@ def fingerprint(body: Body) -> bytes:
     return hashlib.sha256(repr(marks).encode()).digest()
 
 
-class Filling:
+class SpooledBody:
     """A body that is being received. With ``path`` its file has a name and survives a kill of the
     process."""
 
@@ -157,17 +157,17 @@ class Filling:
 
     def finish(self) -> LargeBody:
         """The body is complete. Raises ``OSError``."""
-        body = self.begun()
+        body = self.received()
         body.file.name, self._file = self.path, None
         return body
 
-    def begun(self) -> LargeBody:
+    def received(self) -> LargeBody:
         """The octets received so far. Raises ``OSError``."""
         self._write()
         assert self._file is not None
         return LargeBody(self._file, 0, self.size)
 
-    def leave(self) -> None:
+    def suspend(self) -> None:
         """Suspend the transfer: a named file is closed and kept. Raises ``OSError``."""
         self._write()
         self._file = None
@@ -180,49 +180,49 @@ class Filling:
         self._pieces.clear()
 
 
-class Gathering:
-    """A body of known size that is being received, in ``filling``, or in memory without one."""
+class IncomingBody:
+    """A body of known size that is being received, in ``spooled``, or in memory without one."""
 
-    __slots__ = ("size", "have", "filling", "_pieces")
+    __slots__ = ("size", "have", "spooled", "_pieces")
 
-    def __init__(self, size: int, filling: Filling | None) -> None:
+    def __init__(self, size: int, spooled: SpooledBody | None) -> None:
         self.size = size
-        self.have = 0 if filling is None else filling.size
-        self.filling = filling
+        self.have = 0 if spooled is None else spooled.size
+        self.spooled = spooled
         self._pieces: list[bytes] = []
 
     @property
     def held(self) -> int:
         """Octets of the body that will be held in memory."""
-        return self.size if self.filling is None else 0
+        return self.size if self.spooled is None else 0
 
     def add(self, octets: bytes) -> None:
         """Raises ``OSError``; then it can only be abandoned."""
         self.have += len(octets)
-        if self.filling is None:
+        if self.spooled is None:
             self._pieces.append(octets)
         else:
-            self.filling.add(octets)
+            self.spooled.add(octets)
 
     def finish(self) -> Body:
         """The complete body. Raises ``OSError``."""
-        if self.filling is not None:
-            return self.filling.finish()
+        if self.spooled is not None:
+            return self.spooled.finish()
         return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
 
     def abandon(self) -> None:
         """Discard the body. Dropping the reference does the same."""
-        if self.filling is not None:
-            self.filling.abandon()
+        if self.spooled is not None:
+            self.spooled.abandon()
         self._pieces.clear()
 
 
-def gathering(spool: "Spool | None", size: int) -> Gathering:
+def incoming_body(spool: "Spool | None", size: int) -> IncomingBody:
     """A receiver for a body: in a file if the body is large and there is a spool. Raises
     ``OSError``."""
     if spool is None or size < spool.threshold:
-        return Gathering(size, None)
-    return Gathering(size, spool.start(size))
+        return IncomingBody(size, None)
+    return IncomingBody(size, spool.start(size))
 
 
 class Spool:
@@ -278,7 +278,7 @@ class Spool:
         if self.most_octets and self._octets + octets > self.most_octets:
             raise OSError(errno.ENOSPC, "large messages have reached their limit of disk space")
 
-    def start(self, octets: int = 0, path: str = "") -> Filling | None:
+    def start(self, octets: int = 0, path: str = "") -> SpooledBody | None:
         """A new body with so many announced octets; ``None`` if it has to stay in memory because
         too many files are open. ``path`` is the name of its file; an existing file is appended to.
         Raises ``OSError``."""
@@ -297,7 +297,7 @@ class Spool:
             have = os.fstat(descriptor).st_size
             self.take(have)
             file.size = have
-        return Filling(self, file, path)
+        return SpooledBody(self, file, path)
 
 
 def named(path: str) -> int:

@@ -119,7 +119,7 @@ class Dialect(Protocol):
         """Encode naturally, as a native peer would expect; the inverse of ``read``."""
         ...
 
-    def noted(self, header: bytes, notes: Table) -> bytes:
+    def with_headers(self, header: bytes, added: Table) -> bytes:
         """The header with the headers that the broker adds, in the place where a reader expects
         them; all other octets are unchanged. Raises ``ValueError`` if a note cannot be written."""
         ...
@@ -162,12 +162,13 @@ class Message:
     """One message. Queues hold these in great numbers: only strings, bytes and shared objects.
 
     ``body`` is complete: octets, or a ``LargeBody`` in a file, which supports ``len`` and slices
-    too. ``notes`` are headers the broker adds (``x-death`` and the like); they never overwrite the
-    sender's bytes and are merged when the message is written or read.
+    too. ``added_headers`` are those of the broker (``x-death`` and the like); they never overwrite
+    the sender's bytes and are merged when the message is written or read.
     """
 
     __slots__ = (
-        "dialect", "header", "body", "exchange", "key", "essentials", "notes", "_properties",
+        "dialect", "header", "body", "exchange", "key", "essentials", "added_headers",
+        "_properties",
     )  # fmt: skip
 
     def __init__(
@@ -178,7 +179,7 @@ class Message:
         exchange: str,
         key: str,
         essentials: Essentials,
-        notes: Table | None = None,
+        added_headers: Table | None = None,
     ) -> None:
         self.dialect = dialect
         self.header = header
@@ -186,16 +187,16 @@ class Message:
         self.exchange = exchange
         self.key = key
         self.essentials = essentials
-        self.notes = notes
+        self.added_headers = added_headers
         self._properties: Properties | None = None
 
     @property
     def properties(self) -> Properties:
-        """The canonical view, with ``notes`` merged into ``application``."""
+        """The canonical view, with ``added_headers`` merged into ``application``."""
         if self._properties is None:
             properties = self.dialect.read(self.header)
-            if self.notes:
-                properties.application = {**(properties.application or {}), **self.notes}
+            if self.added_headers:
+                properties.application = {**(properties.application or {}), **self.added_headers}
             self._properties = properties
         return self._properties
 
@@ -211,15 +212,13 @@ class Message:
                 header, body = self.header, self.body
             else:
                 header, body = _crosser(self, dialect)
-            return (dialect.noted(header, self.notes) if self.notes else header), body
+            if self.added_headers:
+                header = dialect.with_headers(header, self.added_headers)
+            return header, body
         except UNFORESEEN as error:
             # An unexpected exception of a converter loses only this message: it would be raised
             # again for the next reader.
             raise ValueError(f"the message cannot be converted: {error!r}") from error
-
-    def aged(self, left: int) -> "Aged":
-        """The message for a reader that is sent the remaining time to live."""
-        return Aged(self, left)
 
     @property
     def size(self) -> int:
@@ -239,7 +238,7 @@ class Message:
         )
 
 
-class Aged(Message):
+class ExpiringMessage(Message):
     """A message for a reader, with the milliseconds ``left`` until it expires."""
 
     __slots__ = ("left",)
@@ -252,6 +251,6 @@ class Aged(Message):
             message.exchange,
             message.key,
             message.essentials,
-            message.notes,
+            message.added_headers,
         )
         self.left = left

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gateway.bodies import Body, Filling, Gathering, Spool
+from gateway.bodies import Body, IncomingBody, Spool, SpooledBody
 
 Key = tuple[str, ...]
 """Owner and identity of a body; the first word is the version."""
@@ -44,13 +44,13 @@ BODY, RECORD = ".part", ".json"
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Staged:
+class PartialBody:
     """The received part of one body. ``size`` is the announced size. ``digest`` is its SHA-1 in
     hexadecimal, or "". ``lasting`` means that its key is valid after a restart."""
 
     __slots__ = (
-        "key", "size", "digest", "lasting", "have", "touched", "path", "place", "_hash", "_hashed",
-        "_bodies",
+        "key", "size", "digest", "lasting", "have", "touched", "path", "receiver", "_hash",
+        "_hashed", "_bodies",
     )  # fmt: skip
 
     def __init__(
@@ -66,7 +66,7 @@ class Staged:
         """Time of the interruption, in milliseconds."""
         self.path = ""
         """Path of its file, without the suffix."""
-        self.place: Gathering | None = None
+        self.receiver: IncomingBody | None = None
         """The receiver of octets; ``None`` before the first, and while its file is closed."""
         self._hash = hashlib.sha1() if digest else None
         self._hashed = 0
@@ -75,7 +75,7 @@ class Staged:
     @property
     def held(self) -> int:
         """Octets of the body in memory."""
-        return self.have if self.place is not None and self.place.filling is None else 0
+        return self.have if self.receiver is not None and self.receiver.spooled is None else 0
 
     @property
     def left(self) -> int:
@@ -86,21 +86,21 @@ class Staged:
         """Append octets. Raises ``OSError``; then the body can only be dropped."""
         if not octets:
             return
-        if self.place is None:
-            self.place = self._bodies.room_for(self)
+        if self.receiver is None:
+            self.receiver = self._bodies.receiver_for(self)
         self._bodies.take(self, len(octets))
         self.have += len(octets)
-        self.place.add(octets)
+        self.receiver.add(octets)
         if self._hash is not None and not self._behind(CATCH_UP):
             self._hash.update(octets)
             self._hashed = self.have
 
     def _behind(self, most: int) -> bool:
         """Hash up to so many octets of an earlier process. Returns whether some are left."""
-        filling = None if self.place is None else self.place.filling
-        if self._hash is None or filling is None or not self._bodies.inherited(self):
+        spooled = None if self.receiver is None else self.receiver.spooled
+        if self._hash is None or spooled is None or not self._bodies.inherited(self):
             return False
-        body = filling.begun()
+        body = spooled.received()
         for at in range(self._hashed, min(self.have, self._hashed + most), CATCH_UP):
             piece = body[at : min(at + CATCH_UP, self.have)]
             self._hash.update(piece)
@@ -143,9 +143,9 @@ class PartialBodyStore:
         self.most_items = most_items
         self.keep_ms = keep_ms
         self.now = now
-        self.kept: OrderedDict[Key, Staged] = OrderedDict()
+        self.kept: OrderedDict[Key, PartialBody] = OrderedDict()
         """Bodies without a connected sender, in the order of their interruption."""
-        self.used: dict[Key, Staged] = {}
+        self.used: dict[Key, PartialBody] = {}
         self.octets = self.number = self.memory = 0
         self._inherited: set[str] = set()
         self._boot = BOOT.read_text().strip() if BOOT.is_file() else ""
@@ -174,18 +174,18 @@ class PartialBodyStore:
             self.octets += item.have
             self.number += 1
             self._inherited.add(item.path)
-        while self._full(0) and self._give_up_one():
+        while self._full(0) and self._drop_oldest():
             pass
         self.tick(self.now)
 
-    def _read(self, file: Path) -> Staged | None:
+    def _read(self, file: Path) -> PartialBody | None:
         """The body described by a record, if the record is valid."""
         try:
             said: Any = json.loads(file.read_bytes())
             body = file.with_suffix(BODY).stat()
             key, size, digest = tuple(map(str, said["key"])), int(said["size"]), said["digest"]
             good = 0 < body.st_size <= size and (said["boot"] == self._boot or digest)
-            item = Staged(self, key, size, str(digest), True)
+            item = PartialBody(self, key, size, str(digest), True)
         except (OSError, ValueError, KeyError, TypeError):
             return None
         item.path = str(file.with_suffix(""))
@@ -193,83 +193,85 @@ class PartialBodyStore:
         item.touched = min(self.now, body.st_mtime_ns // 1_000_000)
         return item if good else None
 
-    def inherited(self, item: Staged) -> bool:
+    def inherited(self, item: PartialBody) -> bool:
         """Whether the body was begun by an earlier process."""
         return item.path in self._inherited
 
     # --- begin and end --------------------------------------------------------------------------
 
-    def begin(self, key: Key, size: int, digest: str = "", lasting: bool = True) -> Staged:
+    def begin(self, key: Key, size: int, digest: str = "", lasting: bool = True) -> PartialBody:
         """Begin or resume a transfer. A different body under the same key is dropped, and a
         transfer of it in progress leaves nothing behind. Raises ``OSError``."""
         item = self.kept.get(key)
         if item is not None and (item.size, item.digest) != (size, digest.lower()):
             self.drop(item)
             item = None
-        if item is not None and item.place is None:
+        if item is not None and item.receiver is None:
             assert self.spool is not None
-            filling = self.spool.start(item.left, item.path + BODY)
-            if filling is None:
+            spooled = self.spool.start(item.left, item.path + BODY)
+            if spooled is None:
                 raise OSError(errno.EMFILE, "too many files are open")
-            if filling.size == item.have:
-                item.place = Gathering(size, filling)
+            if spooled.size == item.have:
+                item.receiver = IncomingBody(size, spooled)
             else:
-                filling.abandon()
+                spooled.abandon()
                 self.drop(item)
                 item = None
         if item is None:
-            item = Staged(self, key, size, digest, lasting)
+            item = PartialBody(self, key, size, digest, lasting)
         self.kept.pop(key, None)
         self.used[key] = item
         return item
 
-    def of(self, owner: Key) -> list[Staged]:
+    def of(self, owner: Key) -> list[PartialBody]:
         """All bodies whose key has this prefix; waiting ones come first, in order."""
         items = [*self.kept.values(), *self.used.values()]
         return [item for item in items if item.key[: len(owner)] == owner]
 
-    def leave(self, item: Staged) -> None:
+    def leave(self, item: PartialBody) -> None:
         """The sender is disconnected: keep the body until it resumes."""
         if self.used.get(item.key) is not item or not item.have:
             self.drop(item)
             return
         try:
-            self._lay_down(item)
+            self._suspend(item)
         except OSError:
             self.drop(item)
             return
         del self.used[item.key]
         item.touched = self.now
         self.kept[item.key] = item
-        opened = [kept for kept in self.kept.values() if kept.place is not None and not kept.held]
+        opened = [
+            kept for kept in self.kept.values() if kept.receiver is not None and not kept.held
+        ]
         for kept in opened[: max(0, len(opened) - MOST_OPEN)]:
             self.drop(kept)
 
-    def drop(self, item: Staged) -> None:
+    def drop(self, item: PartialBody) -> None:
         """Discard a body that is damaged or no longer needed."""
         self._forget(item)
-        if item.place is not None:
-            item.place.abandon()
+        if item.receiver is not None:
+            item.receiver.abandon()
         elif item.path:
             with suppress(OSError):
                 os.unlink(item.path + BODY)
-        item.place, item.have = None, 0
+        item.receiver, item.have = None, 0
 
-    def finish(self, item: Staged) -> Body:
+    def finish(self, item: PartialBody) -> Body:
         """The body is complete and is handed to the receiver. Raises ``OSError``."""
         self._forget(item)
-        place, item.place, item.have = item.place, None, 0
-        if place is None:
+        receiver, item.receiver, item.have = item.receiver, None, 0
+        if receiver is None:
             return b""
         try:
-            body = place.finish()
+            body = receiver.finish()
             large = self.spool is not None and len(body) >= self.spool.threshold
             return body if large else body[:]
         except OSError:
-            place.abandon()
+            receiver.abandon()
             raise
 
-    def _forget(self, item: Staged) -> None:
+    def _forget(self, item: PartialBody) -> None:
         for table in (self.kept, self.used):
             if table.get(item.key) is item:
                 del table[item.key]
@@ -292,13 +294,13 @@ class PartialBodyStore:
 
     # --- room -----------------------------------------------------------------------------------
 
-    def take(self, item: Staged, octets: int) -> None:
+    def take(self, item: PartialBody, octets: int) -> None:
         """Reserve octets for a body. Raises ``OSError`` if there is no room."""
-        while self._full(octets, new=not item.have) and self._give_up_one():
+        while self._full(octets, new=not item.have) and self._drop_oldest():
             pass
         if self._full(octets, new=not item.have):
             raise OSError(errno.ENOSPC, "partly received bodies have reached their limit")
-        if item.place is not None and item.place.filling is None:
+        if item.receiver is not None and item.receiver.spooled is None:
             if self.memory + octets > MOST_IN_MEMORY:
                 raise OSError(
                     errno.ENOSPC, "partly received bodies have reached their limit of memory"
@@ -312,51 +314,51 @@ class PartialBodyStore:
             self.most_octets and self.octets + octets > self.most_octets
         )
 
-    def _give_up_one(self) -> bool:
+    def _drop_oldest(self) -> bool:
         for item in self.kept.values():
             self.drop(item)
             return True
         return False
 
-    def room_for(self, item: Staged) -> Gathering:
+    def receiver_for(self, item: PartialBody) -> IncomingBody:
         """The receiver of its first octets. Raises ``OSError``."""
         if self.spool is None:
-            return Gathering(item.size, None)
+            return IncomingBody(item.size, None)
         if item.lasting and self.directory is not None and item.size >= SMALL:
-            return Gathering(item.size, self._named(item))
+            return IncomingBody(item.size, self._named(item))
         if item.size >= self.spool.threshold:
-            return Gathering(item.size, self.spool.start(item.size))
-        return Gathering(item.size, None)
+            return IncomingBody(item.size, self.spool.start(item.size))
+        return IncomingBody(item.size, None)
 
-    def _lay_down(self, item: Staged) -> None:
+    def _suspend(self, item: PartialBody) -> None:
         """Suspend a transfer: write the octets to the file and close it. Raises ``OSError``."""
-        place = item.place
-        if place is None:
+        receiver = item.receiver
+        if receiver is None:
             return
-        filling = place.filling
-        if filling is None and item.lasting and self.directory is not None:
-            filling = self._named(item)
-            if filling is not None:
+        spooled = receiver.spooled
+        if spooled is None and item.lasting and self.directory is not None:
+            spooled = self._named(item)
+            if spooled is not None:
                 self.memory -= item.held
-                item.place = Gathering(item.size, filling)
-                filling.add(bytes(place.finish()[:]))
-        if filling is not None and filling.path:
-            filling.leave()
-            item.place = None
+                item.receiver = IncomingBody(item.size, spooled)
+                spooled.add(bytes(receiver.finish()[:]))
+        if spooled is not None and spooled.path:
+            spooled.suspend()
+            item.receiver = None
 
-    def _named(self, item: Staged) -> Filling | None:
+    def _named(self, item: PartialBody) -> SpooledBody | None:
         """Create its file and record. Raises ``OSError``."""
         assert self.spool is not None and self.directory is not None
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = str(self.directory / secrets.token_hex(16))
-        filling = self.spool.start(item.left, path + BODY)
-        if filling is None:
+        spooled = self.spool.start(item.left, path + BODY)
+        if spooled is None:
             return None
         item.path = path
         said = {"key": item.key, "size": item.size, "digest": item.digest, "boot": self._boot}
         try:
             Path(path + RECORD).write_text(json.dumps(said))
         except OSError:
-            filling.abandon()
+            spooled.abandon()
             raise
-        return filling
+        return spooled

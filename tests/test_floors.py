@@ -109,7 +109,7 @@ def test_rooms_of_http_do_not_import_each_other_both_ways() -> None:
 INSIDE_A_CONNECTION = (
     "gateway.broker.channel", "gateway.broker.client", "gateway.broker.confirms",
     "gateway.broker.permissions", "gateway.broker.publish_path", "gateway.broker.settlements",
-    "gateway.broker.topology", "gateway.broker.transactions", "gateway.broker.coordinator",
+    "gateway.broker.topology_requests", "gateway.broker.transactions", "gateway.broker.coordinator",
 )  # fmt: skip
 """What HTTP uses through ``gateway.broker.local`` only."""
 MADE_BY_A_CLIENT = {

@@ -19,6 +19,7 @@ from gateway.broker.counters import (
     VhostSnapshot,
 )
 from gateway.broker.limits import Limits as Limits
+from gateway.broker.long_operations import unanswered
 from gateway.broker.names import check_name
 from gateway.broker.publish_path import PublishPath
 from gateway.broker.recovery import TOPOLOGY, restore_topology
@@ -30,7 +31,6 @@ from gateway.broker.snapshots import (
 )
 from gateway.broker.state import BrokerState
 from gateway.broker.store import Store
-from gateway.broker.undertakings import whatever
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Table
@@ -118,7 +118,7 @@ class Broker:
             self.access.clear_permissions(user, name)
         vhost.forget()
         self._leaving.append(vhost)
-        self.state.undertakings.begin(self._taking_apart(vhost), whatever, whole=False)
+        self.state.long_operations.begin(self._taking_apart(vhost), unanswered, whole=False)
 
     def _taking_apart(self, vhost: VirtualHost) -> Iterator[None]:
         yield from vhost.emptying()

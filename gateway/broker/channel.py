@@ -17,17 +17,17 @@ from gateway.broker.cursors import Copies, Cursor, Matches
 from gateway.broker.exclusions import Exclusions
 from gateway.broker.lanes import Entry
 from gateway.broker.limits import read_consumer_priority
+from gateway.broker.long_operations import PORTION, freeing
 from gateway.broker.names import check_name
 from gateway.broker.permissions import PermissionCache
 from gateway.broker.publish_path import PublishListener, PublishPath
 from gateway.broker.queues import Queue
 from gateway.broker.replies import REPLY_TO
 from gateway.broker.returning import handed
-from gateway.broker.settlements import Settlements
+from gateway.broker.settlements import ChannelSettlements
 from gateway.broker.state import BrokerState
 from gateway.broker.suspension import LinkSuspension
-from gateway.broker.topology import Topology
-from gateway.broker.undertakings import PORTION, forgetting
+from gateway.broker.topology_requests import TopologyRequests
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Message, Table
@@ -92,10 +92,12 @@ class Channel:
         self.publish_path = PublishPath(
             vhost, broker.state, self.permissions, client, recipient, broker.confirming
         )
-        self.topology = Topology(client, vhost, self.permissions, client.rules, broker.templates)
-        self.settlements = Settlements(self.window, vhost)
+        self.topology = TopologyRequests(
+            client, vhost, self.permissions, client.rules, broker.templates
+        )
+        self.settlements = ChannelSettlements(self.window, vhost)
         self.transactions = TransactionCoordinator(self.publish_path, self.settlements)
-        self.links = LinkSuspension(self.window, broker.state.undertakings)
+        self.links = LinkSuspension(self.window, broker.state.long_operations)
         self.consumer_limit = 0
         self.consumer_size = 0
 
@@ -124,14 +126,15 @@ class Channel:
         copy: bool = False,
         credit: int | None = None,
         exclusions: Exclusions | None = None,
-        ages: bool = False,
+        remaining_ttl: bool = False,
     ) -> str:
         """Make a consumer; nothing is delivered before ``start``. Answers with its tag.
 
         ``matches`` is its filter; other messages are left to other consumers. With ``copy`` it
         takes nothing: it gets copies of the messages in the queue and of later ones, and their
         settlement has no effect. ``credit``: see there. ``exclusions`` are those of the consumer
-        whose place it takes. ``ages``: messages with a time to live come with the rest of it."""
+        whose place it takes. ``remaining_ttl``: messages with a time to live come with the rest of
+        it."""
         name = self.topology.named(queue)
         arguments = arguments or {}
         check_name("consumer tag", tag)
@@ -180,7 +183,7 @@ class Channel:
             arguments=arguments,
             credit=credit,
             cursor=cursor,
-            ages=ages,
+            remaining_ttl=remaining_ttl,
         )
         self.window.consumers[tag] = consumer
         found.touch()
@@ -296,7 +299,7 @@ class Channel:
             exchange,
             key,
             old.essentials._replace(expiry=None),
-            old.notes,
+            old.added_headers,
         )
         queues = path.routed(target, message)
         if not queues:
@@ -374,7 +377,7 @@ class Channel:
         self.client.channels.pop(self.number, None)
         if much:
             steps = self.giving_back(posts, entries)
-            self.broker.state.undertakings.begin(steps, lambda refusal: then(), whole=False)
+            self.broker.state.long_operations.begin(steps, lambda refusal: then(), whole=False)
         else:
             self.settlements.conclude((entry, Outcome.RELEASE) for entry in entries)
             then()
@@ -382,5 +385,5 @@ class Channel:
     def giving_back(self, posts: list[list[Any]], entries: list[Entry]) -> Iterator[None]:
         """Forget the publishes that wait for a commit, and release the deliveries, in portions."""
         for some in posts:
-            yield from forgetting(some)
+            yield from freeing(some)
         yield from self.settlements.concluding(handed(entries, Outcome.RELEASE))

@@ -13,10 +13,10 @@ from typing import Protocol
 from gateway.broker.cursors import Cursor
 from gateway.broker.exclusions import ExcludingQueue, Exclusions
 from gateway.broker.lanes import Deliver, Entry, Holder
+from gateway.broker.long_operations import PORTION
 from gateway.broker.state import BrokerState, Timed
-from gateway.broker.undertakings import PORTION
 from gateway.errors import Condition, Refusal
-from gateway.message import Message, Table
+from gateway.message import ExpiringMessage, Message, Table
 
 SOON = 1
 """Milliseconds before retrying a queue that exhausted this turn's budget. Queues that had nothing
@@ -63,7 +63,7 @@ class Consumer:
     __slots__ = (
         "tag", "queue", "window", "deliver", "cancelled", "no_ack", "exclusive", "no_local",
         "origin", "priority", "limit", "size", "held", "octets", "simple", "waiting", "started",
-        "arguments", "credit", "draining", "cursor", "ages",
+        "arguments", "credit", "draining", "cursor", "remaining_ttl",
     )  # fmt: skip
 
     def __init__(
@@ -84,7 +84,7 @@ class Consumer:
         arguments: Table,
         credit: int | None = None,
         cursor: Cursor | None = None,
-        ages: bool = False,
+        remaining_ttl: bool = False,
     ) -> None:
         self.tag = tag
         self.queue = queue
@@ -107,7 +107,7 @@ class Consumer:
         self.credit = credit
         self.draining: Callable[[int], None] | None = None
         self.cursor = cursor
-        self.ages = ages
+        self.remaining_ttl = remaining_ttl
         """Its messages come with the rest of their time to live."""
 
     @property
@@ -166,8 +166,8 @@ class Consumer:
         if redelivered:
             queue.redelivered += 1
         message = entry.message
-        if entry.expires is not None and self.ages:
-            message = message.aged(entry.expires - queue.state.now)
+        if entry.expires is not None and self.remaining_ttl:
+            message = ExpiringMessage(message, entry.expires - queue.state.now)
         if self.no_ack:
             queue.finish(entry)
         else:
@@ -434,9 +434,9 @@ class Window:
             unsettled.update(zip(sorted_tags, found, strict=True))
 
     def restoring(self, portions: Iterable[tuple[list[int], list[Entry]]]) -> Iterator[None]:
-        """The same in portions, for ``Undertakings``: a portion is unsettled again as soon as it is
-        taken from ``portions``, and at the end all tags are brought into order. Nothing is
-        delivered meanwhile."""
+        """The same as a long operation: a portion is unsettled again as soon as it is taken from
+        ``portions``, and at the end all tags are brought into order. Nothing is delivered
+        meanwhile."""
         self.busy += 1
         self.reopen()
         try:

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from gateway.broker.consumers import Window
 from gateway.broker.lanes import Entry
+from gateway.broker.long_operations import PORTION, freeing
 from gateway.broker.publish_path import PublishPath
 from gateway.broker.queues import REFUSED, Queue
 from gateway.broker.returning import handed
-from gateway.broker.settlements import Settlements, Verdict, note_failure
+from gateway.broker.settlements import ChannelSettlements, Verdict, note_failure
 from gateway.broker.state import BrokerState
 from gateway.broker.transactions import DeclaredTransaction, Retired, Transaction
-from gateway.broker.undertakings import PORTION, forgetting
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Refusal
 from gateway.message import Message
@@ -36,7 +36,7 @@ class TransactionCoordinator:
 
     __slots__ = ("publish_path", "settlements", "window", "vhost", "state", "own", "declared")
 
-    def __init__(self, publish_path: PublishPath, settlements: Settlements) -> None:
+    def __init__(self, publish_path: PublishPath, settlements: ChannelSettlements) -> None:
         self.publish_path = publish_path
         self.settlements = settlements
         self.window: Window = settlements.window
@@ -87,7 +87,7 @@ class TransactionCoordinator:
             pass
 
     def committing(self) -> Iterator[None]:
-        """The same in portions, for ``Undertakings``."""
+        """The same in portions, for ``LongOperations``."""
         transaction = self.needed_transaction()
         worst = 0
         self.state.octets -= transaction.octets
@@ -125,7 +125,7 @@ class TransactionCoordinator:
             pass
 
     def rolling_back(self) -> Iterator[None]:
-        """The same in portions, for ``Undertakings``."""
+        """The same in portions, for ``LongOperations``."""
         transaction = self.needed_transaction()
         self.state.octets -= transaction.octets
         publishes, settlements = transaction.take_publishes(), transaction.take_settlements()
@@ -135,8 +135,8 @@ class TransactionCoordinator:
         else:
             tags = [tag for tag, _, _ in settlements]
             self.window.restore(tags, [entry for _, entry, _ in settlements])
-        yield from forgetting(settlements)
-        yield from forgetting(publishes)
+        yield from freeing(settlements)
+        yield from freeing(publishes)
 
     def reverted(
         self, settlements: list[tuple[int, Entry, Outcome]], back: list[Entry]
@@ -204,7 +204,7 @@ class TransactionCoordinator:
         self, transaction: bytes, deliveries: list[int], verdict: Verdict, settled: bool
     ) -> Iterator[None] | None:
         """Likewise, deliveries of one outcome: now (``None``), or if they are many in portions for
-        ``Undertakings``. They are taken now, and an unknown tag is refused (406) now."""
+        ``LongOperations``. They are taken now, and an unknown tag is refused (406) now."""
         declared = self.known(transaction)
         entries = self.window.take(deliveries)
         retired = zip(deliveries, entries, repeat(verdict), repeat(settled))
@@ -237,8 +237,8 @@ class TransactionCoordinator:
         return declared is not None and len(declared.posts) + len(declared.retired) > PORTION
 
     def discharging(self, transaction: bytes, fail: bool) -> Iterator[None]:
-        """The same in portions, for ``Undertakings``. A queue that may refuse reserves room for the
-        messages of later portions, as it could be full by then."""
+        """The same as a long operation. A queue that may refuse reserves room for the messages of
+        later portions, as it could be full by then."""
         declared = self.known(transaction)
         del self.declared[transaction]
         self.state.octets -= declared.octets
@@ -310,8 +310,8 @@ class TransactionCoordinator:
         else:
             self.window.restore(*self.still_known(declared.retired, back))
             self.settlements.conclude((entry, Outcome.RELEASE) for entry in back)
-        yield from forgetting(declared.retired)
-        yield from forgetting(declared.posts)
+        yield from freeing(declared.retired)
+        yield from freeing(declared.posts)
 
     def still_known(self, retired: list[Retired], back: list[Entry]) -> Portion:
         """Those that the peer still knows of; the others are added to ``back``."""

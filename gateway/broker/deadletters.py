@@ -67,8 +67,8 @@ def dead_message(queue: DeadLetterSource, message: Message, reason: str, now: in
     }
     if properties.ttl is not None:
         death["original-expiration"] = str(properties.ttl)
-    notes = dict(message.notes or {})
-    notes.update(death_notes(headers, death))
+    added = dict(message.added_headers or {})
+    added.update(death_headers(headers, death))
     exchange = queue.limits.dead_letter_exchange or ""
     key = queue.limits.dead_letter_key
     copies = key is not None and "CC" in headers
@@ -80,7 +80,7 @@ def dead_message(queue: DeadLetterSource, message: Message, reason: str, now: in
             exchange,
             message.key if key is None else key,
             message.essentials._replace(ttl=None, expiry=None),
-            notes,
+            added,
         )
     # The sender's bytes have to change: it must not expire again, nor go to the old copies.
     to = message.key if key is None else key
@@ -90,15 +90,15 @@ def dead_message(queue: DeadLetterSource, message: Message, reason: str, now: in
         if properties.application is not None:
             properties.application.pop("CC", None)
         changed = written_anew(message, properties, exchange, to)
-        changed.notes = notes
+        changed.added_headers = added
         changed.essentials = changed.essentials._replace(expiry=None)
         return changed
     header = message.dialect.everlasting(message.header)
     essentials = message.dialect.essentials(header)._replace(expiry=None)
-    return Message(message.dialect, header, message.body, exchange, to, essentials, notes)
+    return Message(message.dialect, header, message.body, exchange, to, essentials, added)
 
 
-def death_notes(headers: Table, death: Table) -> dict[str, Any]:
+def death_headers(headers: Table, death: Table) -> dict[str, Any]:
     """The headers that one more death adds or changes."""
     deaths = deaths_of(headers)
     same = [
@@ -110,12 +110,12 @@ def death_notes(headers: Table, death: Table) -> dict[str, Any]:
         count = again.get("count", 0)
         again["count"] = (count if isinstance(count, int) else 0) + 1
         return {"x-death": [again, *others]}
-    notes: dict[str, Any] = {"x-death": [death, *others]}
+    added: dict[str, Any] = {"x-death": [death, *others]}
     if "x-death" not in headers:
-        notes["x-first-death-reason"] = death["reason"]
-        notes["x-first-death-queue"] = death["queue"]
-        notes["x-first-death-exchange"] = death["exchange"]
-    return notes
+        added["x-first-death-reason"] = death["reason"]
+        added["x-first-death-queue"] = death["queue"]
+        added["x-first-death-exchange"] = death["exchange"]
+    return added
 
 
 def turns_in_circles(queue: str, headers: Table) -> bool:

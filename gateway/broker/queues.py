@@ -16,8 +16,8 @@ from gateway.broker.dispatcher import Dispatcher
 from gateway.broker.exclusions import ExclusionIndex, Exclusions
 from gateway.broker.lanes import Entry, Lane, in_lanes
 from gateway.broker.limits import LONGEST_TIMER, QueueArguments
+from gateway.broker.long_operations import PORTION
 from gateway.broker.state import BrokerState
-from gateway.broker.undertakings import PORTION
 from gateway.broker.watchers import Sender, Watcher
 from gateway.errors import Unstorable
 from gateway.message import Message, Table
@@ -255,8 +255,8 @@ class Queue:
             self.tell_all(entries)
 
     def taking_back(self, lanes: list[tuple[Lane, list[Entry]]], octets: int) -> Iterator[None]:
-        """The same in portions, for ``Undertakings``, of entries that are ascending by position and
-        have so many octets of bodies: all of them stand in their places at once."""
+        """The same as a long operation, of entries that are ascending by position and have so many
+        octets of bodies: all of them stand in their places at once."""
         entries = [e for _, found in lanes for e in found] if self.gone or self.watchers else []
         if self.gone:  # meanwhile
             while entries:

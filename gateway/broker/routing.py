@@ -106,7 +106,7 @@ class Router:
                 message.exchange,
                 key,
                 message.essentials,
-                message.notes,
+                message.added_headers,
             )
             found.update(dict.fromkeys(self.route(exchange, copy)))
         return tuple(found)
@@ -137,7 +137,7 @@ class DeadLetterRouter:
             exchange.name,
             message.key if key is None else key,
             message.essentials,
-            message.notes,
+            message.added_headers,
         )
         return bool(self.router.route(exchange, dead))
 

@@ -6,9 +6,9 @@ from itertools import islice
 from gateway.broker.consumers import ConsumedQueue, Consumer, Window, unknown_tag
 from gateway.broker.exclusions import ExcludingQueue, Exclusions
 from gateway.broker.lanes import DeliverySource, Entry, Holder
+from gateway.broker.long_operations import PORTION
 from gateway.broker.returning import Returned, handed
 from gateway.broker.transactions import Transaction
-from gateway.broker.undertakings import PORTION
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Unstorable
 from gateway.message import Message, Table
@@ -20,7 +20,7 @@ FAILED = "x-delivery-count"
 Verdict = Outcome | Modify
 
 
-class Settlements:
+class ChannelSettlements:
     """Settles the deliveries in the window of one channel. While there is a ``transaction``,
     settlements wait in it."""
 
@@ -86,7 +86,7 @@ class Settlements:
 
     def settling(self, delivery: int, outcome: Outcome) -> Iterator[None] | None:
         """Settle all up to a tag, 0 for all there are: now (``None``), or if it is much in portions
-        for ``Undertakings``. They are taken now, and an unknown tag is refused (406) now."""
+        for ``LongOperations``. They are taken now, and an unknown tag is refused (406) now."""
         tags, entries = self.window.take_up_to(delivery)
         if len(entries) <= PORTION and not self.window.busy:
             self.settle_all(tags, entries, outcome)
@@ -117,9 +117,8 @@ class Settlements:
     def concluding(
         self, settled: Iterable[tuple[Entry, Outcome]], whole: bool = False
     ) -> Iterator[None]:
-        """The same in portions, for ``Undertakings``. Until the end no consumer of this channel is
-        served, and released messages count as unsettled; then all those of a queue are ready at
-        once."""
+        """The same as a long operation. Until the end no consumer of this channel is served, and
+        released messages count as unsettled; then all those of a queue are ready at once."""
         left = iter(settled)
         returns: dict[DeliverySource, Returned] = {}
         self.window.busy += 1
@@ -265,7 +264,7 @@ class Settlements:
             pass
 
     def recovering(self, requeue: bool) -> Iterator[None]:
-        """The same in portions, for ``Undertakings``. It covers the deliveries that are unsettled
+        """The same in portions, for ``LongOperations``. It covers the deliveries that are unsettled
         now, and nothing else is delivered meanwhile."""
         return self._recovering(self.window.take_up_to(0)[1], requeue)
 
@@ -301,7 +300,7 @@ class Settlements:
 
     def settling_many(self, deliveries: list[int], verdict: Verdict) -> Iterator[None] | None:
         """These have this outcome: now (``None``), or if they are many in portions for
-        ``Undertakings``. They are taken now, and an unknown tag is refused (406) now."""
+        ``LongOperations``. They are taken now, and an unknown tag is refused (406) now."""
         entries = self.window.take(deliveries)
         settled = self.outcomes(entries, verdict)
         if len(entries) > PORTION or self.window.busy:
@@ -338,7 +337,7 @@ def note(entry: Entry, notes: Table) -> None:
         old.exchange,
         old.key,
         old.essentials,
-        {**(old.notes or {}), **notes},
+        {**(old.added_headers or {}), **notes},
     )
     lane = entry.lane
     queue = lane.queue
@@ -357,7 +356,7 @@ def note(entry: Entry, notes: Table) -> None:
 
 def count_failure(entry: Entry) -> None:
     """One more delivery that came to nothing (delivery-count of 1.0 §3.2.1)."""
-    known = (entry.message.notes or {}).get(FAILED, 0)
+    known = (entry.message.added_headers or {}).get(FAILED, 0)
     note(entry, {FAILED: int(known) + 1})
 
 

@@ -8,9 +8,9 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from gateway.broker.limits import Limits
+from gateway.broker.long_operations import LongOperations
 from gateway.broker.purged import PurgedMessages
 from gateway.broker.store import Store
-from gateway.broker.undertakings import Undertakings
 
 
 class Timed(Protocol):
@@ -42,7 +42,7 @@ class BrokerState:
         self.volatile = bool(getattr(store, "volatile", False))
         self.next_number = 1
         self.purged = PurgedMessages(self)
-        self.undertakings = Undertakings(store)
+        self.long_operations = LongOperations(store)
         self.agenda: list[tuple[int, int, Timed]] = []
         self.scheduled = 0
 

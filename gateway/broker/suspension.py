@@ -6,9 +6,9 @@ from itertools import islice
 from gateway.broker.consumers import Window
 from gateway.broker.exclusions import Exclusions
 from gateway.broker.lanes import DeliverySource, Entry
+from gateway.broker.long_operations import PORTION, LongOperations
 from gateway.broker.returning import Returned
 from gateway.broker.settlements import Verdict, count_failure, note_failure
-from gateway.broker.undertakings import PORTION, Undertakings
 from gateway.errors import Refusal
 from gateway.operations import Modify, Outcome
 
@@ -20,11 +20,11 @@ class LinkSuspension:
     """Takes the unsettled deliveries of a consumer out of the window of its channel, and gives them
     to the consumer that takes its place."""
 
-    __slots__ = ("window", "undertakings")
+    __slots__ = ("window", "long_operations")
 
-    def __init__(self, window: Window, undertakings: Undertakings) -> None:
+    def __init__(self, window: Window, long_operations: LongOperations) -> None:
         self.window = window
-        self.undertakings = undertakings
+        self.long_operations = long_operations
 
     def park(self, tag: str) -> Holding:
         """Stop a consumer and take its deliveries out of the channel. They are still unsettled; the
@@ -52,7 +52,7 @@ class LinkSuspension:
         self.window.busy += 1
         self.window.reopen()
         steps = giving_up(entries, Outcome.RELEASE)
-        self.undertakings.begin(steps, released, whole=False)
+        self.long_operations.begin(steps, released, whole=False)
 
     def exclusions(self, tag: str) -> Exclusions | None:
         """The messages that a consumer must not get: read before it is parked, and given to the
@@ -85,7 +85,7 @@ def give_up(entries: Iterable[Entry], verdict: Verdict) -> None:
 
 
 def giving_up(entries: Iterable[Entry], verdict: Verdict) -> Iterator[None]:
-    """The same in portions, for ``Undertakings``. Until the end released messages count as
+    """The same in portions, for ``LongOperations``. Until the end released messages count as
     unsettled; then all those of a queue are ready at once."""
     left = iter(entries)
     returns: dict[DeliverySource, Returned] = {}

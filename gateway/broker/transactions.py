@@ -7,7 +7,7 @@ gives them back as they were.
 from collections.abc import Iterator
 
 from gateway.broker.lanes import Entry
-from gateway.broker.undertakings import PORTION
+from gateway.broker.long_operations import PORTION
 from gateway.message import Message
 from gateway.operations import Modify, Outcome
 

@@ -27,12 +27,12 @@ from gateway.broker.limits import (
     check_same_flags,
     read_queue_arguments,
 )
+from gateway.broker.long_operations import unanswered
 from gateway.broker.names import check_name, title
 from gateway.broker.plain import write_plain
 from gateway.broker.queues import DiscardQueue, Queue, QueueOwner
 from gateway.broker.routing import DeadLetterRouter, Router
 from gateway.broker.state import BrokerState
-from gateway.broker.undertakings import whatever
 from gateway.broker.unsupported import check_type, without_effect
 from gateway.errors import Condition, Refusal
 from gateway.operations import DeclareExchange, DeclareQueue
@@ -266,7 +266,7 @@ class VirtualHost:
                 if not binding.severed and not binding.durable:
                     self.sever(binding)
         self.forget_all_routes()
-        self.state.undertakings.begin(self.taking_apart(queues), whatever, whole=False)
+        self.state.long_operations.begin(self.taking_apart(queues), unanswered, whole=False)
 
     def leave_out(self, queue: Queue) -> None:
         """It cannot be found any more, and there may be another of its name."""
@@ -280,7 +280,7 @@ class VirtualHost:
             self.store.forget("queue", (self.name, queue.name))
 
     def taking_apart(self, queues: list[Queue]) -> Iterator[None]:
-        """In portions, for ``Undertakings``."""
+        """In portions, for ``LongOperations``."""
         while queues:
             for _ in range(min(PORTION, len(queues))):
                 self.take_apart(queues.pop())
@@ -385,7 +385,7 @@ class VirtualHost:
                 self.store.forget_under("binding", key[:2] if source.gone else key[:4])
         if self.routers:
             self.forget_all_routes()
-        self.state.undertakings.begin(self.unlinking(left), whatever, whole=False)
+        self.state.long_operations.begin(self.unlinking(left), unanswered, whole=False)
 
     def sever(self, binding: Binding) -> None:
         """One of its ends is gone, and it will be taken apart."""
@@ -393,7 +393,7 @@ class VirtualHost:
         self.bindings -= 1
 
     def unlinking(self, bindings: list[Binding]) -> Iterator[None]:
-        """In portions, for ``Undertakings``."""
+        """In portions, for ``LongOperations``."""
         while bindings:
             for _ in range(min(PORTION, len(bindings))):
                 self.unlink(bindings.pop())
@@ -410,7 +410,7 @@ class VirtualHost:
             self.store.forget_under(kind, (self.name,))
 
     def emptying(self) -> Iterator[None]:
-        """Take out the contents of a deleted one, in portions, for ``Undertakings``."""
+        """Take out the contents of a deleted one, in portions, for ``LongOperations``."""
         for count, queue in enumerate(list(self.queues.values()), 1):
             self.remove_queue(queue)
             if count % PORTION == 0:

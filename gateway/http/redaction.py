@@ -35,7 +35,7 @@ class RedactedMessage(Message):
 
 
 def redacted(message: Message) -> RedactedMessage:
-    died = bool(message.notes and "x-death" in message.notes) or DEATH in message.header
+    died = "x-death" in (message.added_headers or {}) or DEATH in message.header
     return RedactedMessage(
         message.dialect,
         message.header,
@@ -43,5 +43,5 @@ def redacted(message: Message) -> RedactedMessage:
         "",
         message.key if message.exchange and not died else "",
         message.essentials,
-        message.notes,
+        message.added_headers,
     )

@@ -77,7 +77,7 @@ class LoopTurn:
         broker.end_turn()
         if self._writing is None and self.store.dirty:
             self._commit()
-        if broker.state.undertakings.waiting and not self._working:
+        if broker.state.long_operations.waiting and not self._working:
             self._working = True
             self._loop.call_later(BETWEEN_SECONDS, self._work)
         dirty = self._dirty
@@ -123,13 +123,13 @@ class LoopTurn:
         self._working = False
         self.begin()
         try:
-            self.broker.state.undertakings.work()
+            self.broker.state.long_operations.work()
         except Exception:
             log.exception("internal error in a request of several turns")
         self.end()
 
     def _commit(self) -> None:
-        if self.broker.state.undertakings.holding:
+        if self.broker.state.long_operations.holding:
             return
         # None: all that was gathered has cancelled out, and the broker knows that it is safe.
         batch = self.store.take()
@@ -192,7 +192,7 @@ class LoopTurn:
 
     async def drain(self) -> None:
         """Wait until nothing is unwritten (or the store is failing)."""
-        self.broker.state.undertakings.finish()
+        self.broker.state.long_operations.finish()
         while self._writing is not None or self.store.dirty:
             if self.failing is not None:
                 return

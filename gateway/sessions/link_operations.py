@@ -11,10 +11,10 @@ from typing import Any
 from gateway.broker.channel import Channel
 from gateway.broker.exclusions import Exclusions
 from gateway.broker.lanes import Entry
+from gateway.broker.long_operations import PORTION, unanswered
 from gateway.broker.replies import REPLY_TO
 from gateway.broker.settlements import note_failure
 from gateway.broker.suspension import Holding, giving_up, parted
-from gateway.broker.undertakings import PORTION, whatever
 from gateway.errors import Condition, Refusal
 from gateway.operations import (
     Assure,
@@ -188,7 +188,7 @@ class LinkOperations:
             copy=source.node.copies(source.terminus),
             credit=0,
             exclusions=exclusions,
-            ages=True,
+            remaining_ttl=True,
         )
         if channel.publish_path.replies is not None and source.node.queue == REPLY_TO:
             source.terminus.address = f"/queues/{channel.publish_path.replies.name}"
@@ -318,7 +318,7 @@ class LinkOperations:
         for transaction in self._transactions.pop((op.channel, op.link), ()):
             if channel.transactions.much_to_discharge(transaction):
                 steps = channel.transactions.discharging(transaction, True)
-                self._context.broker.state.undertakings.begin(steps, whatever, whole=False)
+                self._context.broker.state.long_operations.begin(steps, unanswered, whole=False)
             elif transaction in channel.transactions.declared:
                 channel.transactions.discharge(transaction, True)
         self._management.detach(op.channel, op.link)

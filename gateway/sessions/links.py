@@ -13,10 +13,10 @@ from gateway.broker.broker import Broker
 from gateway.broker.channel import nothing
 from gateway.broker.exclusions import Exclusions
 from gateway.broker.lanes import Entry
+from gateway.broker.long_operations import PORTION
 from gateway.broker.queues import Queue
 from gateway.broker.settlements import Verdict
 from gateway.broker.suspension import give_up, giving_up
-from gateway.broker.undertakings import PORTION
 from gateway.broker.vhost import VirtualHost
 from gateway.operations import Outcome, Terminus
 
@@ -227,7 +227,7 @@ class Links:
             then = partial(self._end_node, link, queue, unsubscribe)
         if len(entries) > PORTION:
             steps = giving_up(entries, link.default)
-            link.vhost.state.undertakings.begin(steps, lambda refusal: then(), whole=False)
+            link.vhost.state.long_operations.begin(steps, lambda refusal: then(), whole=False)
         else:
             give_up(entries, link.default)
             then()

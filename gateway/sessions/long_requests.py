@@ -1,7 +1,7 @@
 """Requests that may be too much for one turn of the loop: settling or recovering everything that is
 unsettled, the ends of transactions, the end of a channel that holds much.
 
-Small requests are performed at once. Large ones go to the broker's ``Undertakings``, and the
+Small requests are performed at once. Large ones go to the broker's ``LongOperations``, and the
 operations behind them on their channel wait until they are done, so that the peer sees everything
 in its order.
 """
@@ -101,13 +101,13 @@ class LongRequests:
                     replies.answer(number, token, then=then)
             free()
 
-        context.broker.state.undertakings.begin(steps, done, whole)
+        context.broker.state.long_operations.begin(steps, done, whole)
 
     def postpone(self, op: Any) -> None:
         """Perform a request after the large requests that are being performed now."""
         free = self._replies.defer_first(op.channel, op)
-        undertakings = self._context.broker.state.undertakings
-        undertakings.begin(iter(()), lambda refusal: free(), whole=False)
+        long_operations = self._context.broker.state.long_operations
+        long_operations.begin(iter(()), lambda refusal: free(), whole=False)
 
     def end_channel(self, number: int, token: Any) -> None:
         """End a channel with many unsettled deliveries, and answer when all of them are back in

@@ -10,7 +10,7 @@ import hashlib
 from gateway.bodies import Body
 from gateway.errors import Condition, Refusal
 from gateway.message import Message
-from gateway.partial_bodies import Key, PartialBodyStore, Staged
+from gateway.partial_bodies import Key, PartialBody, PartialBodyStore
 
 MOST_OF_CLIENT = 16
 """The most incomplete messages of one client."""
@@ -24,7 +24,7 @@ class StagedMessage:
 
     __slots__ = ("message", "item")
 
-    def __init__(self, message: Message, item: Staged) -> None:
+    def __init__(self, message: Message, item: PartialBody) -> None:
         self.message = message
         self.item = item
 

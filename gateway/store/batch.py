@@ -23,8 +23,8 @@ SHARE_FROM = 1024
 
 
 Put = tuple[Message, int | None, bool, bytes | None]
-"""An appended message: the message, its expiry, whether it is durable, and its notes, which are
-encoded at once because the broker may change them. A plain tuple, since one is created per
+"""An appended message: the message, its expiry, whether it is durable, and its added headers, which
+are encoded at once because the broker may change them. A plain tuple, since one is created per
 message."""
 
 

@@ -6,7 +6,7 @@ commit), so exchange, key, dialect and the sender's header travel in one blob:
     flags u8, length of dialect u8, of exchange u16, of key u32      (big-endian)
     dialect, exchange, key                                           (UTF-8)
     [expires i64]  if flags & 1                                      (ms since 1970)
-    [length u32, notes as tagged JSON]  if flags & 2
+    [length u32, added headers as tagged JSON]  if flags & 2
     header                                                           (the rest)
 """
 
@@ -19,7 +19,7 @@ from gateway.errors import LocalError, StoreError
 from gateway.message import DIALECTS, Dialect, Essentials, Message
 from gateway.store.plain import read_plain
 
-EXPIRES, NOTES = 1, 2
+EXPIRES, ADDED = 1, 2
 NEVER = (1 << 63) - 1
 """Latest time that can be written, in ms; later times are clamped to it."""
 
@@ -52,21 +52,21 @@ class Packer:
     def __init__(self) -> None:
         self.fronts: dict[tuple[str, str, str], bytes] = {}
 
-    def head(self, message: Message, expires: int | None, notes: bytes | None) -> bytes:
+    def head(self, message: Message, expires: int | None, added: bytes | None) -> bytes:
         route = (message.dialect.name, message.exchange, message.key)
-        if expires is None and notes is None:
+        if expires is None and added is None:
             front = self.fronts.get(route)
             if front is None:
                 if len(self.fronts) >= REMEMBERED:
                     self.fronts.clear()
                 front = self.fronts[route] = _front(0, *route)
             return front + message.header
-        flags = (EXPIRES if expires is not None else 0) | (NOTES if notes is not None else 0)
+        flags = (EXPIRES if expires is not None else 0) | (ADDED if added is not None else 0)
         pieces = [_front(flags, *route)]
         if expires is not None:
             pieces.append(_TIME.pack(min(expires, NEVER)))
-        if notes is not None:
-            pieces += (_LENGTH.pack(len(notes)), notes)
+        if added is not None:
+            pieces += (_LENGTH.pack(len(added)), added)
         pieces.append(message.header)
         return b"".join(pieces)
 
@@ -94,18 +94,18 @@ class Unpacker:
         at = _FIRST.size + named + exchanged + keyed
         dialect, exchange, key = self._route(head[1:at], named, exchanged)
         expires: int | None = None
-        notes: dict[str, Any] | None = None
+        added: dict[str, Any] | None = None
         if flags & EXPIRES:
             (expires,) = _TIME.unpack_from(head, at)
             at += _TIME.size
-        if flags & NOTES:
+        if flags & ADDED:
             (length,) = _LENGTH.unpack_from(head, at)
             at += _LENGTH.size
-            notes = read_plain(head[at : at + length])
+            added = read_plain(head[at : at + length])
             at += length
         header = head[at:]
         essentials = self._essentials(dialect, header)
-        return Message(dialect, header, body, exchange, key, essentials, notes), expires
+        return Message(dialect, header, body, exchange, key, essentials, added), expires
 
     def _route(self, front: bytes, named: int, exchanged: int) -> tuple[Dialect, str, str]:
         found = self.routes.get(front)

@@ -210,14 +210,14 @@ class SqliteStore:
 
         Durable bodies of 1 KiB and more are stored once for all queues of this batch.
         """
-        notes = None
+        added = None
         if (
-            message.notes
+            message.added_headers
             or len(message.exchange) > LONGEST_NAME
             or len(message.key) > LONGEST_NAME
             or len(message.body) > MOST_OCTETS
         ):
-            notes = self.check(message)
+            added = self.check(message)
         puts = self.gathering.puts.get(queue)
         if puts is None:
             if not 0 <= queue < QUEUES:
@@ -225,7 +225,7 @@ class SqliteStore:
             puts = self.gathering.puts[queue] = {}
         if position >= POSITIONS:
             raise Unstorable(f"queue number {queue} has no more positions")
-        puts[position] = (message, expires, keep, notes)
+        puts[position] = (message, expires, keep, added)
         self.appended += 1
         body = message.body
         if body.__class__ is bytes:
@@ -235,14 +235,14 @@ class SqliteStore:
         self.dirty = True
 
     def check(self, message: Message) -> bytes | None:
-        """The encoded notes of a message. Raises ``Unstorable`` for a message that does not fit a
-        row."""
+        """The added headers of a message, encoded. Raises ``Unstorable`` for a message that does
+        not fit a row."""
         if len(message.exchange) > LONGEST_NAME or len(message.key) > LONGEST_NAME:
             raise Unstorable("the exchange's name or the routing key is too long to be stored")
         if len(message.body) > MOST_OCTETS and message.body.__class__ is bytes:
             raise Unstorable("the body is too large to be stored in one row")
         try:
-            return write_plain(message.notes).encode() if message.notes else None
+            return write_plain(message.added_headers).encode() if message.added_headers else None
         except (LocalError, ValueError, RecursionError) as error:
             raise Unstorable(f"headers added by the broker cannot be stored: {error}") from error
 

@@ -172,11 +172,11 @@ class Writer:
         placed: set[int] = set()
         for queue, puts in batch.puts.items():
             base = queue << SHIFT
-            for position, (message, expires, keep, notes) in puts.items():
+            for position, (message, expires, keep, added) in puts.items():
                 body = message.body
                 octets = len(message.header) + len(body)
                 try:
-                    packed = head(message, expires, notes)
+                    packed = head(message, expires, added)
                 except Exception as error:
                     # ``append`` should have refused it. The rest of the batch is not affected.
                     self.report(f"{message} cannot be written and is lost: {error!r}")

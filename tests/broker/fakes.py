@@ -48,9 +48,9 @@ class JsonDialect:
         given = {name: write_plain(value) for name, value in properties.given().items()}
         return json.dumps(given).encode() if given else b""
 
-    def noted(self, header: bytes, notes: Table) -> bytes:
+    def with_headers(self, header: bytes, added: Table) -> bytes:
         properties = self.read(header)
-        properties.application = {**(properties.application or {}), **notes}
+        properties.application = {**(properties.application or {}), **added}
         return self.write(properties)
 
     def everlasting(self, header: bytes) -> bytes:

@@ -127,7 +127,7 @@ def test_notes_on_an_unsettled_message_survive_a_restart() -> None:
         found = channel.fetch("q")
         assert found is not None
         assert found.message.body == body.encode()
-        assert found.message.notes == notes
+        assert found.message.added_headers == notes
 
 
 def test_an_auto_delete_queue_is_spared() -> None:

@@ -59,7 +59,7 @@ def test_a_modified_copy_changes_nothing(house: House, elsewhere: bool, parked: 
     assert heard.bodies() == ["a"] and not channel.window.unsettled
     assert house.client.vhost.queues["letters"].depth == 0
     fetched = channel.fetch("q")
-    assert fetched is not None and not fetched.message.notes
+    assert fetched is not None and not fetched.message.added_headers
 
 
 def test_settlement_in_a_transaction_and_recovery(house: House) -> None:

@@ -55,9 +55,9 @@ def turns(house: House, done: list[object], slack: int = 1) -> int:
         assert len(done) <= PORTION + slack
         count += bool(done)
         done.clear()
-        if not house.broker.state.undertakings.waiting:
+        if not house.broker.state.long_operations.waiting:
             return count
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
 
 
 def bound(house: House, source: str, kind: str = "direct", durable: bool = True) -> VirtualHost:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.adapters.methods.wire import layouts as w
-from gateway.broker.undertakings import PORTION
+from gateway.broker.long_operations import PORTION
 from tests.net.running import Running
 from tests.net.wire import PERSISTENT
 

@@ -227,7 +227,7 @@ def test_notes_of_the_broker_come_beside_the_capsule(reader: Dialect) -> None:
     message = made(BASIC, BASE.header)
     there = over(message, reader)
     death = {"count": 1, "reason": "rejected", "queue": "q"}
-    noted = made(reader, reader.noted(there.header, {"x-death": [death]}))
+    noted = made(reader, reader.with_headers(there.header, {"x-death": [death]}))
     back = over(noted, BASIC)
     expected = {**(BASIC.read(BASE.header).application or {}), "x-death": [death]}
     assert BASIC.read(back.header).application == expected

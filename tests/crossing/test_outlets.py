@@ -47,11 +47,11 @@ def test_notes_leave_the_bare_message_of_1_0_alone() -> None:
 def test_notes_are_headers_behind_those_of_the_sender() -> None:
     octets = write_basic_properties(BasicProperties(headers=b"\x01aL" + bytes(8)))
     message = legacy(octets)
-    message.notes = NOTES
+    message.added_headers = NOTES
     found, _ = message.form_for(BASIC)
     assert octets[2 + 4 :] in found
     assert BASIC.read(found).application == {"a": 0, **NOTES}
-    message.notes = {"a": 7}
+    message.added_headers = {"a": 7}
     assert BASIC.read(message.form_for(BASIC)[0]).application == {"a": 7}
 
 

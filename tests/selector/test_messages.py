@@ -49,7 +49,7 @@ class Given:
     def write(self, properties: Properties) -> bytes:
         raise AssertionError("not asked for")
 
-    def noted(self, header: bytes, notes: Table) -> bytes:
+    def with_headers(self, header: bytes, added: Table) -> bytes:
         raise AssertionError("not asked for")
 
     def everlasting(self, header: bytes) -> bytes:

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.broker.lanes import Entry
-from gateway.broker.undertakings import PORTION
+from gateway.broker.long_operations import PORTION
 from gateway.operations import (
     BeginSession,
     Closed,
@@ -55,7 +55,7 @@ def held(entries: list[Entry]) -> int:
 
 
 def turn(house: House) -> None:
-    house.broker.state.undertakings.work()
+    house.broker.state.long_operations.work()
     house.commit()
 
 
@@ -65,7 +65,7 @@ def work(peer: LinkPeer, entries: list[Entry]) -> list[Operation]:
     queue = entries[0].lane.queue
     turns = 1
     said: list[Operation] = []
-    while house.broker.state.undertakings.waiting:
+    while house.broker.state.long_operations.waiting:
         said += peer.heard()
         assert not (said and held(entries)), "answered when it is done"
         before = held(entries), queue.unsettled
@@ -109,9 +109,9 @@ def test_closing(
 def test_nothing_is_delivered_over_a_link_that_waits_for_its_turn(
     house: House, peer: LinkPeer
 ) -> None:
-    """Another undertaking is before it: what it held is taken from the channel all the same."""
+    """Another long operation is before it: what it held is taken from the channel all the same."""
     link, _, entries = hold(peer)
-    house.broker.state.undertakings.begin(iter([None] * 3), lambda refusal: None, whole=False)
+    house.broker.state.long_operations.begin(iter([None] * 3), lambda refusal: None, whole=False)
     publish_other = LinkPeer(house, container="other")
     assert peer.says(DetachLink(1, "t", link, True)) == []
     publish(publish_other, "q", "new")
@@ -148,7 +148,7 @@ def test_a_link_that_is_stolen_is_parked_first(house: House, peer: LinkPeer) -> 
     work(peer, entries)
     house.commit()
     (attached,) = [said for said in thief.heard() if isinstance(said, Done)]
-    assert len(attached.result.resumed) == MANY and not house.broker.state.undertakings.waiting
+    assert len(attached.result.resumed) == MANY and not house.broker.state.long_operations.waiting
 
 
 @pytest.mark.parametrize("end", [Closed(), SessionLost(1, None, "")])  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ def test_the_end_comes_meanwhile(house: House, peer: LinkPeer, end: Operation, e
     peer.says(DetachLink(1, "t", link, unsettled=tags))
     turn(house)
     peer.says(end)
-    while house.broker.state.undertakings.waiting:
+    while house.broker.state.long_operations.waiting:
         turn(house)
     queue = house.broker.vhosts["/"].queues["q"]
     keeps = expiry == "never" or (expiry == "connection-close" and not isinstance(end, Closed))
@@ -168,7 +168,7 @@ def test_the_end_comes_meanwhile(house: House, peer: LinkPeer, end: Operation, e
     assert held(entries) == 0
     assert len(house.registry.links.by_key) == keeps
     peer.session.perform([Closed()])
-    while house.broker.state.undertakings.waiting:
+    while house.broker.state.long_operations.waiting:
         turn(house)
     assert len(house.registry.links.by_key) == (expiry == "never")
     again = LinkPeer(house)
@@ -181,7 +181,7 @@ def test_what_expires_is_given_up_in_portions(house: House, peer: LinkPeer) -> N
     peer.says(DetachLink(1, None, link, unsettled=tags), EndSession(1, "end"))
     queue = house.broker.vhosts["/"].queues["q"]
     least = queue.unsettled
-    while house.broker.state.undertakings.waiting:
+    while house.broker.state.long_operations.waiting:
         turn(house)
         assert least - queue.unsettled <= PORTION
         least = queue.unsettled
@@ -224,7 +224,7 @@ def test_nothing_is_left_of_a_queue_that_is_gone(
     house.broker.vhosts["/"].remove_queue(queue)
     peer.says(EndSession(1, None))
     peer.says(BeginSession(1, None))
-    while house.broker.state.undertakings.waiting:
+    while house.broker.state.long_operations.waiting:
         turn(house)
     peer.says(EndSession(1, None))
     house.broker.state.tick(house.broker.state.now + 1000)

@@ -333,7 +333,7 @@ def test_modified_counts_and_annotates(peer: LinkPeer) -> None:
     peer.says(Modify(1, first.delivery, True, False, {"x-opt-why": "busy"}))
     (again,) = peer.receives(link, 1)
     assert again.redelivered
-    assert again.message.notes == {"x-opt-why": "busy", "x-delivery-count": 1}
+    assert again.message.added_headers == {"x-opt-why": "busy", "x-delivery-count": 1}
 
 
 def test_undeliverable_here_goes_to_the_dead_letters(peer: LinkPeer) -> None:

@@ -145,8 +145,8 @@ def depths(said: list[Operation]) -> list[int]:
 
 def work(session: Session) -> int:
     turns = 0
-    while session.broker.state.undertakings.waiting:
-        session.broker.state.undertakings.work()
+    while session.broker.state.long_operations.waiting:
+        session.broker.state.long_operations.work()
         session.broker.end_turn()
         turns += 1
     return turns

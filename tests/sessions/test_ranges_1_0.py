@@ -11,7 +11,7 @@ from gateway.adapters.performatives.deliveries import FEW, within
 from gateway.adapters.performatives.links import HALF, MASK
 from gateway.adapters.performatives.sending_link import SendingLink
 from gateway.adapters.performatives.wire import layouts as w
-from gateway.broker.undertakings import PORTION
+from gateway.broker.long_operations import PORTION
 from gateway.operations import Assure, DeclareQueue, RetireMany, Settle, SettleMany
 from tests.adapters.performatives.wire import packed
 from tests.broker.fakes import message
@@ -61,9 +61,9 @@ class Receiver(Linked):
     def work(self) -> list[int]:
         """All turns that it takes; how many deliveries were settled in each."""
         settled: list[int] = []
-        while self.house.broker.state.undertakings.waiting:
+        while self.house.broker.state.long_operations.waiting:
             before = self.queue.unsettled
-            self.house.broker.state.undertakings.work()
+            self.house.broker.state.long_operations.work()
             settled.append(before - self.queue.unsettled)
             self.turn()
         for _ in range(10):
@@ -115,8 +115,8 @@ def described(peer: Receiver) -> tuple[Any, ...]:
     assert outgoing
     return (
         peer.queue.unsettled,
-        [(e.message.body, e.deliveries, e.message.notes) for e in entries],
-        sorted((e.message.body, str(e.message.notes)) for e in dead),
+        [(e.message.body, e.deliveries, e.message.added_headers) for e in entries],
+        sorted((e.message.body, str(e.message.added_headers)) for e in dead),
         len(peer.engine.sessions[0].unsettled.sent),
         {link.name: sorted(link.unsettled) for link in outgoing},
         sorted(peer.session.channels[0].window.unsettled),
@@ -200,7 +200,7 @@ def test_a_range_is_retired_in_portions_and_the_discharge_waits(fail: bool) -> N
     assert work in transactions.declared
     while transactions.held < count:
         before = transactions.held
-        peer.house.broker.state.undertakings.work()
+        peer.house.broker.state.long_operations.work()
         assert transactions.held == before + PORTION
     peer.work()
     assert not transactions.declared

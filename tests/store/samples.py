@@ -18,7 +18,7 @@ class SampleDialect:
     def write(self, properties: Properties) -> bytes:
         return b"" if properties.priority is None else b"%d" % properties.priority
 
-    def noted(self, header: bytes, notes: Table) -> bytes:
+    def with_headers(self, header: bytes, added: Table) -> bytes:
         return header
 
     def everlasting(self, header: bytes) -> bytes:
@@ -43,4 +43,4 @@ def same(one: Message, other: Message) -> bool:
     """Whether everything that is kept agrees."""
     names = ("dialect", "header", "body", "exchange", "key", "essentials")
     equal = all(getattr(one, name) == getattr(other, name) for name in names)
-    return equal and (one.notes or None) == (other.notes or None)
+    return equal and (one.added_headers or None) == (other.added_headers or None)

@@ -60,8 +60,8 @@ def test_a_message_comes_back_as_it_was(store: SqliteStore) -> None:
     [kept] = store.read(9, 0, 10)
     assert (kept.position, kept.expires) == (4, 1234)
     assert same(kept.message, sent) and kept.message is not sent
-    assert kept.message.notes is not None
-    assert type(kept.message.notes["x-death"][0]["time"]) is Seconds
+    assert kept.message.added_headers is not None
+    assert type(kept.message.added_headers["x-death"][0]["time"]) is Seconds
     assert kept.message.essentials.priority == 7
     assert store.depths() == {9: Depth(1, 6, 4, 4, 0)}
     store.abandon()
@@ -70,10 +70,10 @@ def test_a_message_comes_back_as_it_was(store: SqliteStore) -> None:
 def test_notes_are_those_of_the_moment(store: SqliteStore) -> None:
     sent = message(notes={"n": [1]})
     store.append(1, 1, sent, None, True)
-    assert sent.notes is not None
-    sent.notes["n"].append(2)
+    assert sent.added_headers is not None
+    sent.added_headers["n"].append(2)
     commit(store)
-    assert store.read(1, 0, 1)[0].message.notes == {"n": [1]}
+    assert store.read(1, 0, 1)[0].message.added_headers == {"n": [1]}
 
 
 def test_an_expiry_beyond_all_times_is_kept(store: SqliteStore) -> None:

@@ -160,10 +160,10 @@ class CommandDialect:
         record.headers = write_fields(properties.application, named, rest)
         return write_message_properties(record)[SIZE_OCTETS:]
 
-    def noted(self, header: bytes, notes: Table) -> bytes:
+    def with_headers(self, header: bytes, added: Table) -> bytes:
         """Notes are fields, or in ``AMQP_MORE``."""
         properties = self.read(header)
-        properties.application = {**(properties.application or {}), **notes}
+        properties.application = {**(properties.application or {}), **added}
         return self.write(properties)
 
     def everlasting(self, header: bytes) -> bytes:

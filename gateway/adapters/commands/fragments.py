@@ -17,7 +17,7 @@ from gateway.adapters.commands.content import (
 from gateway.adapters.commands.violation import Violation
 from gateway.adapters.commands.wire.layouts import write_message_properties
 from gateway.adapters.core.bounded_cache import BoundedCache
-from gateway.bodies import WRITE_FROM, Body, LargeBody, Spool, gathering
+from gateway.bodies import WRITE_FROM, Body, LargeBody, Spool, incoming_body
 from gateway.errors import Lost
 from gateway.message import Essentials, Message
 
@@ -145,7 +145,7 @@ class IncomingMessage:
         self.digest = digest
         self._hash = hashlib.sha1() if digest else None
         try:
-            self._place = gathering(spool, size)
+            self._place = incoming_body(spool, size)
         except OSError as error:
             raise self._not_kept(error) from error
 

@@ -145,7 +145,7 @@ class Channel:
         header, body = message.header, message.body
         if (
             address is None
-            or message.notes
+            or message.added_headers
             or message.dialect is not BASIC
             or len(header) > ALWAYS_FITS
         ):
@@ -247,7 +247,7 @@ class Channel:
         if address is None:
             address = self._publication(bits, message.exchange, message.key)
         header, body = message.header, message.body
-        if message.notes or message.dialect is not BASIC:
+        if message.added_headers or message.dialect is not BASIC:
             try:
                 header, body = message.form_for(BASIC)
             except ValueError as error:

@@ -105,9 +105,9 @@ class BasicDialect:
             wire.headers = fields.write_table(headers)
         return write_basic_properties(wire)
 
-    def noted(self, header: bytes, notes: Table) -> bytes:
+    def with_headers(self, header: bytes, added: Table) -> bytes:
         """Notes are headers, behind those of the sender."""
-        return with_headers(header, notes)
+        return with_headers(header, added)
 
     def everlasting(self, header: bytes) -> bytes:
         return without_expiration(header)

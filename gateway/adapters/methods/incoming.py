@@ -36,7 +36,7 @@ from gateway.adapters.methods.requests import BY_METHOD, VERBS
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.methods.wire import layouts as w
 from gateway.adapters.methods.wire.tables import VERSIONS
-from gateway.bodies import Body, gathering
+from gateway.bodies import Body, incoming_body
 from gateway.errors import Condition, Lost, PeerError
 from gateway.message import Essentials, Message
 from gateway.operations import (
@@ -167,7 +167,7 @@ class Incoming:
         ):
             raise PeerError(Condition.COMMAND_INVALID, "basic.get-ok answers nothing")
         engine = self._engine
-        keep = partial(gathering, engine.spool)
+        keep = partial(incoming_body, engine.spool)
         channel.content = IncomingContent(method, m, engine.max_message_octets, keep, self._known)
         channel.ready = False
 

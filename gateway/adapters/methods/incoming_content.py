@@ -12,7 +12,7 @@ from gateway.adapters.methods.drafts.content import DEEPEST, MOST_CHILDREN, chil
 from gateway.adapters.methods.essentials import BadExpiration
 from gateway.adapters.methods.geometry import Geometry, Method
 from gateway.adapters.methods.tags import TooManyValues
-from gateway.bodies import Body, Gathering
+from gateway.bodies import Body, IncomingBody
 from gateway.errors import Condition, Lost, PeerError
 from gateway.operations import Operation
 
@@ -109,7 +109,7 @@ class IncomingContent:
         if self._count > MOST_CHILDREN or len(self._stack) > DEEPEST:
             raise PeerError(Condition.RESOURCE_ERROR, "too many child contents")
         if self._stack:
-            sink: BodySink = Gathering(size, None)
+            sink: BodySink = IncomingBody(size, None)
         else:
             try:
                 sink = self._keep(size)

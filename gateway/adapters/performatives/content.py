@@ -134,9 +134,9 @@ class SectionsDialect:
         ]
         return b"".join(pieces)
 
-    def noted(self, header: bytes, notes: Table) -> bytes:
+    def with_headers(self, header: bytes, added: Table) -> bytes:
         """Notes are annotations, or in the header section."""
-        return with_notes(header, notes)
+        return with_notes(header, added)
 
     def everlasting(self, header: bytes) -> bytes:
         return without_ttl(header)

@@ -26,7 +26,7 @@ from gateway.adapters.performatives.sections import (
     section,
     section_at,
 )
-from gateway.bodies import Body, Filling, LargeBody, Spool
+from gateway.bodies import Body, LargeBody, Spool, SpooledBody
 from gateway.values import ULong
 
 PORTION = 1 << 20
@@ -70,12 +70,12 @@ class SpooledMessage(NamedTuple):
 class Unpacking:
     """A large message that is coming in."""
 
-    __slots__ = ("head", "tail", "filling", "code", "_prefixes", "_left", "_rest", "_late")
+    __slots__ = ("head", "tail", "spooled", "code", "_prefixes", "_left", "_rest", "_late")
 
-    def __init__(self, head: bytes, code: int, filling: Filling) -> None:
+    def __init__(self, head: bytes, code: int, spooled: SpooledBody) -> None:
         self.head = head
         self.tail = b""
-        self.filling = filling
+        self.spooled = spooled
         self.code = code
         self._prefixes: list[Any] = []
         self._left = 0
@@ -90,7 +90,7 @@ class Unpacking:
         while at < end:
             if self._left:
                 stop = min(at + self._left, end)
-                self.filling.add(octets[at:stop])
+                self.spooled.add(octets[at:stop])
                 self._left -= stop - at
                 at = stop
             elif self._late:
@@ -138,7 +138,7 @@ class Unpacking:
         if self._left or self._rest:
             raise FieldError("a section is cut short")
         header, _ = part(self.head + self.tail)
-        return SpooledMessage(self._form() + header.removeprefix(NO_BODY), self.filling.finish())
+        return SpooledMessage(self._form() + header.removeprefix(NO_BODY), self.spooled.finish())
 
     def _form(self) -> bytes:
         if self.code != DATA:
@@ -186,10 +186,10 @@ def unpack(octets: bytes, spool: Spool) -> Unpacking | None:
         extent(octets, code, start)
     except (FieldError, IndexError):
         return None
-    filling = spool.start()
-    if filling is None:
+    spooled = spool.start()
+    if spooled is None:
         return None
-    unpacking = Unpacking(octets[:at], code, filling)
+    unpacking = Unpacking(octets[:at], code, spooled)
     unpacking.add(octets[at:])
     return unpacking
 

@@ -43,7 +43,7 @@ from gateway.adapters.performatives.wire.tables import (
     SenderSettleMode,
 )
 from gateway.bodies import Body
-from gateway.message import Aged, Message
+from gateway.message import ExpiringMessage, Message
 from gateway.operations import Credit, Operation
 
 CROWD = 16 * 1024
@@ -316,7 +316,7 @@ class SendingLink(Link):
             return
         if (
             message.dialect is SECTIONS
-            and not message.notes
+            and not message.added_headers
             and not self._annotates
             and message.__class__ is Message
         ):
@@ -526,7 +526,7 @@ def form(message: Message, annotates: bool = False) -> tuple[bytes, Body]:
     header, body = message.form_for(SECTIONS)
     if annotates:
         header = annotated(header, message)
-    if isinstance(message, Aged):
+    if isinstance(message, ExpiringMessage):
         header = with_ttl(header, message.left)
     return header, body
 
@@ -535,7 +535,7 @@ def encoded(message: Message, redelivered: bool, annotates: bool = False) -> byt
     """The whole message; a large one is read as it is written. Raises ``ValueError``."""
     header, body = form(message, annotates)
     if redelivered:
-        failed = (message.notes or {}).get(COUNT)
+        failed = (message.added_headers or {}).get(COUNT)
         header = again(header, failed if isinstance(failed, int) else None)
     found = pieces(header, body)
     if isinstance(body, bytes):

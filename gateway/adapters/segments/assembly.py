@@ -5,7 +5,7 @@ go to the spool."""
 from gateway.adapters.segments.violation import Violation, framing_error
 from gateway.adapters.segments.wire import tables
 from gateway.adapters.segments.wire.tables import SegmentType
-from gateway.bodies import Body, Filling, Spool
+from gateway.bodies import Body, Spool, SpooledBody
 from gateway.errors import Condition, Lost
 
 FIRST_SEGMENT, LAST_SEGMENT = tables.FIRST_SEGMENT, tables.LAST_SEGMENT
@@ -40,7 +40,7 @@ class Assembly:
     """One assembly. ``kind``: the type of its first segment."""
 
     __slots__ = (
-        "kind", "_segment", "_open", "_last", "_parts", "_size", "_body", "_body_size", "_filling",
+        "kind", "_segment", "_open", "_last", "_parts", "_size", "_body", "_body_size", "_spooled",
         "_held", "_room",
     )  # fmt: skip
 
@@ -55,7 +55,7 @@ class Assembly:
         """Octets of the segment, unless it is a body."""
         self._body: list[bytes] | None = None
         self._body_size = 0
-        self._filling: Filling | None = None
+        self._spooled: SpooledBody | None = None
         self._held = 0
         self._room = room
 
@@ -106,8 +106,8 @@ class Assembly:
             return Violation(Condition.CONTENT_TOO_LARGE, text, Lost.SESSION)
         assert self._body is not None
         try:
-            if self._filling is not None:
-                self._filling.add(octets)
+            if self._spooled is not None:
+                self._spooled.add(octets)
                 return None
             self._body.append(octets)
             if room.spool is not None and self._body_size >= room.spool.threshold:
@@ -122,7 +122,7 @@ class Assembly:
         filling = spool.start(self._body_size)
         if filling is None:  # too many files are open
             return self._hold(len(self._body[-1]))
-        self._filling = filling
+        self._spooled = filling
         before = self._body_size - len(self._body[-1])
         for octets in self._body:
             filling.add(octets)
@@ -150,9 +150,9 @@ class Assembly:
         """All frames are here."""
         self._release()
         body: Body | None = None
-        if self._filling is not None:
+        if self._spooled is not None:
             try:
-                body = self._filling.finish()
+                body = self._spooled.finish()
             except OSError as error:
                 return self._no_room(error)
         elif self._body is not None:
@@ -163,9 +163,9 @@ class Assembly:
     def abandon(self) -> None:
         """It is not wanted any more."""
         self._release()
-        if self._filling is not None:
-            self._filling.abandon()
-            self._filling = None
+        if self._spooled is not None:
+            self._spooled.abandon()
+            self._spooled = None
         self._parts.clear()
         self._body = None
 

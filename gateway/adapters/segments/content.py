@@ -74,9 +74,9 @@ class SegmentDialect:
                 header += coded(code, octets)
         return header
 
-    def noted(self, header: bytes, notes: Table) -> bytes:
+    def with_headers(self, header: bytes, added: Table) -> bytes:
         """Notes are application headers, behind those of the sender."""
-        return with_headers(header, notes)
+        return with_headers(header, added)
 
     def everlasting(self, header: bytes) -> bytes:
         return without_ttl(header)

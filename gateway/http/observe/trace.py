@@ -52,16 +52,16 @@ def stamp(message: Message) -> None:
     trace = CURRENT.get()
     if trace is None or has_trace(message):
         return
-    notes = dict(message.notes or {})
+    notes = dict(message.added_headers or {})
     notes[TRACEPARENT] = trace.parent
     if trace.state:
         notes[TRACESTATE] = trace.state
-    message.notes = notes
+    message.added_headers = notes
     message.forget_properties()
 
 
 def has_trace(message: Message) -> bool:
-    if message.notes and TRACEPARENT in message.notes:
+    if message.added_headers and TRACEPARENT in message.added_headers:
         return True
     if not message.essentials.has_headers or b"traceparent" not in message.header:
         return False

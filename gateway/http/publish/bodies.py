@@ -10,7 +10,7 @@ from types import TracebackType
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
-from gateway.bodies import Body, Filling, Spool
+from gateway.bodies import Body, Spool, SpooledBody
 from gateway.config.web import PublishSettings
 from gateway.http import problems
 from gateway.http.problems import Problem
@@ -140,7 +140,7 @@ async def gather(
     if verifier is not None:
         verifier.add(first)
     parts, size, waiting = [first], len(first), len(first)
-    filling: Filling | None = None
+    spooled: SpooledBody | None = None
     tried = False
     try:
         async for octets in chunks(receive):
@@ -155,20 +155,20 @@ async def gather(
             if waiting > settings.spool_octets:
                 if not tried:
                     tried = True
-                    filling = spool.start(max(length, size))
-                if filling is not None:
-                    filling.add(b"".join(parts))
+                    spooled = spool.start(max(length, size))
+                if spooled is not None:
+                    spooled.add(b"".join(parts))
                     parts, waiting = [], 0
-        if filling is None:
+        if spooled is None:
             return b"".join(parts)
-        filling.add(b"".join(parts))
-        body = filling.finish()
-        filling = None
+        spooled.add(b"".join(parts))
+        body = spooled.finish()
+        spooled = None
         return body if size >= spool.threshold else body[:]
     except OSError as error:
         text = f"there is no room for the body: {error.strerror}"
         raise Problem(problems.BACKPRESSURE, text, headers={"connection": "close"}) from error
     finally:
         # What was raised may be kept for a while, and the file with it.
-        if filling is not None:
-            filling.abandon()
+        if spooled is not None:
+            spooled.abandon()

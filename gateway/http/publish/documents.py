@@ -12,7 +12,7 @@ import json
 from collections.abc import Awaitable, Iterable, Iterator
 from typing import Any
 
-from gateway.bodies import Body, Spool, gathering
+from gateway.bodies import Body, Spool, incoming_body
 from gateway.http import problems
 from gateway.http.fields import BadField
 from gateway.http.json_check import (
@@ -166,10 +166,10 @@ class Document:
             if way == "base64":
                 parts = from_base64(parts)
         try:
-            filling = gathering(self.spool, span.stop - span.start)
+            spooled = incoming_body(self.spool, span.stop - span.start)
             async for part in spread(parts):
-                filling.add(part)
-            return filling.finish()
+                spooled.add(part)
+            return spooled.finish()
         except OSError as error:
             text = f"there is no room for the body: {error.strerror}"
             raise Problem(problems.BACKPRESSURE, text) from error

@@ -120,7 +120,7 @@ def test_broken_headers(octets: Any) -> None:
 def test_notes_and_lasting() -> None:
     """What the broker adds, and what a dead letter has no more."""
     header = COMMAND.write(Properties(message_id="m", absolute_expiry_time=5000))
-    noted = COMMAND.read(COMMAND.noted(header, {"x-death": [{"count": 1}], "n": 7}))
+    noted = COMMAND.read(COMMAND.with_headers(header, {"x-death": [{"count": 1}], "n": 7}))
     assert noted.application == {"x-death": [{"count": 1}], "n": 7}
     assert noted.message_id == "m"
     assert COMMAND.read(COMMAND.everlasting(header)).absolute_expiry_time is None

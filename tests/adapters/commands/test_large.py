@@ -22,10 +22,10 @@ def harness() -> Harness:
 
 
 def large(octets: bytes = BODY) -> LargeBody:
-    filling = Spool().start()
-    assert filling is not None
-    filling.add(octets)
-    return filling.finish()
+    spooled = Spool().start()
+    assert spooled is not None
+    spooled.add(octets)
+    return spooled.finish()
 
 
 def outputs(pair: ConnectedPair) -> Iterator[int]:

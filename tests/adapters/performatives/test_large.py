@@ -118,10 +118,10 @@ def test_other_shapes_stay_in_memory(octets: bytes) -> None:
 
 
 def test_a_rope_reads_a_file_in_parts() -> None:
-    filling = Spool().start()
-    assert filling is not None
-    filling.add(b"0123456789")
-    body: LargeBody = filling.finish()
+    spooled = Spool().start()
+    assert spooled is not None
+    spooled.add(b"0123456789")
+    body: LargeBody = spooled.finish()
     rope = Rope([b"ab", b"", body, b"cd", body.part(2, 4)])
     assert rope[:] == b"ab0123456789cd23"
     assert rope[1:4] == b"b01"

@@ -409,7 +409,7 @@ def test_only_the_header_section_is_written_anew(octets: bytes, count: int | Non
 def test_how_often_it_failed() -> None:
     """The bare message must not be changed (§3.2)."""
     peer = filled(0)
-    peer.session.deliver("1", 1, True, message(notes={"x-delivery-count": 3}))
+    peer.session.deliver("1", 1, True, message(added_headers={"x-delivery-count": 3}))
     (frame,) = peer.heard()
     assert frame.payload.endswith(PLAIN)
     record, _ = w.read_header(frame.payload, 3)

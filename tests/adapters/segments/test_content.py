@@ -87,7 +87,7 @@ def test_any_octets(octets: bytes, header: bytes) -> None:
         except FieldError:
             continue
         SEGMENTS.read(raw)
-        SEGMENTS.noted(raw, {"x": 1})
+        SEGMENTS.with_headers(raw, {"x": 1})
         SEGMENTS.everlasting(raw)
         delivered(raw, "e", "k", 5, True)
 
@@ -193,10 +193,10 @@ def test_notes_and_everlasting() -> None:
     headers = write_map({"a": "1", "b": Milliseconds(1 << 45)})
     message = w.MessageProperties(correlation_id=b"\xff", application_headers=headers)
     header = segment(message, b"\0\0\0\5\7\7xyz", delivery)
-    noted = SEGMENTS.noted(header, {"b": "2", "c": 3})
+    noted = SEGMENTS.with_headers(header, {"b": "2", "c": 3})
     assert SEGMENTS.read(noted).application == {"a": "1", "b": "2", "c": 3}
     assert b"\0\0\0\5\7\7xyz" in noted and noted.endswith(segment(delivery))
-    assert SEGMENTS.read(SEGMENTS.noted(b"", {"c": 3})).application == {"c": 3}
+    assert SEGMENTS.read(SEGMENTS.with_headers(b"", {"c": 3})).application == {"c": 3}
     plain = SEGMENTS.everlasting(header)
     assert read_arrived(plain).essentials.ttl is None and plain.startswith(segment(message))
     assert SEGMENTS.everlasting(plain) is plain

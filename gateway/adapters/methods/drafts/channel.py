@@ -316,7 +316,7 @@ class Channel:
                 record = mapping.delivery(whose, source, 0, False)
                 start = self._keep((consumer, source), record, dialect, whose)
             header, body = message.header, message.body
-            if message.notes or message.dialect is not start.dialect:
+            if message.added_headers or message.dialect is not start.dialect:
                 header, body = start.dialect.form_of(message)
             octets = TAG.pack(delivery, redelivered)[: start.varying]
             if not self._whole(start, octets, header, body):
@@ -340,7 +340,7 @@ class Channel:
             record = engine.mapping.publication(group, message, mandatory, immediate)
             start = self._keep(key, record, engine.dialects[group])
         header, body = message.header, message.body
-        if message.notes or message.dialect is not start.dialect:
+        if message.added_headers or message.dialect is not start.dialect:
             try:
                 header, body = start.dialect.form_of(message)
             except ValueError as error:

@@ -193,12 +193,12 @@ class DraftDialect:
             record.headers = tables.write_table(headers, self._is_0_9a0)
         return self._content.write(record) + children
 
-    def noted(self, header: bytes, notes: Table) -> bytes:
+    def with_headers(self, header: bytes, added: Table) -> bytes:
         """Notes are headers, behind those of the sender."""
         record, children = self.record(header)
         if not self._headers:
             return header
-        record.headers = tables.usual(record.headers or b"", self._is_0_9a0) + self.table(notes)
+        record.headers = tables.usual(record.headers or b"", self._is_0_9a0) + self.table(added)
         return self._content.write(record) + children
 
     def table(self, headers: Table) -> bytes:

@@ -34,7 +34,7 @@ from gateway.adapters.methods.incoming_content import (
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.options import Limits
-from gateway.bodies import Body, gathering
+from gateway.bodies import Body, incoming_body
 from gateway.errors import Condition, Lost, PeerError
 from gateway.operations import Done, Operation, Synchronize
 
@@ -208,7 +208,7 @@ class DraftIncoming:
             lost = Lost.CONNECTION if engine.is_0_9a0 else Lost.SESSION
             raise PeerError(Condition.NOT_IMPLEMENTED, f"{name} is not implemented", lost)
         if method.content:
-            keep: Callable[[int], BodySink] = partial(gathering, engine.spool)
+            keep: Callable[[int], BodySink] = partial(incoming_body, engine.spool)
             if name == "file.stage":
                 keep = channel.files.rest
             channel.content = IncomingContent(method, m, engine.max_message_octets, keep)

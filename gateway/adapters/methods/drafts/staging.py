@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
 from gateway.bodies import Body, cut, fingerprint
 from gateway.errors import Condition, Lost, PeerError
-from gateway.partial_bodies import PartialBodyStore, Staged
+from gateway.partial_bodies import PartialBody, PartialBodyStore
 
 MOST_STAGED = 64
 """Files staged on one channel and not yet published."""
@@ -23,7 +23,7 @@ class Complete(NamedTuple):
     """A file that was staged."""
 
     header: bytes
-    item: Staged
+    item: PartialBody
 
 
 class File(NamedTuple):
@@ -47,7 +47,7 @@ class Rest:
     held = 0
     """The store counts for itself."""
 
-    def __init__(self, partials: PartialBodyStore, item: Staged) -> None:
+    def __init__(self, partials: PartialBodyStore, item: PartialBody) -> None:
         self._bodies = partials
         self._item = item
 
@@ -73,7 +73,7 @@ class Staging:
         self._w = layouts
         self._limit = limit
         self._bodies = partials
-        self._opened: deque[Staged] = deque()
+        self._opened: deque[PartialBody] = deque()
         self._staged: dict[str, Complete] = {}
         self._offered: deque[Outgoing] = deque()
 

@@ -631,10 +631,10 @@ def test_files_that_are_not_there() -> None:
 
 def test_the_checksum_of_a_large_body() -> None:
     octets = bytes(range(256)) * 1025 + b"\xff" * 1000
-    filling = Spool().start()
-    assert filling is not None
-    filling.add(octets)
-    body = filling.finish()
+    spooled = Spool().start()
+    assert spooled is not None
+    spooled.add(octets)
+    body = spooled.finish()
     assert checksum(body) == checksum(octets) == sum(octets)
 
 

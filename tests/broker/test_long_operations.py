@@ -11,17 +11,17 @@ from gateway.broker import channel as channels
 from gateway.broker import (
     consumers,
     coordinator,
+    long_operations,
     queues,
     returning,
     settlements,
     suspension,
     transactions,
-    undertakings,
 )
 from gateway.broker.channel import Channel
 from gateway.broker.lanes import Entry, Lane
+from gateway.broker.long_operations import LongOperations
 from gateway.broker.queues import Queue
-from gateway.broker.undertakings import Undertakings
 from gateway.errors import Condition, Refusal
 from gateway.operations import Outcome
 from tests.broker.fakes import Heard, House, consume, declare, fetch_all, limited, message, put
@@ -33,7 +33,7 @@ PORTION = 10
 def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (channels, consumers, coordinator, queues, settlements, suspension, transactions):
         monkeypatch.setattr(module, "PORTION", PORTION)
-    monkeypatch.setattr(undertakings, "FREED", PORTION)
+    monkeypatch.setattr(long_operations, "FREED", PORTION)
 
 
 def test_a_commit_is_done_in_portions_and_kept_as_a_whole(house: House) -> None:
@@ -48,14 +48,14 @@ def test_a_commit_is_done_in_portions_and_kept_as_a_whole(house: House) -> None:
     channel.settlements.settle(0, True, Outcome.ACCEPT)
     assert channel.transactions.much_to_commit
     told: list[Refusal | None] = []
-    undertakings = house.broker.state.undertakings
-    undertakings.begin(channel.transactions.committing(), told.append)
+    long_operations = house.broker.state.long_operations
+    long_operations.begin(channel.transactions.committing(), told.append)
     queue = house.broker.vhosts["/"].queues["q"]
     turns = 1
-    while undertakings.jobs:
+    while long_operations.jobs:
         assert queue.depth <= turns * PORTION
-        assert undertakings.holding and not told
-        undertakings.work()
+        assert long_operations.holding and not told
+        long_operations.work()
         turns += 1
     assert turns >= 8
     assert told == [None]
@@ -73,11 +73,11 @@ def test_a_refusal_comes_at_the_end(house: House) -> None:
     channel.transactions.select()
     put(channel, *map(str, range(3 * PORTION)))
     told: list[Refusal | None] = []
-    house.broker.state.undertakings.begin(channel.transactions.committing(), told.append)
+    house.broker.state.long_operations.begin(channel.transactions.committing(), told.append)
     while not told:
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
     assert told[0] is not None and told[0].condition is Condition.PRECONDITION_FAILED
-    assert not house.broker.state.undertakings.holding
+    assert not house.broker.state.long_operations.holding
 
 
 def test_each_undertaking_has_a_batch_of_its_own(house: House) -> None:
@@ -85,7 +85,7 @@ def test_each_undertaking_has_a_batch_of_its_own(house: House) -> None:
     channel, _ = house.channel()
     declare(channel, "q", durable=True)
     house.commit()
-    undertakings = Undertakings(house.store)
+    long_operations = LongOperations(house.store)
     log: list[str] = []
 
     def steps(name: str) -> Iterator[None]:
@@ -95,13 +95,13 @@ def test_each_undertaking_has_a_batch_of_its_own(house: House) -> None:
             yield
 
     for name in ("a", "b"):
-        undertakings.begin(steps(name), lambda refusal: log.append("done"))
+        long_operations.begin(steps(name), lambda refusal: log.append("done"))
     for _ in range(10):
-        undertakings.work()
+        long_operations.work()
     assert log == ["a", "a", "a", "done"], "the second waits for a batch"
     house.commit()
     for _ in range(10):
-        undertakings.work()
+        long_operations.work()
     assert log[4:] == ["b", "b", "b", "done"]
 
 
@@ -110,11 +110,11 @@ def test_a_mistake_of_ours_does_not_hold_the_store(house: House) -> None:
         yield
         raise TypeError("a bug")
 
-    undertakings = Undertakings(house.store)
-    undertakings.begin(steps(), lambda refusal: None)
+    long_operations = LongOperations(house.store)
+    long_operations.begin(steps(), lambda refusal: None)
     with pytest.raises(TypeError):
-        undertakings.work()
-    assert not undertakings.holding and not undertakings.jobs
+        long_operations.work()
+    assert not long_operations.holding and not long_operations.jobs
 
 
 def test_a_discharge_is_done_in_portions(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,13 +126,13 @@ def test_a_discharge_is_done_in_portions(house: House, monkeypatch: pytest.Monke
         channel.transactions.post(number, message(str(body), "q", durable=True))
     assert channel.transactions.much_to_discharge(number)
     told: list[Refusal | None] = []
-    house.broker.state.undertakings.begin(
+    house.broker.state.long_operations.begin(
         channel.transactions.discharging(number, False), told.append
     )
     turns = 1
     while not told:
-        assert house.broker.state.undertakings.holding
-        house.broker.state.undertakings.work()
+        assert house.broker.state.long_operations.holding
+        house.broker.state.long_operations.work()
         turns += 1
     assert turns >= 5 and told == [None]
     assert fetch_all(channel) == list(map(str, range(5 * PORTION)))
@@ -147,7 +147,7 @@ def test_a_queue_that_refuses_keeps_room_for_what_is_being_discharged(house: Hou
     for body in range(5 * PORTION):
         channel.transactions.post(number, message(str(body), "q"))
     told: list[Refusal | None] = []
-    house.broker.state.undertakings.begin(
+    house.broker.state.long_operations.begin(
         channel.transactions.discharging(number, False), told.append
     )
     queue = house.broker.vhosts["/"].queues["q"]
@@ -155,7 +155,7 @@ def test_a_queue_that_refuses_keeps_room_for_what_is_being_discharged(house: Hou
     while not told:
         before = queue.depth
         put(other, "late")
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
         assert queue.depth - before <= PORTION + 1
         turns += 1
     assert turns >= 9 and told == [None]
@@ -174,7 +174,7 @@ def begin(house: House, steps: Iterator[None] | None) -> list[Refusal | None]:
     """What is done in portions, as many-in-the-store; filled when it is complete."""
     told: list[Refusal | None] = []
     assert steps is not None
-    house.broker.state.undertakings.begin(steps, told.append, whole=False)
+    house.broker.state.long_operations.begin(steps, told.append, whole=False)
     return told
 
 
@@ -199,8 +199,8 @@ def test_settling_much_is_done_in_portions(house: House, outcome: Outcome) -> No
     turns = 1
     while not told:
         assert queue.unsettled == (5 - turns) * PORTION, "one portion in each turn"
-        assert not house.broker.state.undertakings.holding, "the store waits for nobody"
-        house.broker.state.undertakings.work()
+        assert not house.broker.state.long_operations.holding, "the store waits for nobody"
+        house.broker.state.long_operations.work()
         turns += 1
     assert turns >= 6 and told == [None]
     assert (queue.unsettled, queue.depth, channel.window.held, house.broker.state.octets) == (
@@ -220,7 +220,7 @@ def test_dead_letters_of_much_that_is_rejected_come_in_portions(house: House) ->
     told = begin(house, channel.settlements.settling(0, Outcome.REJECT))
     while not told:
         before = dead.depth
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
         assert dead.depth - before <= PORTION
     assert fetch_all(channel, "dead") == list(map(str, range(5 * PORTION)))
     assert queue.unsettled == 0
@@ -237,7 +237,7 @@ def test_what_is_given_back_stands_in_its_place_before_anybody_is_served(house: 
         assert len(heard.deliveries) == 5 * PORTION, "credit comes back at the end"
         if queue.depth > 2 and not overheard.deliveries:
             consume(other, "q", "other", no_ack=True)
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
     assert overheard.bodies() == [*map(str, range(5 * PORTION)), "later", "last"]
 
 
@@ -247,7 +247,7 @@ def test_the_channel_is_served_again_at_the_end(house: House) -> None:
     told = begin(house, channel.settlements.settling(0, Outcome.RELEASE))
     while not told:
         assert len(heard.deliveries) == 5 * PORTION
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
     assert heard.bodies()[5 * PORTION :] == list(map(str, range(5 * PORTION)))
 
 
@@ -256,7 +256,7 @@ def test_a_queue_that_goes_meanwhile_leaves_nothing(house: House) -> None:
     told = begin(house, channel.settlements.settling(0, Outcome.RELEASE))
     house.broker.vhosts["/"].remove_queue(queue)
     while not told:
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
     assert (queue.unsettled, house.broker.state.octets, channel.window.held) == (0, 0, 0)
 
 
@@ -273,7 +273,7 @@ def test_recovery_is_done_in_portions_and_nothing_comes_between(house: House) ->
     while not told:
         before = len(heard.deliveries)
         put(channel, "new")
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
         if not told:
             assert len(heard.deliveries) - before <= PORTION
     channel.settlements.settle(0, True, Outcome.ACCEPT)
@@ -287,14 +287,14 @@ def test_a_rollback_is_done_in_portions(house: House) -> None:
     channel.transactions.select()
     told = begin(house, channel.settlements.settling(2 * PORTION, Outcome.ACCEPT))
     while not told:
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
     assert list(channel.window.unsettled) == list(range(2 * PORTION + 1, 5 * PORTION + 1))
     put(channel, *map(str, range(3 * PORTION)))
     told = begin(house, channel.transactions.rolling_back())
     turns = 1
     while not told:
         before = len(channel.window.unsettled)
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
         assert len(channel.window.unsettled) - before <= PORTION
         turns += 1
     assert turns >= 5
@@ -309,7 +309,7 @@ def test_closing_with_much_unsettled_gives_it_back_in_portions(house: House) -> 
     turns = 1
     while not ended:
         assert queue.depth in (0, 5 * PORTION)
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
         turns += 1
     assert turns >= 6
     reader, _ = house.channel()
@@ -319,7 +319,7 @@ def test_closing_with_much_unsettled_gives_it_back_in_portions(house: House) -> 
 def test_the_end_of_the_process_completes_what_was_settled(house: House) -> None:
     channel, _, queue = holding(house, 5 * PORTION)
     told = begin(house, channel.settlements.settling(0, Outcome.ACCEPT))
-    house.broker.state.undertakings.finish()
+    house.broker.state.long_operations.finish()
     assert told == [None] and queue.unsettled == 0
 
 
@@ -371,7 +371,7 @@ def test_a_discharge_that_fails_is_undone_in_portions(house: House) -> None:
     told = begin(house, channel.transactions.discharging(number, True))
     turns = 1
     while not told:
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
         turns += 1
     assert turns >= 8 and channel.window.open
     assert list(channel.window.unsettled)[:PORTION] == list(range(1, PORTION + 1))
@@ -387,7 +387,7 @@ def retire(house: House, channel: Channel, number: bytes, tags: list[int]) -> No
     assert transactions.held == PORTION
     while not told:
         before = transactions.held
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
         assert transactions.held - before <= PORTION
     assert transactions.held == len(tags) and told == [None]
 
@@ -402,8 +402,8 @@ def test_a_channel_that_is_closed_while_it_retires_much_loses_nothing(house: Hou
     with pytest.raises(Refusal):
         channel.transactions.retiring_many(number, tags, Outcome.ACCEPT, settled=False)
     channel.close()
-    while house.broker.state.undertakings.waiting:
-        house.broker.state.undertakings.work()
+    while house.broker.state.long_operations.waiting:
+        house.broker.state.long_operations.work()
     assert told == [None] and (queue.unsettled, queue.depth) == (0, 5 * PORTION)
     reader, _ = house.channel()
     assert fetch_all(reader) == list(map(str, range(5 * PORTION)))
@@ -430,7 +430,7 @@ def test_deliveries_come_back_in_order_between_those_that_stayed(
     assert len(channel.window.unsettled) <= 3.5 * PORTION, "the first of three portions"
     while not told:
         before, moved = len(channel.window.unsettled), counted.count
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
         assert len(channel.window.unsettled) - before <= PORTION
         assert counted.count - moved <= PORTION
     assert counted.count == 5 * PORTION
@@ -450,13 +450,13 @@ def test_a_channel_that_is_closed_while_it_rolls_back_loses_nothing(
     else:
         transactions.select()
         begin(house, channel.settlements.settling(0, Outcome.ACCEPT))
-        house.broker.state.undertakings.finish()
+        house.broker.state.long_operations.finish()
         told = begin(house, transactions.rolling_back())
-    house.broker.state.undertakings.work()
+    house.broker.state.long_operations.work()
     assert 0 < len(channel.window.unsettled) < 5 * PORTION
     channel.close()
-    while house.broker.state.undertakings.waiting:
-        house.broker.state.undertakings.work()
+    while house.broker.state.long_operations.waiting:
+        house.broker.state.long_operations.work()
     assert told == [None] and not channel.window.unsettled
     assert (queue.unsettled, queue.depth) == (0, 5 * PORTION)
     reader, _ = house.channel()
@@ -470,15 +470,15 @@ def test_what_goes_meanwhile_gets_nothing_of_a_discharge(house: House) -> None:
     for body in range(3 * PORTION):
         channel.transactions.post(number, message(str(body), "q", durable=True))
     told: list[Refusal | None] = []
-    house.broker.state.undertakings.begin(
+    house.broker.state.long_operations.begin(
         channel.transactions.discharging(number, False), told.append
     )
     for _ in range(4):
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
     queue = house.broker.vhosts["/"].queues["q"]
     assert queue.depth
     house.broker.vhosts["/"].remove_queue(queue)
-    house.broker.state.undertakings.finish()
+    house.broker.state.long_operations.finish()
     assert told == [None]
     house.later(1)
     assert house.broker.state.octets == 0 and queue.depth == 0
@@ -489,7 +489,7 @@ def test_what_goes_meanwhile_gets_nothing_of_a_discharge(house: House) -> None:
 def test_few_of_many_are_settled_at_once(house: House) -> None:
     channel, _, queue = holding(house, 5 * PORTION)
     assert channel.settlements.settling(PORTION, Outcome.ACCEPT) is None
-    assert queue.unsettled == 4 * PORTION and not house.broker.state.undertakings.waiting
+    assert queue.unsettled == 4 * PORTION and not house.broker.state.long_operations.waiting
 
 
 def test_what_comes_back_has_been_put_in_order_before(
@@ -518,7 +518,7 @@ def test_what_comes_back_has_been_put_in_order_before(
     while not told:
         before = counted.count
         assert queue.depth in (1, 5 * PORTION + 1)
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
         assert counted.count - before <= PORTION
     assert counted.count == 5 * PORTION and seen == [5 * PORTION]
     again = heard.bodies()[5 * PORTION :]
@@ -553,9 +553,9 @@ def test_watchers_are_told_of_what_comes_back_in_portions(house: House) -> None:
     watcher = Watcher()
     queue.watchers[watcher] = None
     channel.close()
-    while house.broker.state.undertakings.waiting:
+    while house.broker.state.long_operations.waiting:
         before = watcher.told
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
         assert watcher.told - before <= PORTION
     assert watcher.told == 5 * PORTION
 
@@ -569,14 +569,14 @@ def test_what_is_settled_is_let_go_of_as_it_is_settled(house: House, committed: 
     if committed:
         channel.transactions.select()
         begin(house, channel.settlements.settling(0, Outcome.ACCEPT))
-        house.broker.state.undertakings.finish()
+        house.broker.state.long_operations.finish()
         told = begin(house, channel.transactions.committing())
     else:
         told = begin(house, channel.settlements.settling(0, Outcome.ACCEPT))
     gone = 0
     while not told:
         before = gone
-        house.broker.state.undertakings.work()
+        house.broker.state.long_operations.work()
         gone = sum(place() is None for place in places)
         assert gone - before <= 2 * PORTION
     assert gone == 5 * PORTION

@@ -25,7 +25,7 @@ from gateway.operations import (
 from gateway.operations.rules import VersionRules
 
 
-class Topology:
+class TopologyRequests:
     """``owner`` is the connection, to which exclusive queues belong. ``declared`` is the last queue
     declared, which an empty name stands for; ``templates`` are arguments of queues by the name that
     a declaration may give for them."""

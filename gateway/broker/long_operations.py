@@ -1,12 +1,12 @@
 """Requests that are too much for one turn of the loop.
 
 A commit of a hundred thousand messages is done in portions, a turn for each, and others are served
-in between. It is one thing in the store: until it is complete the store's batch stays open, so that
-after a crash all of it is there or nothing. Such undertakings are done one after the other, each in
-a batch of its own.
+in between. It is atomic in the store: until it is complete the store's batch stays open, so that
+after a crash all of it is there or nothing. Such operations are done one after the other, each in a
+batch of its own.
 
-Others are many things in the store, as a hundred thousand deliveries that are settled at once are.
-They wait for no batch and hold none, and have a line of their own.
+Others are not atomic, such as the settlement of a hundred thousand deliveries. They wait for no
+batch and hold none, and have a line of their own.
 """
 
 from collections import deque
@@ -24,41 +24,41 @@ FREED = 16 * PORTION
 Done = Callable[[Refusal | None], None]
 
 
-def forgetting(things: list[Any]) -> Iterator[None]:
+def freeing(things: list[Any]) -> Iterator[None]:
     """Let go of what nobody else holds, in portions: to free a message takes time too."""
     while things:
         del things[-FREED:]
         yield
 
 
-def whatever(refusal: Refusal | None) -> None:
-    """Nobody waits for the end of an undertaking."""
+def unanswered(refusal: Refusal | None) -> None:
+    """Nobody waits for the end of an long operation."""
 
 
-class Undertaking(NamedTuple):
+class LongOperation(NamedTuple):
     """``steps`` does one portion for each ``next``, and may end with a ``Refusal``."""
 
     steps: Iterator[None]
     done: Done
 
 
-class Undertakings:
+class LongOperations:
     """Of one broker. ``jobs`` are one thing in the store each, ``loose`` are not. ``holding``: the
     gathering batch of the store must not be closed now."""
 
     def __init__(self, store: Store) -> None:
-        self.jobs: deque[Undertaking] = deque()
-        self.loose: deque[Undertaking] = deque()
+        self.jobs: deque[LongOperation] = deque()
+        self.loose: deque[LongOperation] = deque()
         self.holding = False
         self._store = store
         self._sealed = 0
-        """The batch that holds the undertaking before."""
+        """The batch that holds the long operation before."""
 
     def begin(self, steps: Iterator[None], done: Done, whole: bool = True) -> None:
         """``done`` is called when all of it is done, in this turn or a later one. ``whole``: it is
         one thing in the store."""
         line = self.jobs if whole else self.loose
-        line.append(Undertaking(steps, done))
+        line.append(LongOperation(steps, done))
         if len(line) == 1:
             (self._work_whole if whole else self._work_loose)()
 
@@ -94,7 +94,7 @@ class Undertakings:
         if not self.jobs:
             return
         if not self.holding and self._store.dirty and self._store.mark == self._sealed:
-            return  # or batches would grow as long as there are undertakings
+            return  # or batches would grow as long as there are long_operations
         self.holding = True
         refused: Refusal | None = None
         try:
