@@ -37,13 +37,10 @@ from gateway.operations import (
     Done,
     Index,
     Looked,
-    Operation,
     Refused,
     Service,
     SessionLost,
 )
-
-Found = list[Operation]
 
 NOTIFY = Struct(">HIIBB")
 """Handle, number of the message, octets of the fragment, bits, octets of the name (§3.5.11)."""
@@ -64,7 +61,7 @@ class Client:
         self._connection = connection
         self._channels = table.channels
         self._handles = table.handles
-        self._on_handle: dict[str, Callable[[ClientHandle, Any, bytes, Found], None]] = {
+        self._on_handle: dict[str, Callable[[ClientHandle, Any, bytes], None]] = {
             "handle.created": self._created,
             "handle.reply": self._reply,
             "handle.index": self._index,
@@ -75,7 +72,7 @@ class Client:
 
     # --- in -------------------------------------------------------------------------------------
 
-    def on(self, command: Command, m: Any, fragment: bytes, found: Found) -> None:
+    def on(self, command: Command, m: Any, fragment: bytes) -> None:
         """One command of a channel or handle. Raises ``Violation`` if the connection dies of it."""
         name = command.name
         if name.startswith("channel."):
@@ -85,9 +82,9 @@ class Client:
             if channel is None:
                 raise Violation("channel-error", f"{name}: channel {m.channel_id} is not open")
             if name == "channel.reply":
-                self._channel_reply(channel, m, found)
+                self._channel_reply(channel, m)
             else:
-                self._channel_close(channel, m, found)
+                self._channel_close(channel, m)
             return
         handle = self._handles.get(m.handle_id)
         if handle is None and name == "handle.close":
@@ -95,10 +92,10 @@ class Client:
         if handle is None:
             raise Violation("handle-error", f"{name}: handle {m.handle_id} is not open")
         if name == "handle.close":
-            self._close(handle, m, found)
+            self._close(handle, m)
         elif handle.state is OPEN and handle.channel.state is OPEN:
             try:
-                self._on_handle[name](handle, m, fragment, found)
+                self._on_handle[name](handle, m, fragment)
             except Violation as violation:
                 if violation.lost is Lost.CONNECTION:
                     raise
@@ -107,39 +104,37 @@ class Client:
                     w.HandleClose(handle.number, violation.code, reply_text(violation.text))
                 )
                 condition = condition_of(violation.code) or Condition.INTERNAL_ERROR
-                self._fail_awaited(handle, condition, violation.text, found)
+                self._fail_awaited(handle, condition, violation.text)
 
-    def _channel_reply(self, channel: ClientChannel, m: w.ChannelReply, found: Found) -> None:
+    def _channel_reply(self, channel: ClientChannel, m: w.ChannelReply) -> None:
         reply = channel.awaited.pop(m.confirm_tag, None)
         if reply is None:
             raise Violation("command-invalid", f"channel.reply {m.confirm_tag} answers nothing")
-        self._answer(channel.number, reply, m.reply_code, m.reply_text, None, found)
+        self._answer(channel.number, reply, m.reply_code, m.reply_text, None)
 
-    def _channel_close(self, channel: ClientChannel, m: w.ChannelClose, found: Found) -> None:
+    def _channel_close(self, channel: ClientChannel, m: w.ChannelClose) -> None:
         """The reply to our close, or a close of the server, which is answered at the same level."""
         closing = channel.state is CLOSING
         condition = condition_of(m.reply_code)
         if not closing:
             self._connection.write(w.ChannelClose(channel.number, SUCCESS))
-        self._forget(channel, condition, m.reply_text, found)
+        self._forget(channel, condition, m.reply_text)
         if closing:
             if channel.closing is not None:
-                found.append(Done(channel.number, channel.closing))
+                self._connection.emit(Done(channel.number, channel.closing))
         else:
             why = condition or Condition.CONNECTION_FORCED
-            found.append(SessionLost(channel.number, why, m.reply_text))
+            self._connection.emit(SessionLost(channel.number, why, m.reply_text))
 
-    def _forget(
-        self, channel: ClientChannel, condition: Condition | None, text: str, found: Found
-    ) -> None:
+    def _forget(self, channel: ClientChannel, condition: Condition | None, text: str) -> None:
         del self._channels[channel.number]
         why = condition or Condition.CHANNEL_ERROR
         for token in tokens_of(channel):
-            found.append(Refused(channel.number, token, why, text, Lost.SESSION))
+            self._connection.emit(Refused(channel.number, token, why, text, Lost.SESSION))
         for number in channel.handles:
             del self._handles[number]
 
-    def _close(self, handle: ClientHandle, m: w.HandleClose, found: Found) -> None:
+    def _close(self, handle: ClientHandle, m: w.HandleClose) -> None:
         channel = handle.channel
         ours = handle.state is CLOSING
         condition = condition_of(m.reply_code)
@@ -148,63 +143,61 @@ class Client:
         if ours:
             reply = handle.awaited.pop(0, None)
             if reply is not None and reply.token is not None:
-                found.append(Done(channel.number, reply.token, result_of(reply, None)))
-            self._fail_awaited(handle, condition or Condition.CHANNEL_ERROR, m.reply_text, found)
+                self._connection.emit(Done(channel.number, reply.token, result_of(reply, None)))
+            self._fail_awaited(handle, condition or Condition.CHANNEL_ERROR, m.reply_text)
             return
         self._connection.write(w.HandleClose(handle.number, SUCCESS))
         pending = bool(handle.awaited)
-        self._fail_awaited(handle, condition or Condition.CHANNEL_ERROR, m.reply_text, found)
+        self._fail_awaited(handle, condition or Condition.CHANNEL_ERROR, m.reply_text)
         if not pending or handle.tag != handle.link:
-            found.append(Cancelled(channel.number, handle.tag))
+            self._connection.emit(Cancelled(channel.number, handle.tag))
 
-    def _fail_awaited(
-        self, handle: ClientHandle, condition: Condition, text: str, found: Found
-    ) -> None:
+    def _fail_awaited(self, handle: ClientHandle, condition: Condition, text: str) -> None:
         """Requests over the handle will not be answered: refuse them."""
         channel = handle.channel
         for service in [s for s, producer in channel.producers.items() if producer is handle]:
             del channel.producers[service]
         for reply in handle.awaited.values():
             if reply.kind == "confirm":
-                found.append(Confirm(channel.number, reply.token, False, False))
+                self._connection.emit(Confirm(channel.number, reply.token, False, False))
             elif reply.token is not None:
-                found.append(Refused(channel.number, reply.token, condition, text, Lost.LINK))
+                self._connection.emit(
+                    Refused(channel.number, reply.token, condition, text, Lost.LINK)
+                )
         for token in untagged_tokens(handle):
-            found.append(Refused(channel.number, token, condition, text, Lost.LINK))
+            self._connection.emit(Refused(channel.number, token, condition, text, Lost.LINK))
         handle.awaited.clear()
         handle.queries.clear()
         handle.browses.clear()
         handle.prepares.clear()
 
     def _answer(
-        self, number: int, reply: AwaitedReply, code: int, text: str, result: object, found: Found
+        self, number: int, reply: AwaitedReply, code: int, text: str, result: object
     ) -> None:
         good = code == SUCCESS
         if reply.kind == "confirm":
-            found.append(Confirm(number, reply.token, False, good))
+            self._connection.emit(Confirm(number, reply.token, False, good))
         elif reply.token is not None and good:
-            found.append(Done(number, reply.token, result_of(reply, result)))
+            self._connection.emit(Done(number, reply.token, result_of(reply, result)))
         elif reply.token is not None:
             why = condition_of(code) or Condition.INTERNAL_ERROR
-            found.append(Refused(number, reply.token, why, text, Lost.NOTHING))
+            self._connection.emit(Refused(number, reply.token, why, text, Lost.NOTHING))
 
     # --- handles --------------------------------------------------------------------------------
 
-    def _created(
-        self, handle: ClientHandle, m: w.HandleCreated, fragment: bytes, found: Found
-    ) -> None:
+    def _created(self, handle: ClientHandle, m: w.HandleCreated, fragment: bytes) -> None:
         """The document sends it before the reply, the original server after it."""
         handle.created = m.dest_name
         reply = handle.awaited.pop(-1, None)
         if reply is not None:
-            self._answer(handle.channel.number, reply, SUCCESS, "", m.dest_name, found)
+            self._answer(handle.channel.number, reply, SUCCESS, "", m.dest_name)
 
-    def _reply(self, handle: ClientHandle, m: w.HandleReply, fragment: bytes, found: Found) -> None:
+    def _reply(self, handle: ClientHandle, m: w.HandleReply, fragment: bytes) -> None:
         gone = m.reply_code == REPLIES["message-not-found"]
         for at, (tag, token) in enumerate(handle.browses):
             if gone and tag == m.confirm_tag:
                 del handle.browses[at]
-                found.append(Done(handle.channel.number, token))
+                self._connection.emit(Done(handle.channel.number, token))
                 return
         reply = handle.awaited.pop(m.confirm_tag, None)
         if reply is None:
@@ -213,19 +206,21 @@ class Client:
             handle.awaited[-1] = reply  # the name comes after the reply
             return
         number = handle.channel.number
-        self._answer(number, reply, m.reply_code, m.reply_text, handle.created, found)
+        self._answer(number, reply, m.reply_code, m.reply_text, handle.created)
 
-    def _index(self, handle: ClientHandle, m: w.HandleIndex, fragment: bytes, found: Found) -> None:
+    def _index(self, handle: ClientHandle, m: w.HandleIndex, fragment: bytes) -> None:
         if not handle.queries:
             raise Violation("command-invalid", "an index without a query")
         token = handle.queries.popleft()
         index = Index(numbers_of(m.message_list), m.message_nbr)
-        found.append(Done(handle.channel.number, token, index))
+        self._connection.emit(Done(handle.channel.number, token, index))
 
-    def _ready(self, handle: ClientHandle, m: w.HandleReady, fragment: bytes, found: Found) -> None:
+    def _ready(self, handle: ClientHandle, m: w.HandleReady, fragment: bytes) -> None:
         if not handle.prepares:
             raise Violation("command-invalid", "nothing was prepared")
-        found.append(Done(handle.channel.number, handle.prepares.popleft(), m.message_size))
+        self._connection.emit(
+            Done(handle.channel.number, handle.prepares.popleft(), m.message_size)
+        )
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -272,14 +267,12 @@ class Client:
             handle.channel.unsettled[delivery] = False
             handle.channel.handle_of[delivery] = handle
 
-    def _notify(
-        self, handle: ClientHandle, m: w.HandleNotify, fragment: bytes, found: Found
-    ) -> None:
+    def _notify(self, handle: ClientHandle, m: w.HandleNotify, fragment: bytes) -> None:
         if m.out_of_band:
             raise Violation("not-implemented", "nothing is agreed about out of band", Lost.LINK)
         channel = handle.channel
         if m.streaming:
-            self._streamed(handle, m, fragment, found)
+            self._streamed(handle, m, fragment)
             return
         if m.recovery:
             incoming = handle.partial
@@ -288,7 +281,7 @@ class Client:
             incoming.add(fragment, not m.partial)
             if not m.partial:
                 handle.partial = None
-                self._complete(handle, m, incoming, found)
+                self._complete(handle, m, incoming)
             return
         incoming = channel.incoming
         if incoming is None or incoming.handle != handle.number:
@@ -300,7 +293,7 @@ class Client:
         if not m.partial:
             channel.incoming = None
             incoming.add(b"", True)
-            self._complete(handle, m, incoming, found)
+            self._complete(handle, m, incoming)
 
     def _first(self, handle: ClientHandle, fragment: bytes, digest: str = "") -> IncomingMessage:
         """Begin a message with its first fragment, which holds the header."""
@@ -317,9 +310,7 @@ class Client:
         incoming.add(fragment[start:], False)
         return incoming
 
-    def _complete(
-        self, handle: ClientHandle, m: w.HandleNotify, incoming: IncomingMessage, found: Found
-    ) -> None:
+    def _complete(self, handle: ClientHandle, m: w.HandleNotify, incoming: IncomingMessage) -> None:
         channel = handle.channel
         essentials = self._connection.headers.parsed(incoming.header).essentials
         exchange = TOPICS if handle.service is Service.TOPIC else ""
@@ -332,14 +323,14 @@ class Client:
                 raise Violation("command-invalid", "a message without a browse", Lost.LINK)
             tag, token = handle.browses.popleft()
             looked = Looked(m.message_nbr, m.dest_name, message)
-            found.append(Done(channel.number, token, looked))
+            self._connection.emit(Done(channel.number, token, looked))
             return
         self._unsettled(handle, m.message_nbr)
-        found.append(Deliver(channel.number, handle.tag, m.message_nbr, m.redelivered, message))
+        self._connection.emit(
+            Deliver(channel.number, handle.tag, m.message_nbr, m.redelivered, message)
+        )
 
-    def _streamed(
-        self, handle: ClientHandle, m: w.HandleNotify, fragment: bytes, found: Found
-    ) -> None:
+    def _streamed(self, handle: ClientHandle, m: w.HandleNotify, fragment: bytes) -> None:
         """Deliver each fragment of a stream as a message with the header of the first."""
         body = fragment
         if handle.streaming is None:
@@ -347,11 +338,11 @@ class Client:
             handle.streaming, body = incoming.header, octets_of(incoming.body())
         essentials = self._connection.headers.parsed(handle.streaming).essentials
         message = Message(COMMAND, handle.streaming, body, "", m.dest_name, essentials)
-        found.append(Deliver(handle.channel.number, handle.tag, m.message_nbr, False, message))
+        self._connection.emit(
+            Deliver(handle.channel.number, handle.tag, m.message_nbr, False, message)
+        )
 
-    def _prepare(
-        self, handle: ClientHandle, m: w.HandlePrepare, fragment: bytes, found: Found
-    ) -> None:
+    def _prepare(self, handle: ClientHandle, m: w.HandlePrepare, fragment: bytes) -> None:
         """Nothing is kept across connections: ready for all but the first fragment (§3.5.14)."""
         if not handle.channel.restartable:
             raise Violation("command-invalid", "the channel is not restartable", Lost.LINK)

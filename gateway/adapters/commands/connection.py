@@ -97,6 +97,10 @@ class Connection:
         """The list for an operation that is found now: what ``receive`` returns, or for later."""
         return self.found if self.buffer.receiving else self.later
 
+    def emit(self, operation: Operation) -> None:
+        """Report an operation to the owner."""
+        self.found_now().append(operation)
+
     # --- output ---------------------------------------------------------------------------------
 
     def write(self, record: Any) -> None:

@@ -169,9 +169,9 @@ class Engine:
             if record.respond:
                 connection.write(w.ConnectionPing(False))
         elif command.name.startswith("connection."):
-            self.negotiation.on(command.name, record, connection.found)
+            self.negotiation.on(command.name, record)
         elif connection.state is OPEN or (self.server and connection.state is OPENING):
-            self.endpoint.on(command, record, fragment, connection.found)
+            self.endpoint.on(command, record, fragment)
         else:
             raise Violation("command-invalid", f"{command.name} before the connection is open")
 
@@ -201,7 +201,7 @@ class Engine:
         a rule."""
         self.connection.state = LEAVING
         token = PendingReply("connection.close", 0, 0)
-        self.connection.found_now().append(Closed(*self._reason, token=token, fault=fault))
+        self.connection.emit(Closed(*self._reason, token=token, fault=fault))
 
     def answer_close(self) -> None:
         """Send the last close: the peer has asked for it, or broken a rule, and has all its
@@ -243,17 +243,16 @@ class Engine:
 
     def finish(self, condition: Condition | None, text: str, theirs: bool = True) -> None:
         """End the connection; nothing more is received or sent."""
-        found = self.connection.found_now()
         self.closing = True
         self.frames.stop()
         self.buffer.end_large()
         why = condition or Condition.CONNECTION_FORCED
         for number, token in [*self.negotiation.awaited_tokens(), *self.table.awaited_tokens()]:
-            found.append(
+            self.connection.emit(
                 Refused(number, token, why, text or "the connection ends", Lost.CONNECTION)
             )
         self.table.forget()
-        found.append(Closed(condition, text, theirs))
+        self.connection.emit(Closed(condition, text, theirs))
 
     def lost(self) -> list[Operation]:
         """The socket is closed."""

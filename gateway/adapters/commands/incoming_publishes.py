@@ -18,7 +18,7 @@ from gateway.adapters.commands.wire.tables import END
 from gateway.bodies import Body
 from gateway.errors import Lost
 from gateway.message import Message
-from gateway.operations import Continue, Operation, Prepare, SendTo, Service
+from gateway.operations import Continue, Prepare, SendTo, Service
 
 SHA1_DIGITS = 40
 
@@ -35,22 +35,20 @@ class IncomingPublishes:
         self._connection = connection
         self._handles = handles
 
-    def on(
-        self, name: str, handle: ServerHandle, m: Any, fragment: bytes, found: list[Operation]
-    ) -> None:
+    def on(self, name: str, handle: ServerHandle, m: Any, fragment: bytes) -> None:
         if not (handle.producer or handle.service is Service.PEER):
             raise Violation("access-refused", "the handle is not a producer's", Lost.LINK)
         if name == "handle.prepare":
-            self._prepare(handle, m, fragment, found)
+            self._prepare(handle, m, fragment)
         elif m.out_of_band:
             text = "nothing is agreed about transfer out of band"
             raise Violation("not-implemented", text, Lost.LINK)
         elif m.recovery:
-            self._continue(handle, m, fragment, found)
+            self._continue(handle, m, fragment)
         elif m.streaming:
-            self._stream(handle, m, fragment, found)
+            self._stream(handle, m, fragment)
         else:
-            self._send(handle, m, fragment, found)
+            self._send(handle, m, fragment)
 
     def fast_path(self, buf: bytes, start: int, stop: int, end: int) -> int:
         """Take an ordinary message that arrived in one fragment. Returns the end of it, or 0 for
@@ -102,9 +100,7 @@ class IncomingPublishes:
 
     # --- whole messages -------------------------------------------------------------------------
 
-    def _send(
-        self, handle: ServerHandle, m: w.HandleSend, fragment: bytes, found: list[Operation]
-    ) -> None:
+    def _send(self, handle: ServerHandle, m: w.HandleSend, fragment: bytes) -> None:
         channel = handle.channel
         if channel.streaming_handle is not None:
             raise Violation("command-invalid", "a stream occupies the channel", Lost.SESSION)
@@ -125,7 +121,7 @@ class IncomingPublishes:
         channel.abandon()
         self._count(channel)
         message, expires = self._message(incoming.header, body)
-        found.append(
+        self._connection.emit(
             SendTo(
                 channel.number,
                 PendingReply("handle.send", handle.number, m.confirm_tag),
@@ -180,9 +176,7 @@ class IncomingPublishes:
 
     # --- streams --------------------------------------------------------------------------------
 
-    def _stream(
-        self, handle: ServerHandle, m: w.HandleSend, fragment: bytes, found: list[Operation]
-    ) -> None:
+    def _stream(self, handle: ServerHandle, m: w.HandleSend, fragment: bytes) -> None:
         """Each fragment is a message of its own, with the header of the first (§3.5.3.1)."""
         channel = handle.channel
         if handle.service is not Service.PEER:
@@ -206,30 +200,28 @@ class IncomingPublishes:
             return
         stream.name = m.dest_name
         self._count(channel)
-        self._part(handle, stream, body, m.confirm_tag, found)
+        self._part(handle, stream, body, m.confirm_tag)
 
-    def _part(
-        self, handle: ServerHandle, stream: Stream, body: bytes, tag: int, found: list[Operation]
-    ) -> None:
+    def _part(self, handle: ServerHandle, stream: Stream, body: bytes, tag: int) -> None:
         try:
             header = stream.next(end=not body and stream.part > 0)
         except ValueError as error:
             raise Violation("resource-error", str(error), Lost.LINK) from None
         message, expires = self._message(header, body)
         number, token = handle.channel.number, PendingReply("handle.send", handle.number, tag)
-        found.append(SendTo(number, token, handle.link, stream.name, message, tag != 0, expires))
+        self._connection.emit(
+            SendTo(number, token, handle.link, stream.name, message, tag != 0, expires)
+        )
 
-    def end_stream(self, handle: ServerHandle, found: list[Operation]) -> None:
+    def end_stream(self, handle: ServerHandle) -> None:
         """End the stream of a handle that is being closed: its receivers are told."""
         if handle.stream is not None:
-            self._part(handle, handle.stream, b"", 0, found)
+            self._part(handle, handle.stream, b"", 0)
             handle.stream = None
 
     # --- messages in parts ----------------------------------------------------------------------
 
-    def _prepare(
-        self, handle: ServerHandle, m: w.HandlePrepare, fragment: bytes, found: list[Operation]
-    ) -> None:
+    def _prepare(self, handle: ServerHandle, m: w.HandlePrepare, fragment: bytes) -> None:
         channel = handle.channel
         if not channel.restartable:
             raise Violation("command-invalid", "the channel is not restartable", Lost.LINK)
@@ -249,11 +241,11 @@ class IncomingPublishes:
             raise Violation("invalid-message", "more octets than the message has", Lost.LINK)
         handle.preparing = True
         token = PendingReply("handle.prepare", handle.number, 1)
-        found.append(Prepare(channel.number, token, handle.link, message, size, digest, expires))
+        self._connection.emit(
+            Prepare(channel.number, token, handle.link, message, size, digest, expires)
+        )
 
-    def _continue(
-        self, handle: ServerHandle, m: w.HandleSend, fragment: bytes, found: list[Operation]
-    ) -> None:
+    def _continue(self, handle: ServerHandle, m: w.HandleSend, fragment: bytes) -> None:
         if m.streaming:
             raise Violation("syntax-error", "a stream is not recovered", Lost.LINK)
         if not handle.preparing:
@@ -268,4 +260,4 @@ class IncomingPublishes:
         token = PendingReply("handle.continue", handle.number, m.confirm_tag)
         wanted = m.confirm_tag != 0
         number, link = channel.number, handle.link
-        found.append(Continue(number, token, link, m.dest_name, fragment, last, wanted))
+        self._connection.emit(Continue(number, token, link, m.dest_name, fragment, last, wanted))

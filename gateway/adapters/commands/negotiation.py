@@ -19,7 +19,7 @@ from gateway.adapters.contract import Authority
 from gateway.adapters.options import Credentials, Product
 from gateway.errors import LocalError
 from gateway.message import Table
-from gateway.operations import Done, Open, Operation, Token
+from gateway.operations import Done, Open, Token
 from gateway.operations.rules import EARLY
 from gateway.values import Int
 
@@ -66,7 +66,7 @@ class ServerNegotiation:
             return None
         return self._authority.anonymous()
 
-    def on(self, name: str, record: Any, found: list[Operation]) -> None:
+    def on(self, name: str, record: Any) -> None:
         connection = self._connection
         if name == "connection.response" and self._user is None:
             self._on_response(record)
@@ -86,7 +86,9 @@ class ServerNegotiation:
             connection.peer.name = record.client_name
             vhost = record.virtual_path or "/"
             token = Opening(record.confirm_tag)
-            found.append(Open(token, vhost, self._user, connection.peer, record.client_name, EARLY))
+            self._connection.emit(
+                Open(token, vhost, self._user, connection.peer, record.client_name, EARLY)
+            )
         else:
             raise Violation("command-invalid", f"{name} is not expected now")
 
@@ -199,7 +201,7 @@ class ClientNegotiation:
     def begin(self) -> None:
         """The initiation was written when the connection was made."""
 
-    def on(self, name: str, record: Any, found: list[Operation]) -> None:
+    def on(self, name: str, record: Any) -> None:
         connection = self._connection
         if name == "connection.challenge" and not self._tuned:
             self._on_challenge(record)
@@ -210,9 +212,9 @@ class ClientNegotiation:
             connection.opened()
             self._requested = None
             if requested is not None and requested.token is not None:
-                found.append(Done(0, requested.token, connection.peer))
+                self._connection.emit(Done(0, requested.token, connection.peer))
             elif requested is not None:
-                found.append(Done(0, None, connection.peer))
+                self._connection.emit(Done(0, None, connection.peer))
         else:
             raise Violation("command-invalid", f"{name} is not expected now")
 

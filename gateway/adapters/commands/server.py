@@ -26,7 +26,6 @@ from gateway.errors import Lost
 
 SERVICE = {number: ops.Service(name) for name, number in SERVICES.items()}
 MOST_CHANNELS = 0xFFFF
-Found = list[ops.Operation]
 
 
 class Server:
@@ -46,12 +45,12 @@ class Server:
         self._handles = table.handles
         self._incoming = IncomingPublishes(connection, table.handles)
         self.fast_path = self._incoming.fast_path
-        self._on_channel: dict[str, Callable[[ServerChannel, Any, Found], None]] = {
+        self._on_channel: dict[str, Callable[[ServerChannel, Any], None]] = {
             "channel.ack": self._ack,
             "channel.commit": self._commit,
             "channel.rollback": self._rollback,
         }
-        self._on_handle: dict[str, Callable[[ServerHandle, Any, Found], None]] = {
+        self._on_handle: dict[str, Callable[[ServerHandle, Any], None]] = {
             "handle.consume": self._consume,
             "handle.cancel": self._cancel,
             "handle.flow": self._flow,
@@ -63,11 +62,11 @@ class Server:
 
     # --- in -------------------------------------------------------------------------------------
 
-    def on(self, command: Command, m: Any, fragment: bytes, found: Found) -> None:
+    def on(self, command: Command, m: Any, fragment: bytes) -> None:
         """One command of a channel or handle. Raises ``Violation`` if the connection dies of it."""
         name = command.name
         if name == "handle.open" or name.startswith("channel."):
-            self._of_channel(name, m, found)
+            self._of_channel(name, m)
             return
         handle = self._handles.get(m.handle_id)
         if handle is None:
@@ -76,19 +75,19 @@ class Server:
         if channel.state is CLOSING:
             self.table.send_channel_close(channel.number, channel.code, "the channel is closed")
         elif name == "handle.close":
-            self._close_handle(handle, m, found)
+            self._close_handle(handle, m)
         elif handle.state is OPEN:
             try:
                 if name not in ("handle.send", "handle.ready"):  # a ready replies to us
                     self._incoming.need_complete(channel)
                 if command.fragment:
-                    self._incoming.on(name, handle, m, fragment, found)
+                    self._incoming.on(name, handle, m, fragment)
                 else:
-                    self._on_handle[name](handle, m, found)
+                    self._on_handle[name](handle, m)
             except Violation as violation:
-                self._violated(violation, channel, handle, found)
+                self._violated(violation, channel, handle)
 
-    def _of_channel(self, name: str, m: Any, found: Found) -> None:
+    def _of_channel(self, name: str, m: Any) -> None:
         number = m.channel_id
         if number == 0:
             raise Violation("syntax-error", "there is no channel 0")
@@ -96,43 +95,39 @@ class Server:
         if channel is None:
             if name != "channel.open":
                 raise Violation("channel-error", f"{name}: channel {number} is not open")
-            self._open_channel(m, found)
+            self._open_channel(m)
         elif name == "channel.close":
-            self._close_channel(channel, m, found)
+            self._close_channel(channel, m)
         elif channel.state is CLOSING:
             self.table.send_channel_close(number, channel.code, "the channel is closed")
         else:
             try:
                 if name == "handle.open":
                     self._incoming.need_complete(channel)
-                    self._open_handle(channel, m, found)
+                    self._open_handle(channel, m)
                 elif name == "channel.open":
                     text = f"channel {number} is open already"
                     raise Violation("command-invalid", text, Lost.SESSION)
                 else:
                     self._incoming.need_complete(channel)
-                    self._on_channel[name](channel, m, found)
+                    self._on_channel[name](channel, m)
             except Violation as violation:
-                self._violated(violation, channel, None, found)
+                self._violated(violation, channel, None)
 
     def _violated(
-        self,
-        violation: Violation,
-        channel: ServerChannel,
-        handle: ServerHandle | None,
-        found: Found,
+        self, violation: Violation, channel: ServerChannel, handle: ServerHandle | None
     ) -> None:
         """Close the handle or the channel for an error; raise it if it ends the connection."""
         if violation.lost is Lost.LINK and handle is not None:
-            self.table.lose_handle(handle, violation.code, violation.text, found)
+            self.table.lose_handle(handle, violation.code, violation.text)
         elif violation.lost is Lost.CONNECTION:
             raise violation
         else:
-            self.table.lose_channel(channel, violation.code, violation.text, found)
+            self.table.lose_channel(channel, violation.code, violation.text)
 
     # --- channels -------------------------------------------------------------------------------
 
-    def _open_channel(self, m: w.ChannelOpen, found: Found) -> None:
+    def _open_channel(self, m: w.ChannelOpen) -> None:
         number, most = m.channel_id, self._connection.limits.channel_max or MOST_CHANNELS
         channel = self.table.open(number, m.transacted, m.restartable)
         try:
@@ -147,28 +142,30 @@ class Server:
             channel.fail(violation.code)
             return
         token = PendingReply("channel.open", 0, m.confirm_tag)
-        found.append(ops.BeginSession(number, token, m.transacted, m.restartable))
+        self._connection.emit(ops.BeginSession(number, token, m.transacted, m.restartable))
 
-    def _close_channel(self, channel: ServerChannel, m: w.ChannelClose, found: Found) -> None:
+    def _close_channel(self, channel: ServerChannel, m: w.ChannelClose) -> None:
         if channel.state is CLOSING:
             self.table.remove_channel(channel)
             return
         channel.abandon()
-        found.append(ops.EndSession(channel.number, PendingReply("channel.close", 0, 1)))
+        self._connection.emit(ops.EndSession(channel.number, PendingReply("channel.close", 0, 1)))
 
-    def _ack(self, channel: ServerChannel, m: w.ChannelAck, found: Found) -> None:
+    def _ack(self, channel: ServerChannel, m: w.ChannelAck) -> None:
         token = optional_reply("channel.ack", 0, m.confirm_tag)
-        found.append(ops.Acknowledge(channel.number, token, m.message_nbr))
+        self._connection.emit(ops.Acknowledge(channel.number, token, m.message_nbr))
 
-    def _commit(self, channel: ServerChannel, m: w.ChannelCommit, found: Found) -> None:
+    def _commit(self, channel: ServerChannel, m: w.ChannelCommit) -> None:
         """Commit also confirms everything sent to the client (§3.3.4), acknowledged or not."""
         self._need_transaction(channel, m.options)
-        found.append(ops.Acknowledge(channel.number, None, MOST_NUMBER))
-        found.append(ops.Commit(channel.number, PendingReply("channel.commit", 0, m.confirm_tag)))
+        self._connection.emit(ops.Acknowledge(channel.number, None, MOST_NUMBER))
+        self._connection.emit(
+            ops.Commit(channel.number, PendingReply("channel.commit", 0, m.confirm_tag))
+        )
 
-    def _rollback(self, channel: ServerChannel, m: w.ChannelRollback, found: Found) -> None:
+    def _rollback(self, channel: ServerChannel, m: w.ChannelRollback) -> None:
         self._need_transaction(channel, m.options)
-        found.append(
+        self._connection.emit(
             ops.Rollback(channel.number, PendingReply("channel.rollback", 0, m.confirm_tag))
         )
 
@@ -180,7 +177,7 @@ class Server:
 
     # --- handles --------------------------------------------------------------------------------
 
-    def _open_handle(self, channel: ServerChannel, m: w.HandleOpen, found: Found) -> None:
+    def _open_handle(self, channel: ServerChannel, m: w.HandleOpen) -> None:
         number = m.handle_id
         if number == 0:
             raise Violation("syntax-error", "there is no handle 0")
@@ -188,7 +185,7 @@ class Server:
         if there is not None:
             if there.state is OPEN:
                 text = f"handle {number} is open already"
-                self.table.lose_handle(there, REPLIES["command-invalid"], text, found)
+                self.table.lose_handle(there, REPLIES["command-invalid"], text)
             return
         service = SERVICE.get(m.service_type)
         handle = ServerHandle(channel, m, service or ops.Service.QUEUE)
@@ -204,9 +201,9 @@ class Server:
                 text = "a peer is neither consumed, browsed nor temporary"
                 raise Violation("syntax-error", text, Lost.LINK)
         except Violation as violation:
-            self._violated(violation, channel, handle, found)
+            self._violated(violation, channel, handle)
             return
-        found.append(
+        self._connection.emit(
             ops.OpenDestination(
                 channel.number,
                 PendingReply("handle.open", number, m.confirm_tag),
@@ -223,16 +220,16 @@ class Server:
             )
         )
 
-    def _close_handle(self, handle: ServerHandle, m: w.HandleClose, found: Found) -> None:
+    def _close_handle(self, handle: ServerHandle, m: w.HandleClose) -> None:
         if handle.state is CLOSING:
             self.table.remove_handle(handle)
             return
         handle.channel.abandon(handle)
-        self._incoming.end_stream(handle, found)
+        self._incoming.end_stream(handle)
         token = PendingReply("handle.close", handle.number, 1)
-        found.append(ops.CloseDestination(handle.channel.number, token, handle.link))
+        self._connection.emit(ops.CloseDestination(handle.channel.number, token, handle.link))
 
-    def _consume(self, handle: ServerHandle, m: w.HandleConsume, found: Found) -> None:
+    def _consume(self, handle: ServerHandle, m: w.HandleConsume) -> None:
         if handle.service is ops.Service.PEER:
             raise Violation("command-invalid", "a peer is not consumed from", Lost.LINK)
         if not handle.consumer:
@@ -242,7 +239,7 @@ class Server:
         handle.tags += 1
         tag = f"{handle.link}/{handle.tags}"
         token = PendingReply("handle.consume", handle.number, m.confirm_tag, tag)
-        found.append(
+        self._connection.emit(
             ops.Listen(
                 handle.channel.number,
                 token,
@@ -258,40 +255,44 @@ class Server:
             )
         )
 
-    def _cancel(self, handle: ServerHandle, m: w.HandleCancel, found: Found) -> None:
+    def _cancel(self, handle: ServerHandle, m: w.HandleCancel) -> None:
         if handle.service is not ops.Service.TOPIC:
             raise Violation("command-invalid", "only topics have subscriptions", Lost.LINK)
         if not m.identifier:
             raise Violation("syntax-error", "which subscription?", Lost.LINK)
         token = PendingReply("handle.cancel", handle.number, m.confirm_tag)
         number, link = handle.channel.number, handle.link
-        found.append(ops.EndSubscription(number, token, link, m.dest_name, m.identifier))
+        self._connection.emit(ops.EndSubscription(number, token, link, m.dest_name, m.identifier))
 
-    def _flow(self, handle: ServerHandle, m: w.HandleFlow, found: Found) -> None:
+    def _flow(self, handle: ServerHandle, m: w.HandleFlow) -> None:
         if handle.service is ops.Service.PEER:
             raise Violation("command-invalid", "a peer is not paused", Lost.LINK)
         token = optional_reply("handle.flow", handle.number, m.confirm_tag)
-        found.append(ops.PauseHandle(handle.channel.number, token, handle.link, m.flow_pause))
+        self._connection.emit(
+            ops.PauseHandle(handle.channel.number, token, handle.link, m.flow_pause)
+        )
 
-    def _unget(self, handle: ServerHandle, m: w.HandleUnget, found: Found) -> None:
+    def _unget(self, handle: ServerHandle, m: w.HandleUnget) -> None:
         if handle.service is not ops.Service.QUEUE:
             raise Violation("command-invalid", "only queues take messages back", Lost.LINK)
         token = PendingReply("handle.unget", handle.number, m.confirm_tag)
-        found.append(ops.GiveBack(handle.channel.number, token, handle.link, m.message_nbr))
+        self._connection.emit(
+            ops.GiveBack(handle.channel.number, token, handle.link, m.message_nbr)
+        )
 
-    def _query(self, handle: ServerHandle, m: w.HandleQuery, found: Found) -> None:
+    def _query(self, handle: ServerHandle, m: w.HandleQuery) -> None:
         self._need_browser(handle)
         token = PendingReply("handle.query", handle.number, 0)
         number, link = handle.channel.number, handle.link
         selector = text_of(m.selector)
-        found.append(
+        self._connection.emit(
             ops.Query(number, token, link, m.dest_name, m.message_nbr, selector, m.mime_type)
         )
 
-    def _browse(self, handle: ServerHandle, m: w.HandleBrowse, found: Found) -> None:
+    def _browse(self, handle: ServerHandle, m: w.HandleBrowse) -> None:
         self._need_browser(handle)
         token = PendingReply("handle.browse", handle.number, m.confirm_tag)
-        found.append(ops.Browse(handle.channel.number, token, handle.link, m.message_nbr))
+        self._connection.emit(ops.Browse(handle.channel.number, token, handle.link, m.message_nbr))
 
     def _need_browser(self, handle: ServerHandle) -> None:
         """Original clients browse with consumers' handles too."""
@@ -300,7 +301,7 @@ class Server:
         if not (handle.browser or handle.consumer):
             raise Violation("access-refused", "the handle is not a browser's", Lost.LINK)
 
-    def _ready(self, handle: ServerHandle, m: w.HandleReady, found: Found) -> None:
+    def _ready(self, handle: ServerHandle, m: w.HandleReady) -> None:
         if not handle.channel.ready(handle, m.message_size):
             raise Violation("command-invalid", "no such message was prepared", Lost.LINK)
 

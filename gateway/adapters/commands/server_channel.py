@@ -26,14 +26,11 @@ from gateway.errors import LocalError
 from gateway.message import Message
 from gateway.operations import (
     CloseDestination,
-    Operation,
     Service,
     SessionLost,
     Token,
     Unsent,
 )
-
-Found = list[Operation]
 
 MOST_NUMBER = (1 << 32) - 1
 
@@ -154,7 +151,7 @@ class ServerChannel:
         try:
             head, body = connection.headers.for_peer(message, limit)
         except ValueError:
-            connection.found_now().append(Unsent(self.number, consumer, delivery, message))
+            connection.emit(Unsent(self.number, consumer, delivery, message))
             return True
         size = len(head) + len(body)
         if size > limit:
@@ -164,7 +161,7 @@ class ServerChannel:
             try:
                 octets = frame(w.HandleNotify(handle.number, dest_name=name))
             except ValueError:
-                connection.found_now().append(Unsent(self.number, consumer, delivery, message))
+                connection.emit(Unsent(self.number, consumer, delivery, message))
                 return True
             template = split_around(octets, VARYING)
             self._templates.keep((handle.number, name), template)
@@ -200,8 +197,7 @@ class ServerChannel:
             # Raises if the name has no form.
             frame(w.HandleNotify(due.handle.number, dest_name=due.name))
         except ValueError:
-            found = connection.found_now()
-            found.append(Unsent(self.number, due.consumer, due.delivery, message))
+            self.connection.emit(Unsent(self.number, due.consumer, due.delivery, message))
             return
         if self.restartable and len(head) + len(body) > limit:
             self._prepare(due, head, body)
@@ -249,7 +245,7 @@ class ServerChannel:
         """End our stream, which either side does by closing its handle."""
         if self.outgoing_stream is not None:
             handle, self.outgoing_stream = self.outgoing_stream[0], None
-            self.table.lose_handle(handle, code, text, self.connection.found_now())
+            self.table.lose_handle(handle, code, text)
 
     # --- restartable ----------------------------------------------------------------------------
 
@@ -340,14 +336,14 @@ class ServerChannels:
         channel.handles.clear()
         channel.state = CLOSING
 
-    def lose_channel(self, channel: ServerChannel, code: int, text: str, found: Found) -> None:
+    def lose_channel(self, channel: ServerChannel, code: int, text: str) -> None:
         """Close it with an error."""
         if channel.state is OPEN:
             self.send_channel_close(channel.number, code, text)
             channel.fail(code)
             condition = condition_of(code)
             assert condition is not None
-            found.append(SessionLost(channel.number, condition, text))
+            self.connection.emit(SessionLost(channel.number, condition, text))
 
     def send_channel_close(self, number: int, code: int, text: str) -> None:
         self.connection.write(w.ChannelClose(number, code, reply_text(text)))
@@ -355,7 +351,7 @@ class ServerChannels:
     def numbers_exhausted(self, channel: ServerChannel) -> None:
         """Close a channel that has used all message numbers."""
         code = REPLIES["resource-error"]
-        self.lose_channel(channel, code, "no more message numbers", self.connection.found_now())
+        self.lose_channel(channel, code, "no more message numbers")
 
     def remove_handle(self, handle: ServerHandle) -> None:
         """Forget it: both sides have closed it."""
@@ -364,16 +360,16 @@ class ServerChannels:
         handle.channel.handles.pop(handle.number, None)
         handle.channel.forget(handle)
 
-    def lose_handle(self, handle: ServerHandle, code: int, text: str, found: Found) -> None:
+    def lose_handle(self, handle: ServerHandle, code: int, text: str) -> None:
         """Close it with an error, or its channel, if that is the configured scope."""
         if self._handle_errors == "channel" and code != SUCCESS:
-            self.lose_channel(handle.channel, code, text, found)
+            self.lose_channel(handle.channel, code, text)
         elif handle.state is OPEN:
             handle.state = CLOSING
             handle.channel.abandon(handle)
             self.connection.write(w.HandleClose(handle.number, code, reply_text(text)))
             handle.channel.forget(handle)
-            found.append(CloseDestination(handle.channel.number, None, handle.link))
+            self.connection.emit(CloseDestination(handle.channel.number, None, handle.link))
 
     def outlet(self, number: int) -> Outlet:
         channel = self.channels.get(number)

@@ -104,7 +104,7 @@ def given_back(
         reply(out, handle, token, result)
         return
     code = REPLIES["message-not-found"]
-    out.table.lose_handle(handle, code, "no such message", out.connection.found_now())
+    out.table.lose_handle(handle, code, "no such message")
 
 
 def index(
@@ -165,7 +165,7 @@ def continued(out: ServerOutbound, handle: ServerHandle, token: PendingReply, re
         reply(out, handle, token, result)
         return
     code = REPLIES["invalid-message"]
-    out.table.lose_handle(handle, code, result, out.connection.found_now())
+    out.table.lose_handle(handle, code, result)
 
 
 def closed(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: Any) -> None:
@@ -198,21 +198,20 @@ def refused(out: ServerOutbound, op: ops.Refused) -> None:
     channel = out.table.channels.get(op.channel)
     if channel is None:
         return
-    code, found = code_of(op.condition), out.connection.found_now()
+    code = code_of(op.condition)
     handle = out.table.handles.get(token.handle) if isinstance(token, PendingReply) else None
     large = op.condition is Condition.CONTENT_TOO_LARGE
     if op.lost is Lost.LINK and handle is not None and not large:
-        out.table.lose_handle(handle, code, op.text, found)
+        out.table.lose_handle(handle, code, op.text)
     else:
         # A message that is too large closes the channel (§3.5.14).
-        out.table.lose_channel(channel, code, op.text, found)
+        out.table.lose_channel(channel, code, op.text)
 
 
 def session_lost(out: ServerOutbound, op: ops.SessionLost) -> None:
     channel = out.table.channels.get(op.channel)
     if channel is not None:
-        found = out.connection.found_now()
-        out.table.lose_channel(channel, code_of(op.condition), op.text, found)
+        out.table.lose_channel(channel, code_of(op.condition), op.text)
 
 
 def cancelled(out: ServerOutbound, op: ops.Cancelled) -> None:
@@ -220,7 +219,7 @@ def cancelled(out: ServerOutbound, op: ops.Cancelled) -> None:
     handle = out.table.handles.get(int(op.tag.partition("/")[0]))
     if handle is not None:
         code = REPLIES["not-found"]
-        out.table.lose_handle(handle, code, "the destination is gone", out.connection.found_now())
+        out.table.lose_handle(handle, code, "the destination is gone")
 
 
 def deliver(out: ServerOutbound, op: ops.Deliver) -> None:
