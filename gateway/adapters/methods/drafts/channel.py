@@ -103,7 +103,7 @@ class ChannelEngine(Protocol):
     @property
     def mapping(self) -> ChannelMapping: ...
 
-    def send_method(self, channel: int, spoken: OutgoingMethod) -> None: ...
+    def send_method(self, channel: int, method: OutgoingMethod) -> None: ...
 
 
 class Channel:
@@ -263,8 +263,8 @@ class Channel:
         """How contents of a class are written."""
         return self.engine.dialects[group]
 
-    def send_method(self, spoken: OutgoingMethod) -> None:
-        self.engine.send_method(self.number, spoken)
+    def send(self, record: Any, content: Content | None = None) -> None:
+        self.engine.send_method(self.number, OutgoingMethod(record, content))
 
     def error(self, condition: Condition, text: str) -> PeerError:
         """An error that costs the channel."""

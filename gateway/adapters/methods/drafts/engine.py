@@ -121,7 +121,7 @@ class DraftEngine:
                 self.life.follow(self.mapping.second_step(operation))
             return
         encode = ENCODERS.get(type(operation))
-        if encode is None and type(operation) in self.mapping.ask:
+        if encode is None and type(operation) in self.mapping.request_encoders:
             encode = ENCODE_REQUEST
         if encode is None:
             raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
@@ -140,10 +140,10 @@ class DraftEngine:
             raise LocalError(f"channel {number} is not open")
         return channel
 
-    def send_method(self, channel: int, spoken: OutgoingMethod) -> None:
+    def send_method(self, channel: int, method: OutgoingMethod) -> None:
         """One method with its content, if it has one."""
-        octets = [self.encoded(channel, spoken.record)]
-        content = spoken.content
+        octets = [self.encoded(channel, method.record)]
+        content = method.content
         large = None
         if content is not None:
             body = content.body

@@ -52,7 +52,7 @@ class Link(Protocol):
     def on_message(
         self,
         channel: Any,
-        said: ContentMethod,
+        method: ContentMethod,
         tag: int,
         redelivered: bool,
         known: Known,
@@ -65,7 +65,7 @@ METHODS = 2048
 """How many methods of each draft are remembered."""
 
 _HOT: dict[tuple[str, bool], tuple[dict[bytes, int], BoundedCache[bytes, ContentMethod]]] = {}
-"""By version, and whether it is the server: what is taken in one step, and what has been said.
+"""By version, and whether it is the server: what is taken in one step, and methods by their octets.
 Connections share them (one thread)."""
 
 
@@ -298,20 +298,20 @@ class DraftFrames:
             tag = int.from_bytes(buf[at : at + 8], "big")
             redelivered = varying > 8 and buf[at + 8] & 1 == 1
             raw = buf[start:at] + buf[at + varying : end]
-        said = self._content_methods.get(raw)
-        if said is None:
-            said = self._link.read_content_method(buf, start, end)
-            if said is None:
+        method = self._content_methods.get(raw)
+        if method is None:
+            method = self._link.read_content_method(buf, start, end)
+            if method is None:
                 return 0
-            self._content_methods.keep(raw, said)
+            self._content_methods.keep(raw, method)
         raw = buf[properties:behind]
-        known = said.dialect.headers.get(raw)
+        known = method.dialect.headers.get(raw)
         if known is None:
             try:
-                known = said.dialect.arrived(raw) if self._server else said.dialect.known(raw)
+                known = method.dialect.arrived(raw) if self._server else method.dialect.known(raw)
             except ValueError:
                 return 0
-        self._link.on_message(open_channel, said, tag, redelivered, known, body, found)
+        self._link.on_message(open_channel, method, tag, redelivered, known, body, found)
         return last
 
     def _frame(

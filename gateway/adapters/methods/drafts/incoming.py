@@ -23,7 +23,7 @@ from gateway.adapters.methods.drafts.channel import Channel, ChannelEngine
 from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.drafts.mapping import MethodMapping
-from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod
+from gateway.adapters.methods.drafts.methods import ContentMethod
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.incoming_content import (
     BodySink,
@@ -194,7 +194,7 @@ class DraftIncoming:
                 )
             open_channel = engine.channels[channel] = Channel(channel, engine)
             open_channel.opened()
-            found += engine.mapping.serve[name](open_channel, m, PendingReply(method, m))
+            found += engine.mapping.request_handlers[name](open_channel, m, PendingReply(method, m))
             return
         if open_channel.content is not None and not name.endswith((".reject", ".ack")):
             raise PeerError(
@@ -213,15 +213,13 @@ class DraftIncoming:
                 keep = channel.files.rest
             channel.content = IncomingContent(method, m, engine.max_message_octets, keep)
         elif name in trials.REQUESTS:
-            channel.send_method(
-                OutgoingMethod(trials.REQUESTS[name](engine.mapping.layouts, m, engine.is_0_9a0))
-            )
-        elif self._server and name in engine.mapping.serve:
+            channel.send(trials.REQUESTS[name](engine.mapping.layouts, m, engine.is_0_9a0))
+        elif self._server and name in engine.mapping.request_handlers:
             if name == "channel.open":
                 raise PeerError(Condition.CHANNEL_ERROR, "second 'channel.open' seen")
             if name == "channel.close":
                 channel.move(name)
-            found += engine.mapping.serve[name](channel, m, PendingReply(method, m))
+            found += engine.mapping.request_handlers[name](channel, m, PendingReply(method, m))
         elif name == "channel.close":
             closed_by_server(engine, channel, m, found)
         else:
@@ -236,15 +234,15 @@ class DraftIncoming:
         awaited = take_awaited(channel, method.name)
         if method.name == "channel.open-ok":
             channel.opened()
-        result = self._engine.mapping.result.get(method.name)
+        result = self._engine.mapping.reply_readers.get(method.name)
         value = None if result is None else result(channel, awaited.operation, m)
         if awaited.operation.token is not None:
             found.append(Done(channel.number, awaited.operation.token, value))
 
-    def _said(self, method: Method, m: Any) -> ContentMethod:
+    def _content_method(self, method: Method, m: Any) -> ContentMethod:
         engine = self._engine
         dialect = CONTENTS[engine.version, method.number >> 16]
-        return ContentMethod(method, m, dialect, engine.mapping.arrive.get(method.name))
+        return ContentMethod(method, m, dialect, engine.mapping.content_handlers.get(method.name))
 
     def _complete(
         self,
@@ -256,19 +254,19 @@ class DraftIncoming:
     ) -> None:
         """All of a message is here."""
         engine = self._engine
-        said = self._said(content.method, content.record)
-        # Or it is refused.
-        known = said.dialect.arrived(header) if self._server else said.dialect.known(header)
-        method, m = said.method, said.record
+        content_method = self._content_method(content.method, content.record)
+        dialect = content_method.dialect
+        known = dialect.arrived(header) if self._server else dialect.known(header)  # may refuse it
+        method, m = content_method.method, content_method.record
         if method.name == trials.CONTENT:
-            channel.send_method(trials.echoed(engine.mapping.layouts, method, header, body))
+            channel.send(*trials.echoed(engine.mapping.layouts, method, header, body))
             return
         awaited = channel.awaited[0] if channel.awaited else None
         answers = awaited is not None and method.name in awaited.method.replies
-        if said.arrive is None or (method.name.endswith("browse-ok") and not answers):
+        if content_method.handler is None or (method.name.endswith("browse-ok") and not answers):
             raise PeerError(Condition.COMMAND_INVALID, f"{method.name} answers nothing")
         tag, redelivered = getattr(m, "delivery_tag", 0), getattr(m, "redelivered", False)
-        arrived = said.arrive(channel, said, tag, redelivered, known, body)
+        arrived = content_method.handler(channel, content_method, tag, redelivered, known, body)
         if awaited is not None and answers:
             channel.awaited.popleft()
             if awaited.operation.token is not None:
@@ -293,12 +291,12 @@ class DraftIncoming:
             return None
         if stop != end or any(octet & FLAGS for octet in rest[:-1]):
             return None
-        return self._said(method, record)
+        return self._content_method(method, record)
 
     def on_message(
         self,
         channel: Channel,
-        said: ContentMethod,
+        method: ContentMethod,
         tag: int,
         redelivered: bool,
         known: Known,
@@ -307,6 +305,6 @@ class DraftIncoming:
     ) -> None:
         """A publish or a delivery, whole. Hot."""
         try:
-            found.append(said.arrive(channel, said, tag, redelivered, known, body))  # type: ignore[misc]
+            found.append(method.handler(channel, method, tag, redelivered, known, body))  # type: ignore[misc]
         except (PeerError, ValueError) as error:
-            self._contents.failed(channel.number, said.method, error, found)
+            self._contents.failed(channel.number, method.method, error, found)

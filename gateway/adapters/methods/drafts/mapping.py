@@ -12,21 +12,22 @@ from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.pending import PendingReply
+from gateway.adapters.record import Record
 from gateway.bodies import Body
 from gateway.message import Message
 from gateway.operations import Operation, Returned
 
-Arrive = Callable[[Channel, ContentMethod, int, bool, Known, Body], Any]
+ContentHandler = Callable[[Channel, ContentMethod, int, bool, Known, Body], Any]
 """Channel, method, the delivery's tag and whether it was delivered before, header, body -> an
 operation, or what was asked for, or ``None``. Tag and flag of the record do not count: records are
 shared by all deliveries that have the same otherwise. Hot."""
-Serve = Callable[[Channel, Any, PendingReply], list[Operation]]
+RequestHandler = Callable[[Channel, Any, PendingReply], list[Operation]]
 """A method of a client, as operations. May raise ``PeerError`` and write by itself."""
-Answer = Callable[[Channel, Any, Any], OutgoingMethod]
+ReplyEncoder = Callable[[Channel, Any, Any], Record | OutgoingMethod]
 """Channel, what was asked, result -> the answer."""
-Ask = Callable[[Channel, Any], list[OutgoingMethod]]
+RequestEncoder = Callable[[Channel, Any], list[Record]]
 """An operation of ours, as methods; the last one is what the peer answers."""
-Result = Callable[[Channel, Any, Any], Any]
+ReplyReader = Callable[[Channel, Any, Any], Any]
 """Channel, what was asked, the answer's record -> result of the operation."""
 
 
@@ -34,11 +35,11 @@ class MethodMapping(NamedTuple):
     """One draft. Tables by names of methods and types of operations."""
 
     layouts: Any
-    serve: dict[str, Serve]
-    answer: dict[str, Answer]
-    ask: dict[type[Operation], Ask]
-    result: dict[str, Result]
-    arrive: dict[str, Arrive]
+    request_handlers: dict[str, RequestHandler]
+    reply_encoders: dict[str, ReplyEncoder]
+    request_encoders: dict[type[Operation], RequestEncoder]
+    reply_readers: dict[str, ReplyReader]
+    content_handlers: dict[str, ContentHandler]
     source: Callable[[Consumer, Message], str]
     """What a delivery to a consumer says of where the message comes from. Hot."""
     delivery: Callable[[Consumer, str, int, bool], Any]
@@ -50,6 +51,5 @@ class MethodMapping(NamedTuple):
     """The second step of a publish that came back (``Returned``)."""
     second_step: Callable[[Returned], list[Operation]]
     """The publish that a returned one leads to, for a message with a second destination."""
-    settle: Callable[[Channel, Any], list[OutgoingMethod]]
     unsolicited: Callable[[Channel, Method, Any], list[Operation] | None]
     """Client: a method of the server that answers nothing; ``None`` if it is not known."""

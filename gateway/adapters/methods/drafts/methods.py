@@ -30,9 +30,9 @@ class OutgoingMethod(NamedTuple):
 
 class ContentMethod(NamedTuple):
     """A method that a content follows, as the peer has said it. ``dialect`` is that of its class,
-    ``arrive`` what it means with its content (``None``: nothing by itself)."""
+    ``handler`` what it means with its content (``None``: nothing by itself)."""
 
     method: Method
     record: Any
     dialect: DraftDialect
-    arrive: Callable[..., Any] | None
+    handler: Callable[..., Any] | None

@@ -6,6 +6,7 @@ from typing import Any
 from gateway.adapters.methods import states
 from gateway.adapters.methods.drafts.channel import Channel
 from gateway.adapters.methods.drafts.methods import OutgoingMethod
+from gateway.adapters.methods.drafts.shared_methods import settle
 from gateway.adapters.methods.outbound import (
     SHARED,
     Encoder,
@@ -15,6 +16,7 @@ from gateway.adapters.methods.outbound import (
     requested,
 )
 from gateway.adapters.methods.pending import PendingReply
+from gateway.adapters.record import Record
 from gateway.errors import Condition, LocalError, Lost
 from gateway.operations import (
     Blocked,
@@ -43,10 +45,10 @@ def _request(engine: Any, op: Any) -> None:
     if engine.server:
         raise LocalError(f"a server does not ask for {type(op).__name__}")
     channel = request_channel(engine, op, Channel)
-    said = engine.mapping.ask[type(op)](channel, op)
-    for spoken in said:
-        engine.send_method(op.channel, spoken)
-    method = engine.table.by_record[type(said[-1].record)] if said else None
+    records = engine.mapping.request_encoders[type(op)](channel, op)
+    for record in records:
+        channel.send(record)
+    method = engine.table.by_record[type(records[-1])] if records else None
     answered = method if method is not None and method.replies else None
     requested(engine, channel, op, answered, _at_once(op))
 
@@ -65,8 +67,8 @@ def _settle(engine: Any, op: Settle) -> None:
     if engine.server:
         raise LocalError("a server does not settle")
     if channel.state is states.OPEN:
-        for spoken in engine.mapping.settle(channel, op):
-            channel.send_method(spoken)
+        for record in settle(channel, op):
+            channel.send(record)
 
 
 def _returned(engine: Any, op: Returned) -> None:
@@ -89,9 +91,7 @@ def _held_back(engine: Any, op: Operation) -> None:
     engine.held_back = isinstance(op, Blocked)
     for channel in engine.channels.values():
         if channel.state is states.OPEN:
-            channel.send_method(
-                OutgoingMethod(engine.mapping.layouts.ChannelFlow(engine.held_back))
-            )
+            channel.send(engine.mapping.layouts.ChannelFlow(engine.held_back))
 
 
 def _reply(engine: Any, channel: Channel, token: PendingReply, op: Done) -> None:
@@ -99,13 +99,13 @@ def _reply(engine: Any, channel: Channel, token: PendingReply, op: Done) -> None
         engine.life.follow(token.then(op.result))
         return
     name = token.method.name
-    answer = engine.mapping.answer.get(name)
+    answer = engine.mapping.reply_encoders.get(name)
     if answer is not None:
         _answer(engine, answer, channel, token, op)
     elif token.method.replies:
-        channel.send_method(OutgoingMethod(engine.table.by_name[token.method.replies[0]].record()))
+        channel.send(engine.table.by_name[token.method.replies[0]].record())
     if name == "channel.open" and engine.held_back:
-        channel.send_method(OutgoingMethod(engine.mapping.layouts.ChannelFlow(True)))
+        channel.send(engine.mapping.layouts.ChannelFlow(True))
 
 
 def _answer(engine: Any, answer: Any, channel: Channel, token: PendingReply, op: Done) -> None:
@@ -113,13 +113,20 @@ def _answer(engine: Any, answer: Any, channel: Channel, token: PendingReply, op:
     fetched = op.result
     try:
         # All of it is encoded before any is written.
-        channel.send_method(answer(channel, token.record, fetched))
+        _send_reply(channel, answer(channel, token.record, fetched))
     except ValueError:
         if not isinstance(fetched, Fetched):
             raise
         message = fetched.message
         engine.life.unsent(Unsent(op.channel, "", fetched.delivery, message, fetched.queue))
-        channel.send_method(answer(channel, token.record, None))
+        _send_reply(channel, answer(channel, token.record, None))
+
+
+def _send_reply(channel: Channel, reply: Record | OutgoingMethod) -> None:
+    if isinstance(reply, OutgoingMethod):
+        channel.send(*reply)
+    else:
+        channel.send(reply)
 
 
 def _refused(engine: Any, op: Refused) -> None:

@@ -79,7 +79,7 @@ class Staging:
 
     # --- theirs ----------------------------------------------------------------------------------
 
-    def opened(self, user: str, vhost: str, m: Any) -> OutgoingMethod:
+    def opened(self, user: str, vhost: str, m: Any) -> Any:
         """They offer a file: how much of it is here already."""
         if m.content_size > self._limit:
             text = f"a file of {m.content_size} octets, {self._limit} are allowed"
@@ -91,7 +91,7 @@ class Staging:
         except OSError as error:
             raise not_kept(m.content_size, error) from error
         self._opened.append(item)
-        return OutgoingMethod(self._w.FileOpenOk(item.have))
+        return self._w.FileOpenOk(item.have)
 
     def rest(self, size: int) -> Rest:
         """The sink of the rest of the file that was opened first. Less than was announced is taken

@@ -7,30 +7,33 @@ service type "fuzzy" asks for the queue first. Publishing to a queue that is not
 """
 
 from gateway.adapters.methods.drafts.mapping import MethodMapping
-from gateway.adapters.methods.drafts.v0_9a0.client import ASK, RESULT, settle, unsolicited
+from gateway.adapters.methods.drafts.v0_9a0.client import (
+    REPLY_READERS,
+    REQUEST_ENCODERS,
+    unsolicited,
+)
 from gateway.adapters.methods.drafts.v0_9a0.messages import (
-    ARRIVE,
+    CONTENT_HANDLERS,
     delivery,
     publication,
     returned,
     second_step,
     source,
 )
-from gateway.adapters.methods.drafts.v0_9a0.server import ANSWER, SERVE
+from gateway.adapters.methods.drafts.v0_9a0.server import REPLY_ENCODERS, REQUEST_HANDLERS
 from gateway.adapters.methods.wire import layouts_0_9a0
 
 MAPPING = MethodMapping(
     layouts_0_9a0,
-    SERVE,
-    ANSWER,
-    ASK,
-    RESULT,
-    ARRIVE,
+    REQUEST_HANDLERS,
+    REPLY_ENCODERS,
+    REQUEST_ENCODERS,
+    REPLY_READERS,
+    CONTENT_HANDLERS,
     source,
     delivery,
     publication,
     returned,
     second_step,
-    settle,
     unsolicited,
 )

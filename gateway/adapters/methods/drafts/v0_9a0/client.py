@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from gateway.adapters.methods.drafts import shared_methods
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.methods import OutgoingMethod
+from gateway.adapters.methods.drafts.shared_methods import read_count, read_state
 from gateway.adapters.methods.drafts.v0_9a0.names import (
     AUTOMATIC,
     QUEUE,
@@ -15,41 +16,39 @@ from gateway.adapters.methods.drafts.v0_9a0.names import (
 )
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.wire import layouts_0_9a0 as w
+from gateway.adapters.record import Record
 from gateway.errors import LocalError
 from gateway.operations import (
     BeginSession,
     Bind,
     DeclareQueue,
     DeleteQueue,
-    EndSession,
     Fetch,
     Flow,
     Operation,
-    Outcome,
     Prefetch,
     PurgeQueue,
     QueueState,
-    Settle,
     Subscribe,
     Unsubscribe,
 )
 
 
-def _ask_queue(channel: Channel, op: DeclareQueue) -> list[OutgoingMethod]:
+def _ask_queue(channel: Channel, op: DeclareQueue) -> list[Record]:
     """A subscription is defined when it is bound: only then is its topic known."""
     if op.name.startswith(SUBSCRIPTION):
         name = op.name.removeprefix(SUBSCRIPTION)
         if op.passive:
-            return [OutgoingMethod(w.SubscriptionQuery(0, name))]
+            return [w.SubscriptionQuery(0, name)]
         channel.wanted[op.name] = op
         return []
     if op.passive:
-        return [OutgoingMethod(w.DestinationQuery(0, QUEUE, op.name))]
+        return [w.DestinationQuery(0, QUEUE, op.name)]
     define = w.DestinationDefine(0, QUEUE, op.name, "", op.exclusive, _temporary(op))
-    return [OutgoingMethod(define)]
+    return [define]
 
 
-def _ask_bind(channel: Channel, op: Bind) -> list[OutgoingMethod]:
+def _ask_bind(channel: Channel, op: Bind) -> list[Record]:
     if op.source != TOPICS or op.to_exchange or not op.destination.startswith(SUBSCRIPTION):
         raise LocalError("0-9a0 binds subscriptions to topics, and nothing else")
     wanted = channel.wanted.pop(op.destination, None)
@@ -59,7 +58,7 @@ def _ask_bind(channel: Channel, op: Bind) -> list[OutgoingMethod]:
     kind = REGEXP if op.arguments.get("x-regexp") is True else SIMPLE
     selector = str(op.arguments.get("x-selector", "")).encode()
     define = w.SubscriptionDefine(0, name, "", op.key, kind, selector, 2, private, auto)
-    return [OutgoingMethod(define)]
+    return [define]
 
 
 def _temporary(op: DeclareQueue) -> bool:
@@ -67,20 +66,20 @@ def _temporary(op: DeclareQueue) -> bool:
     return op.auto_delete or op.exclusive
 
 
-def _ask_delete(channel: Channel, op: DeleteQueue) -> list[OutgoingMethod]:
+def _ask_delete(channel: Channel, op: DeleteQueue) -> list[Record]:
     if op.name.startswith(SUBSCRIPTION):
         name = op.name.removeprefix(SUBSCRIPTION)
-        return [OutgoingMethod(w.SubscriptionCancel(0, name, op.if_empty))]
-    return [OutgoingMethod(w.DestinationCancel(0, QUEUE, op.name, op.if_empty))]
+        return [w.SubscriptionCancel(0, name, op.if_empty)]
+    return [w.DestinationCancel(0, QUEUE, op.name, op.if_empty)]
 
 
-def _ask_purge(channel: Channel, op: PurgeQueue) -> list[OutgoingMethod]:
+def _ask_purge(channel: Channel, op: PurgeQueue) -> list[Record]:
     if op.name.startswith(SUBSCRIPTION):
-        return [OutgoingMethod(w.SubscriptionPurge(0, op.name.removeprefix(SUBSCRIPTION)))]
-    return [OutgoingMethod(w.DestinationPurge(0, QUEUE, op.name))]
+        return [w.SubscriptionPurge(0, op.name.removeprefix(SUBSCRIPTION))]
+    return [w.DestinationPurge(0, QUEUE, op.name)]
 
 
-def _ask_prefetch(channel: Channel, op: Prefetch) -> list[OutgoingMethod]:
+def _ask_prefetch(channel: Channel, op: Prefetch) -> list[Record]:
     """It goes with the next consumer."""
     channel.prefetch = (min(op.count, 0xFFFF), min(op.size, 0xFFFF))
     return []
@@ -93,33 +92,24 @@ def _where(name: str) -> tuple[int, str, str]:
     return QUEUE, name, ""
 
 
-def _ask_consume(channel: Channel, op: Subscribe) -> list[OutgoingMethod]:
+def _ask_consume(channel: Channel, op: Subscribe) -> list[Record]:
     count, size = channel.prefetch
     consume = w.JmsConsume(
         0, *_where(op.queue), size, count, op.no_local, op.no_ack, op.exclusive, b"", 2, 0
     )
-    return [OutgoingMethod(consume)]
+    return [consume]
 
 
-def _ask_cancel(channel: Channel, op: Unsubscribe) -> list[OutgoingMethod]:
+def _ask_cancel(channel: Channel, op: Unsubscribe) -> list[Record]:
     consumer = channel.consumers.pop(op.tag, None)
     if consumer is None:
         raise LocalError(f"no consumer '{op.tag}'")
-    return [OutgoingMethod(w.JmsCancel(consumer.number))]
+    return [w.JmsCancel(consumer.number)]
 
 
-def settle(channel: Channel, op: Settle) -> list[OutgoingMethod]:
-    tags = channel.covered(op.delivery, op.multiple)
-    if op.outcome is Outcome.ACCEPT:
-        return [OutgoingMethod(w.JmsAck(op.delivery, op.multiple))]
-    requeue = op.outcome.returns
-    return [OutgoingMethod(w.JmsReject(tag, requeue)) for tag in tags]
-
-
-ASK: dict[type[Operation], Any] = {
-    BeginSession: lambda channel, op: [OutgoingMethod(w.ChannelOpen(0, "", AUTOMATIC))],
-    EndSession: lambda channel, op: [OutgoingMethod(w.ChannelClose(200, "Normal shutdown"))],
-    Flow: lambda channel, op: [OutgoingMethod(w.ChannelFlow(not op.active))],
+REQUEST_ENCODERS: dict[type[Operation], Any] = {
+    BeginSession: lambda channel, op: [w.ChannelOpen(0, "", AUTOMATIC)],
+    **shared_methods.REQUEST_ENCODERS,
     DeclareQueue: _ask_queue,
     DeleteQueue: _ask_delete,
     PurgeQueue: _ask_purge,
@@ -127,9 +117,7 @@ ASK: dict[type[Operation], Any] = {
     Prefetch: _ask_prefetch,
     Subscribe: _ask_consume,
     Unsubscribe: _ask_cancel,
-    Fetch: lambda channel, op: [
-        OutgoingMethod(w.JmsBrowse(0, *_where(op.queue), False, op.no_ack))
-    ],
+    Fetch: lambda channel, op: [w.JmsBrowse(0, *_where(op.queue), False, op.no_ack)],
 }
 
 
@@ -141,18 +129,16 @@ def _result_consume(channel: Channel, op: Subscribe, m: w.JmsConsumeOk) -> str:
     return tag
 
 
-RESULT: dict[str, Any] = {
+REPLY_READERS: dict[str, Any] = {
     "destination.define-ok": lambda channel, op, m: QueueState(m.destination, m.message_count, 0),
-    "destination.query-ok": lambda channel, op, m: QueueState(
-        m.destination, m.message_count, m.consumer_count
-    ),
-    "destination.purge-ok": lambda channel, op, m: m.message_count,
-    "destination.cancel-ok": lambda channel, op, m: m.message_count,
+    "destination.query-ok": read_state("destination"),
+    "destination.purge-ok": read_count,
+    "destination.cancel-ok": read_count,
     "subscription.query-ok": lambda channel, op, m: QueueState(
         SUBSCRIPTION + m.subscription, m.message_count, m.consumer_count
     ),
-    "subscription.purge-ok": lambda channel, op, m: m.message_count,
-    "subscription.cancel-ok": lambda channel, op, m: m.message_count,
+    "subscription.purge-ok": read_count,
+    "subscription.cancel-ok": read_count,
     "jms.consume-ok": _result_consume,
 }
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
 from gateway.adapters.methods.drafts.essentials import Known
-from gateway.adapters.methods.drafts.mapping import Arrive
-from gateway.adapters.methods.drafts.methods import Content, ContentMethod
+from gateway.adapters.methods.drafts.mapping import ContentHandler
+from gateway.adapters.methods.drafts.methods import ContentMethod
 from gateway.adapters.methods.drafts.v0_9a0.names import FUZZY, GROUPS, QUEUE, TOPIC, TOPICS
 from gateway.adapters.methods.wire import layouts_0_9a0 as w
 from gateway.bodies import Body
@@ -39,64 +39,59 @@ def service(channel: Channel, kind: int, known: tuple[int, ...] = (QUEUE, TOPIC,
     return kind
 
 
-def content_of(channel: Channel, group: str, message: Message) -> Content:
-    dialect = channel.dialect(group)
-    return Content(dialect.number, *dialect.form_of(message))
-
-
-def _essentials(said: ContentMethod, known: Known) -> Essentials:
+def _essentials(method: ContentMethod, known: Known) -> Essentials:
     """Files are always durable."""
     found = known.essentials
-    return found if said.dialect.group != "file" else found._replace(durable=True)
+    return found if method.dialect.group != "file" else found._replace(durable=True)
 
 
 def published(
-    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, method: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Hot."""
-    m, essentials = said.record, _essentials(said, known)
+    m, essentials = method.record, _essentials(method, known)
     if m.ticket:
         channel.ticket(m.ticket, "publish")
     kind = service(channel, m.service_type)
     if kind == TOPIC:
-        topical = Topical(said.dialect, known.header, body, TOPICS, m.destination, essentials)
+        topical = Topical(method.dialect, known.header, body, TOPICS, m.destination, essentials)
         return Publish(channel.number, topical, m.immediate, False)
     made = Fuzzy if kind == FUZZY else Message
-    message = made(said.dialect, known.header, body, "", m.destination, essentials)
+    message = made(method.dialect, known.header, body, "", m.destination, essentials)
     return Publish(channel.number, message, True, m.immediate)
 
 
 def _arrived(
-    channel: Channel, said: ContentMethod, tag: int, known: Known, body: Body
+    channel: Channel, method: ContentMethod, tag: int, known: Known, body: Body
 ) -> tuple[str, Message]:
     """The tag of whose it is, and what it is; unsettled from now on if it is to be acknowledged."""
     if tag:
         channel.unsettled[tag] = None
-    key = said.record.destination
-    consumer = channel.consumer_at(said.dialect.group, key)
+    key = method.record.destination
+    consumer = channel.consumer_at(method.dialect.group, key)
     name, exchange = "", ""
     if consumer is not None:
         name, exchange = consumer.tag, TOPICS if consumer.keyed else ""
-    essentials = _essentials(said, known)
-    return name, Message(said.dialect, known.header, body, exchange, key, essentials)
+    essentials = _essentials(method, known)
+    return name, Message(method.dialect, known.header, body, exchange, key, essentials)
 
 
 def _browsed(
-    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, method: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Fetched:
-    _, message = _arrived(channel, said, tag, known, body)
-    return Fetched(tag, redelivered, message, said.record.message_count)
+    _, message = _arrived(channel, method, tag, known, body)
+    return Fetched(tag, redelivered, message, method.record.message_count)
 
 
 def delivered(
-    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, method: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Client. Hot."""
-    name, message = _arrived(channel, said, tag, known, body)
+    name, message = _arrived(channel, method, tag, known, body)
     return Deliver(channel.number, name, tag, redelivered, message)
 
 
-ARRIVE: dict[str, Arrive] = {
+CONTENT_HANDLERS: dict[str, ContentHandler] = {
     **{f"{group}.publish": published for group in GROUPS},
     **{f"{group}.deliver": delivered for group in GROUPS},
     "jms.browse-ok": _browsed,

@@ -4,18 +4,28 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from gateway.adapters.methods import states
+from gateway.adapters.methods.drafts import shared_methods
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
 from gateway.adapters.methods.drafts.methods import OutgoingMethod, group_of
 from gateway.adapters.methods.drafts.pacing import pace_of
-from gateway.adapters.methods.drafts.v0_9a0.channels import close_channel, grant, open_channel, say
-from gateway.adapters.methods.drafts.v0_9a0.messages import content_of, service
+from gateway.adapters.methods.drafts.shared_methods import (
+    check_in_band,
+    consume_ok,
+    content_of,
+    enter_realm,
+)
+from gateway.adapters.methods.drafts.v0_9a0.messages import service
 from gateway.adapters.methods.drafts.v0_9a0.names import (
+    DISTRIBUTED,
     GROUPS,
     OWNER,
     OWNING_USER,
     QUEUE,
     REGEXP,
+    RIGHTS,
     SIMPLE,
+    STANDARD,
     SUBSCRIPTION,
     TOPIC,
     TOPICS,
@@ -23,30 +33,30 @@ from gateway.adapters.methods.drafts.v0_9a0.names import (
 )
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.wire import layouts_0_9a0 as w
+from gateway.adapters.record import Record
 from gateway.errors import Condition, Lost, PeerError
 from gateway.message import Table
 from gateway.operations import (
     DRAFT_LEVELS,
     STREAMS,
+    BeginSession,
     Bind,
     CancelTopic,
-    Commit,
     DeclareQueue,
     DeleteQueue,
+    EndSession,
     Fetch,
     Fetched,
     FindQueue,
-    Flow,
     FoundQueue,
     Operation,
-    Outcome,
     Prefetch,
     PurgeQueue,
     PurgeTopic,
     QueueState,
     Rollback,
+    Select,
     SessionLost,
-    Settle,
     Subscribe,
     Unsubscribe,
 )
@@ -57,6 +67,55 @@ from gateway.selector import (
     Selector,
     SelectorError,
 )
+
+
+def _send(channel: Channel, record: Any) -> list[Operation]:
+    """A reply at once."""
+    channel.send(record)
+    return []
+
+
+def _open_channel(channel: Channel, m: w.ChannelOpen, pending: PendingReply) -> list[Operation]:
+    check_in_band(channel, m.out_of_band)
+    if m.tx_mode == DISTRIBUTED:
+        raise channel.error(
+            Condition.NOT_IMPLEMENTED, "distributed transactions are not implemented"
+        )
+    if m.tx_mode > DISTRIBUTED:
+        raise channel.error(Condition.COMMAND_INVALID, f"transaction mode {m.tx_mode} is unknown")
+    found: list[Operation] = [BeginSession(channel.number, pending)]
+    channel.prefetch_max = m.prefetch_max
+    found += _windows(channel)
+    if m.tx_mode == STANDARD:
+        channel.transacted = True
+        found.append(Select(channel.number, None))
+    return found
+
+
+def _windows(channel: Channel, leaving: bool = False) -> list[Operation]:
+    """How much may be under way on each channel: what it method, and its share of what the client
+    said for the connection. Shares are of a power of two, so that they seldom change."""
+    connection, channels = channel.engine.connection, channel.engine.channels
+    whole: int = connection.prefetch_max
+    count, shares = len(channels) - leaving, connection.shares
+    while connection.shares < count:
+        connection.shares *= 2
+    while connection.shares > max(1, 4 * count):
+        connection.shares //= 2
+    changed = [] if leaving else [channel]
+    if whole and connection.shares != shares:
+        changed += [c for c in channels.values() if c is not channel and c.state is states.OPEN]
+    share = max(1, whole // connection.shares) if whole else 0
+    found: list[Operation] = []
+    for one in changed:
+        limits = [limit for limit in (one.prefetch_max, share) if limit]
+        if limits:
+            found.append(Prefetch(one.number, None, 0, min(limits), True))
+    return found
+
+
+def _close_channel(channel: Channel, m: w.ChannelClose, pending: PendingReply) -> list[Operation]:
+    return [*_windows(channel, leaving=True), EndSession(channel.number, pending)]
 
 
 def _either(
@@ -140,7 +199,7 @@ def _define(channel: Channel, m: w.DestinationDefine, pending: PendingReply) -> 
     channel.ticket(m.ticket, "dynamic")
     number, name = channel.number, m.destination
     if service(channel, m.service_type, (QUEUE, TOPIC)) == TOPIC:
-        return say(channel, w.DestinationDefineOk(name or f"topic-{secrets.token_hex(8)}", 0))
+        return _send(channel, w.DestinationDefineOk(name or f"topic-{secrets.token_hex(8)}", 0))
     made = _made(channel, pending, name, m.private, m.auto_cancel, m.template)
     if not name:
         return [made]
@@ -164,7 +223,7 @@ def _query(channel: Channel, m: w.DestinationQuery, pending: PendingReply) -> li
         m.destination,
         pending,
         lambda token: [DeclareQueue(channel.number, token, m.destination, passive=True)],
-        lambda token: say(channel, w.DestinationQueryOk(TOPIC, m.destination, 0, 0, 0)),
+        lambda token: _send(channel, w.DestinationQueryOk(TOPIC, m.destination, 0, 0, 0)),
     )
 
 
@@ -363,27 +422,19 @@ def _browse(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
 
     def topic(token: PendingReply) -> list[Operation]:
         if not m.subscription:
-            return say(channel, empty())
+            return _send(channel, empty())
         return taken(token, SUBSCRIPTION + m.subscription)
 
     return _either(channel, m.service_type, m.destination, pending, queue, topic)
 
 
-def _ack(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
-    return [Settle(channel.number, m.delivery_tag, m.multiple, Outcome.ACCEPT)]
-
-
-def _reject(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
-    """A requeued message is for others: this channel does not get it again (0-9a0 §4.7.10)."""
-    outcome = Outcome.REFUSE if m.requeue else Outcome.REJECT
-    return [Settle(channel.number, m.delivery_tag, False, outcome)]
-
-
-SERVE: dict[str, Any] = {
-    "channel.open": open_channel,
-    "channel.flow": lambda channel, m, pending: [Flow(channel.number, None, not m.flow_pause)],
-    "channel.close": close_channel,
-    "access.grant": grant,
+REQUEST_HANDLERS: dict[str, Any] = {
+    **shared_methods.REQUEST_HANDLERS,
+    "channel.open": _open_channel,
+    "channel.close": _close_channel,
+    "access.grant": lambda channel, m, pending: enter_realm(
+        channel, m, pending, RIGHTS, w.AccessGrantOk
+    ),
     "destination.define": _define,
     "destination.query": _query,
     "destination.purge": _purge,
@@ -395,59 +446,42 @@ SERVE: dict[str, Any] = {
     **{f"{group}.consume": _consume for group in GROUPS},
     **{f"{group}.cancel": _cancel for group in GROUPS},
     **{f"{group}.browse": _browse for group in ("jms", "file")},
-    **{f"{group}.ack": _ack for group in ("jms", "file")},
-    **{f"{group}.reject": _reject for group in ("jms", "file")},
-    "tx.commit": lambda channel, m, pending: [Commit(channel.number, pending)],
     "tx.abort": lambda channel, m, pending: [Rollback(channel.number, pending)],
 }
 
 
-def _consuming(channel: Channel, m: Any, tag: Any) -> OutgoingMethod:
-    consumer = channel.consumers[str(tag)]
-    record = {"jms": w.JmsConsumeOk, "file": w.FileConsumeOk, "stream": w.StreamConsumeOk}
-    return OutgoingMethod(record[consumer.group](consumer.number))
-
-
-def _browsed(channel: Channel, m: Any, fetched: Fetched | None) -> OutgoingMethod:
+def _browsed(channel: Channel, m: Any, fetched: Fetched | None) -> Record | OutgoingMethod:
     jms = isinstance(m, w.JmsBrowse)
     if fetched is None:
-        return OutgoingMethod(w.JmsBrowseEmpty() if jms else w.FileBrowseEmpty())
+        return w.JmsBrowseEmpty() if jms else w.FileBrowseEmpty()
     message = fetched.message
     name = message.key if m.subscription else m.destination
     record: Any = w.JmsBrowseOk if jms else w.FileBrowseOk
-    said = record(fetched.delivery, fetched.redelivered, name, fetched.remaining)
-    return OutgoingMethod(said, content_of(channel, "jms" if jms else "file", message))
+    method = record(fetched.delivery, fetched.redelivered, name, fetched.remaining)
+    return OutgoingMethod(method, content_of(channel, "jms" if jms else "file", message))
 
 
-ANSWER: dict[str, Any] = {
-    "destination.define": lambda channel, m, state: OutgoingMethod(
-        w.DestinationDefineOk(state.name, state.messages)
+REPLY_ENCODERS: dict[str, Any] = {
+    "destination.define": lambda channel, m, state: w.DestinationDefineOk(
+        state.name, state.messages
     ),
-    "destination.query": lambda channel, m, state: OutgoingMethod(
-        w.DestinationQueryOk(QUEUE, state.name, state.messages, state.consumers, 0)
+    "destination.query": lambda channel, m, state: w.DestinationQueryOk(
+        QUEUE, state.name, state.messages, state.consumers, 0
     ),
-    "destination.purge": lambda channel, m, count: OutgoingMethod(w.DestinationPurgeOk(count or 0)),
-    "destination.cancel": lambda channel, m, count: OutgoingMethod(
-        w.DestinationCancelOk(count or 0)
+    "destination.purge": lambda channel, m, count: w.DestinationPurgeOk(count or 0),
+    "destination.cancel": lambda channel, m, count: w.DestinationCancelOk(count or 0),
+    "subscription.define": lambda channel, m, state: w.SubscriptionDefineOk(
+        m.subscription,
+        m.topic_selector,
+        m.topic_seltype,
+        state.messages if isinstance(state, QueueState) else 0,
     ),
-    "subscription.define": lambda channel, m, state: OutgoingMethod(
-        w.SubscriptionDefineOk(
-            m.subscription,
-            m.topic_selector,
-            m.topic_seltype,
-            state.messages if isinstance(state, QueueState) else 0,
-        )
+    "subscription.query": lambda channel, m, state: w.SubscriptionQueryOk(
+        m.subscription, state.messages, state.consumers
     ),
-    "subscription.query": lambda channel, m, state: OutgoingMethod(
-        w.SubscriptionQueryOk(m.subscription, state.messages, state.consumers)
-    ),
-    "subscription.purge": lambda channel, m, count: OutgoingMethod(
-        w.SubscriptionPurgeOk(count or 0)
-    ),
-    "subscription.cancel": lambda channel, m, count: OutgoingMethod(
-        w.SubscriptionCancelOk(count or 0)
-    ),
-    **{f"{group}.consume": _consuming for group in GROUPS},
+    "subscription.purge": lambda channel, m, count: w.SubscriptionPurgeOk(count or 0),
+    "subscription.cancel": lambda channel, m, count: w.SubscriptionCancelOk(count or 0),
+    **{f"{group}.consume": consume_ok for group in GROUPS},
     "jms.browse": _browsed,
     "file.browse": _browsed,
 }

@@ -8,30 +8,33 @@ destination.
 """
 
 from gateway.adapters.methods.drafts.mapping import MethodMapping
-from gateway.adapters.methods.drafts.v0_9a6.client import ASK, RESULT, settle, unsolicited
+from gateway.adapters.methods.drafts.v0_9a6.client import (
+    REPLY_READERS,
+    REQUEST_ENCODERS,
+    unsolicited,
+)
 from gateway.adapters.methods.drafts.v0_9a6.messages import (
-    ARRIVE,
+    CONTENT_HANDLERS,
     delivery,
     publication,
     returned,
     second_step,
     source,
 )
-from gateway.adapters.methods.drafts.v0_9a6.server import ANSWER, SERVE
+from gateway.adapters.methods.drafts.v0_9a6.server import REPLY_ENCODERS, REQUEST_HANDLERS
 from gateway.adapters.methods.wire import layouts_0_9a6
 
 MAPPING = MethodMapping(
     layouts_0_9a6,
-    SERVE,
-    ANSWER,
-    ASK,
-    RESULT,
-    ARRIVE,
+    REQUEST_HANDLERS,
+    REPLY_ENCODERS,
+    REQUEST_ENCODERS,
+    REPLY_READERS,
+    CONTENT_HANDLERS,
     source,
     delivery,
     publication,
     returned,
     second_step,
-    settle,
     unsolicited,
 )

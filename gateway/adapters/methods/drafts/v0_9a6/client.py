@@ -2,15 +2,18 @@
 
 from typing import Any
 
+from gateway.adapters.methods.drafts import shared_methods
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod
+from gateway.adapters.methods.drafts.methods import ContentMethod
+from gateway.adapters.methods.drafts.shared_methods import read_count, read_state
 from gateway.adapters.methods.drafts.v0_9a6.messages import delivered
 from gateway.adapters.methods.drafts.v0_9a6.names import NAMES, THEIRS
 from gateway.adapters.methods.drafts.v0_9a6.server import file_opened, open_file
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.wire import layouts_0_9a6 as w
+from gateway.adapters.record import Record
 from gateway.errors import LocalError
 from gateway.operations import (
     BeginSession,
@@ -20,46 +23,40 @@ from gateway.operations import (
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
-    EndSession,
     Fetch,
     Flow,
     Operation,
-    Outcome,
     Prefetch,
     PurgeQueue,
-    QueueState,
     Rollback,
     Select,
-    Settle,
     Subscribe,
     Unsubscribe,
 )
 
 
-def _ask_open(channel: Channel, op: BeginSession) -> list[OutgoingMethod]:
-    return [OutgoingMethod(w.ChannelOpen(channel.engine.vhost or "/"))]
+def _ask_open(channel: Channel, op: BeginSession) -> list[Record]:
+    return [w.ChannelOpen(channel.engine.vhost or "/")]
 
 
-def _ask_exchange(channel: Channel, op: DeclareExchange) -> list[OutgoingMethod]:
+def _ask_exchange(channel: Channel, op: DeclareExchange) -> list[Record]:
     kind = NAMES.get(op.type, op.type)
     if op.type not in NAMES and not op.type.startswith("x-") and not op.passive:
         raise LocalError(f"no exchange class for the type '{op.type}'")
     return [
-        OutgoingMethod(
-            w.ExchangeDeclare(
-                0,
-                THEIRS.get(op.name, op.name),
-                kind,
-                op.passive,
-                op.durable,
-                op.auto_delete,
-                op.internal,
-            )
+        w.ExchangeDeclare(
+            0,
+            THEIRS.get(op.name, op.name),
+            kind,
+            op.passive,
+            op.durable,
+            op.auto_delete,
+            op.internal,
         )
     ]
 
 
-def _ask_bind(channel: Channel, op: Bind) -> list[OutgoingMethod]:
+def _ask_bind(channel: Channel, op: Bind) -> list[Record]:
     arguments = dict(op.arguments)
     if op.key or not arguments:
         arguments["destination"] = op.key
@@ -67,69 +64,52 @@ def _ask_bind(channel: Channel, op: Bind) -> list[OutgoingMethod]:
     source = THEIRS.get(op.source, op.source)
     if op.to_exchange:
         target = THEIRS.get(op.destination, op.destination)
-        return [OutgoingMethod(w.ExchangeBind(0, "", target, source, entries))]
-    return [OutgoingMethod(w.QueueBind(0, "", op.destination, source, entries))]
+        return [w.ExchangeBind(0, "", target, source, entries)]
+    return [w.QueueBind(0, "", op.destination, source, entries)]
 
 
-def _ask_queue(channel: Channel, op: DeclareQueue) -> list[OutgoingMethod]:
+def _ask_queue(channel: Channel, op: DeclareQueue) -> list[Record]:
     return [
-        OutgoingMethod(
-            w.QueueDeclare(0, "", op.name, "", op.passive, op.durable, op.exclusive, op.auto_delete)
-        )
+        w.QueueDeclare(0, "", op.name, "", op.passive, op.durable, op.exclusive, op.auto_delete)
     ]
 
 
-def _ask_prefetch(channel: Channel, op: Prefetch) -> list[OutgoingMethod]:
+def _ask_prefetch(channel: Channel, op: Prefetch) -> list[Record]:
     """It goes with the next consumer."""
     channel.prefetch = (op.count, op.size)
     return []
 
 
-def _ask_consume(channel: Channel, op: Subscribe) -> list[OutgoingMethod]:
+def _ask_consume(channel: Channel, op: Subscribe) -> list[Record]:
     count, size = channel.prefetch
-    return [
-        OutgoingMethod(
-            w.JmsConsume(0, "", op.queue, size, count, op.no_local, op.no_ack, op.exclusive)
-        )
-    ]
+    return [w.JmsConsume(0, "", op.queue, size, count, op.no_local, op.no_ack, op.exclusive)]
 
 
-def _ask_cancel(channel: Channel, op: Unsubscribe) -> list[OutgoingMethod]:
+def _ask_cancel(channel: Channel, op: Unsubscribe) -> list[Record]:
     consumer = channel.consumers.get(op.tag)
     if consumer is None:
         raise LocalError(f"no consumer '{op.tag}'")
-    return [OutgoingMethod(w.JmsCancel(consumer.number))]
+    return [w.JmsCancel(consumer.number)]
 
 
-def settle(channel: Channel, op: Settle) -> list[OutgoingMethod]:
-    tags = channel.covered(op.delivery, op.multiple)
-    if op.outcome is Outcome.ACCEPT:
-        return [OutgoingMethod(w.JmsAck(op.delivery, op.multiple))]
-    requeue = op.outcome.returns
-    return [OutgoingMethod(w.JmsReject(tag, requeue)) for tag in tags]
-
-
-ASK: dict[type[Operation], Any] = {
+REQUEST_ENCODERS: dict[type[Operation], Any] = {
     BeginSession: _ask_open,
-    EndSession: lambda channel, op: [OutgoingMethod(w.ChannelClose(200, "Normal shutdown"))],
-    Flow: lambda channel, op: [OutgoingMethod(w.ChannelFlow(not op.active))],
+    **shared_methods.REQUEST_ENCODERS,
     DeclareExchange: _ask_exchange,
     DeleteExchange: lambda channel, op: [
-        OutgoingMethod(w.ExchangeDelete(0, THEIRS.get(op.name, op.name), op.if_unused))
+        w.ExchangeDelete(0, THEIRS.get(op.name, op.name), op.if_unused)
     ],
     DeclareQueue: _ask_queue,
-    DeleteQueue: lambda channel, op: [
-        OutgoingMethod(w.QueueDelete(0, "", op.name, op.if_unused, op.if_empty))
-    ],
-    PurgeQueue: lambda channel, op: [OutgoingMethod(w.QueuePurge(0, "", op.name))],
+    DeleteQueue: lambda channel, op: [w.QueueDelete(0, "", op.name, op.if_unused, op.if_empty)],
+    PurgeQueue: lambda channel, op: [w.QueuePurge(0, "", op.name)],
     Bind: _ask_bind,
     Prefetch: _ask_prefetch,
     Subscribe: _ask_consume,
     Unsubscribe: _ask_cancel,
-    Fetch: lambda channel, op: [OutgoingMethod(w.JmsBrowse(0, "", op.queue, op.no_ack))],
-    Select: lambda channel, op: [OutgoingMethod(w.TxSelect())],
-    Commit: lambda channel, op: [OutgoingMethod(w.TxCommit())],
-    Rollback: lambda channel, op: [OutgoingMethod(w.TxRollback())],
+    Fetch: lambda channel, op: [w.JmsBrowse(0, "", op.queue, op.no_ack)],
+    Select: lambda channel, op: [w.TxSelect()],
+    Commit: lambda channel, op: [w.TxCommit()],
+    Rollback: lambda channel, op: [w.TxRollback()],
 }
 
 
@@ -144,12 +124,10 @@ def _result_cancel(channel: Channel, op: Unsubscribe, m: Any) -> str:
     return op.tag
 
 
-RESULT: dict[str, Any] = {
-    "queue.declare-ok": lambda channel, op, m: QueueState(
-        m.queue, m.message_count, m.consumer_count
-    ),
-    "queue.purge-ok": lambda channel, op, m: m.message_count,
-    "queue.delete-ok": lambda channel, op, m: m.message_count,
+REPLY_READERS: dict[str, Any] = {
+    "queue.declare-ok": read_state("queue"),
+    "queue.purge-ok": read_count,
+    "queue.delete-ok": read_count,
     "jms.consume-ok": _result_consume,
     "jms.cancel-ok": _result_cancel,
 }
@@ -165,7 +143,8 @@ def unsolicited(channel: Channel, method: Method, m: Any) -> list[Operation] | N
         return file_opened(channel, m, pending)
     if method.name == "file.deliver":
         staged = channel.files.taken(m.identifier)
-        said = ContentMethod(method, m, channel.dialect("file"), None)
-        known = said.dialect.known(staged.header)
-        return [delivered(channel, said, m.delivery_tag, m.redelivered, known, staged.body)]
+        dialect = channel.dialect("file")
+        known = dialect.known(staged.header)
+        published = ContentMethod(method, m, dialect, None)
+        return [delivered(channel, published, m.delivery_tag, m.redelivered, known, staged.body)]
     return None

@@ -5,8 +5,9 @@ from typing import Any
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
 from gateway.adapters.methods.drafts.content import DraftDialect
 from gateway.adapters.methods.drafts.essentials import Known
-from gateway.adapters.methods.drafts.mapping import Arrive
-from gateway.adapters.methods.drafts.methods import Content, ContentMethod, OutgoingMethod
+from gateway.adapters.methods.drafts.mapping import ContentHandler
+from gateway.adapters.methods.drafts.methods import ContentMethod
+from gateway.adapters.methods.drafts.shared_methods import content_of
 from gateway.adapters.methods.drafts.v0_9a6.names import (
     DIRECT,
     GROUPS,
@@ -36,25 +37,20 @@ class Tried(Message):
     immediate: bool
 
 
-def content_of(channel: Channel, group: str, message: Message) -> Content:
-    dialect = channel.dialect(group)
-    return Content(dialect.number, *dialect.form_of(message))
-
-
 def published(
-    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, method: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Hot."""
-    m, essentials, key = said.record, known.essentials, known.destination
+    m, essentials, key = method.record, known.essentials, known.destination
     if m.ticket:
         channel.ticket(m.ticket, "write")
     exchange = OURS.get(m.exchange, m.exchange)
     mandatory = getattr(m, "mandatory", False)
     if exchange == DIRECT and not channel.transacted:
-        tried = Tried(said.dialect, known.header, body, exchange, key, essentials)
+        tried = Tried(method.dialect, known.header, body, exchange, key, essentials)
         tried.mandatory, tried.immediate = mandatory, m.immediate
         return Publish(channel.number, tried, True, m.immediate)
-    message = Message(said.dialect, known.header, body, exchange, key, essentials)
+    message = Message(method.dialect, known.header, body, exchange, key, essentials)
     return Publish(channel.number, message, mandatory, m.immediate)
 
 
@@ -68,44 +64,46 @@ def published_file(
     return published(channel, ContentMethod(method, m, dialect, None), 0, False, known, body)
 
 
-def _message(said: ContentMethod, known: Known, body: Body) -> Message:
-    exchange = OURS.get(said.record.exchange, said.record.exchange)
-    return Message(said.dialect, known.header, body, exchange, known.destination, known.essentials)
+def _message(method: ContentMethod, known: Known, body: Body) -> Message:
+    exchange = OURS.get(method.record.exchange, method.record.exchange)
+    return Message(
+        method.dialect, known.header, body, exchange, known.destination, known.essentials
+    )
 
 
 def _staged(
-    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, method: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> None:
     channel.files.staged(known.header)
 
 
 def _bounced(
-    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, method: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
-    m = said.record
+    m = method.record
     condition = channel.engine.codes.condition(m.reply_code)
-    return Returned(channel.number, _message(said, known, body), condition, m.reply_text)
+    return Returned(channel.number, _message(method, known, body), condition, m.reply_text)
 
 
 def _browsed(
-    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, method: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Fetched:
-    return Fetched(tag, redelivered, _message(said, known, body), said.record.message_count)
+    return Fetched(tag, redelivered, _message(method, known, body), method.record.message_count)
 
 
 def delivered(
-    channel: Channel, said: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
+    channel: Channel, method: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
     """Client: the consumer is the one on that queue. Hot."""
-    m = said.record
-    consumer = channel.consumer_at(said.dialect.group, queue_name(m.domain, m.queue))
+    m = method.record
+    consumer = channel.consumer_at(method.dialect.group, queue_name(m.domain, m.queue))
     if tag:
         channel.unsettled[tag] = None
     name = consumer.tag if consumer is not None else ""
-    return Deliver(channel.number, name, tag, redelivered, _message(said, known, body))
+    return Deliver(channel.number, name, tag, redelivered, _message(method, known, body))
 
 
-ARRIVE: dict[str, Arrive] = {
+CONTENT_HANDLERS: dict[str, ContentHandler] = {
     **dict.fromkeys(["basic.publish", "jms.publish", "stream.publish"], published),
     **dict.fromkeys(["basic.deliver", "jms.deliver", "stream.deliver"], delivered),
     **dict.fromkeys(["basic.bounce", "jms.bounce"], _bounced),
@@ -159,9 +157,5 @@ def returned(channel: Channel, op: Returned) -> list[Operation]:
     if bounce is not None:
         code, name, _ = channel.engine.table.codes[op.condition.value]
         exchange = THEIRS.get(message.exchange, message.exchange or "queue")
-        channel.send_method(
-            OutgoingMethod(
-                bounce(code, op.text or name, exchange), content_of(channel, group, message)
-            )
-        )
+        channel.send(bounce(code, op.text or name, exchange), content_of(channel, group, message))
     return []

@@ -24,7 +24,6 @@ KEYED = ("direct", "topic")
 
 RIGHTS = ("active", "write", "read", "passive")
 GROUPS = ("basic", "jms", "file", "stream")
-ACKED = frozenset(["jms", "file"])
 
 
 def queue_name(domain: str, queue: str) -> str:

@@ -2,13 +2,21 @@
 
 from typing import Any
 
+from gateway.adapters.methods.drafts import shared_methods
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
 from gateway.adapters.methods.drafts.methods import OutgoingMethod, group_of
 from gateway.adapters.methods.drafts.pacing import pace_of
-from gateway.adapters.methods.drafts.v0_9a6.messages import content_of, published_file
+from gateway.adapters.methods.drafts.shared_methods import (
+    ACKNOWLEDGED,
+    check_in_band,
+    consume_ok,
+    content_of,
+    enter_realm,
+    layout,
+)
+from gateway.adapters.methods.drafts.v0_9a6.messages import published_file
 from gateway.adapters.methods.drafts.v0_9a6.names import (
-    ACKED,
     BUILT_IN,
     GROUPS,
     KEYED,
@@ -20,6 +28,7 @@ from gateway.adapters.methods.drafts.v0_9a6.names import (
 )
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.wire import layouts_0_9a6 as w
+from gateway.adapters.record import Record
 from gateway.errors import Condition
 from gateway.message import Table
 from gateway.operations import (
@@ -27,26 +36,21 @@ from gateway.operations import (
     STREAMS,
     BeginSession,
     Bind,
-    Commit,
     DeclareExchange,
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
     EndSession,
-    EnterRealm,
     Fetch,
     Fetched,
     FindQueue,
-    Flow,
     Open,
     Operation,
-    Outcome,
     Prefetch,
     PurgeQueue,
     QueueState,
     Rollback,
     Select,
-    Settle,
     Subscribe,
     Unsubscribe,
 )
@@ -56,8 +60,7 @@ from gateway.operations.rules import EARLY
 def _open(channel: Channel, m: w.ChannelOpen, pending: PendingReply) -> list[Operation]:
     """The virtual host comes here; all channels of a connection use one."""
     engine: Any = channel.engine
-    if m.out_of_band:
-        raise channel.error(Condition.NOT_IMPLEMENTED, "out-of-band transport is not implemented")
+    check_in_band(channel, m.out_of_band)
     begin = BeginSession(channel.number, pending)
     vhost = m.virtual_host or "/"
     if engine.vhost:
@@ -71,17 +74,6 @@ def _open(channel: Channel, m: w.ChannelOpen, pending: PendingReply) -> list[Ope
     method = engine.table.by_name["connection.open"]
     opening = PendingReply(method, w.ConnectionOpen())
     return [Open(opening, vhost, connection.user, connection.peer, rules=EARLY), begin]
-
-
-def _request(channel: Channel, m: w.AccessRequest, pending: PendingReply) -> list[Operation]:
-    rights = [name for name in RIGHTS if getattr(m, name)]
-    granted = OutgoingMethod(w.AccessRequestOk(channel.grant(*rights)))
-
-    def then(_: None) -> list[Operation]:
-        channel.send_method(granted)
-        return []
-
-    return [EnterRealm(channel.number, pending._replace(then=then), m.realm, m.exclusive)]
 
 
 def _declare_exchange(
@@ -180,7 +172,7 @@ def _consume(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]
     tag = str(number)
     pace = pace_of(m)
     channel.consume(Consumer(group, m.queue, number, tag, domain=m.domain, pace=pace))
-    no_ack = group not in ACKED or m.auto_ack
+    no_ack = group not in ACKNOWLEDGED or m.auto_ack
     count, size = getattr(m, "prefetch_count", 0), getattr(m, "prefetch_size", 0)
     name = queue_name(m.domain, m.queue)
     return [
@@ -210,25 +202,15 @@ def _browse(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     ]
 
 
-def _ack(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
-    return [Settle(channel.number, m.delivery_tag, m.multiple, Outcome.ACCEPT)]
-
-
-def _reject(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
-    """A requeued message is for others: this channel does not get it again (0-9a0 §4.7.10)."""
-    outcome = Outcome.REFUSE if m.requeue else Outcome.REJECT
-    return [Settle(channel.number, m.delivery_tag, False, outcome)]
-
-
 def open_file(channel: Channel, m: w.FileOpen, pending: PendingReply) -> list[Operation]:
     engine: Any = channel.engine
-    channel.send_method(channel.files.opened(engine.connection.user, engine.vhost, m))
+    channel.send(channel.files.opened(engine.connection.user, engine.vhost, m))
     return []
 
 
 def file_opened(channel: Channel, m: w.FileOpenOk, pending: PendingReply) -> list[Operation]:
-    for spoken in channel.files.accepted(m):
-        channel.send_method(spoken)
+    for method in channel.files.accepted(m):
+        channel.send(*method)
     return []
 
 
@@ -243,11 +225,13 @@ def _select(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     return [Select(channel.number, pending)]
 
 
-SERVE: dict[str, Any] = {
+REQUEST_HANDLERS: dict[str, Any] = {
+    **shared_methods.REQUEST_HANDLERS,
     "channel.open": _open,
-    "channel.flow": lambda channel, m, pending: [Flow(channel.number, None, not m.flow_pause)],
     "channel.close": lambda channel, m, pending: [EndSession(channel.number, pending)],
-    "access.request": _request,
+    "access.request": lambda channel, m, pending: enter_realm(
+        channel, m, pending, RIGHTS, w.AccessRequestOk
+    ),
     "exchange.declare": _declare_exchange,
     "exchange.bind": _bind,
     "exchange.delete": _delete_exchange,
@@ -259,45 +243,28 @@ SERVE: dict[str, Any] = {
     **{f"{group}.cancel": _cancel for group in GROUPS},
     "basic.browse": _browse,
     "jms.browse": _browse,
-    **{f"{group}.ack": _ack for group in ACKED},
-    **{f"{group}.reject": _reject for group in ACKED},
     "file.open": open_file,
     "file.open-ok": file_opened,
     "file.publish": _publish_file,
     "tx.select": _select,
-    "tx.commit": lambda channel, m, pending: [Commit(channel.number, pending)],
     "tx.rollback": lambda channel, m, pending: [Rollback(channel.number, pending)],
 }
 
 
-def _declared(channel: Channel, m: w.QueueDeclare, state: QueueState) -> OutgoingMethod:
+def _declared(channel: Channel, m: w.QueueDeclare, state: QueueState) -> Record:
     name = state.name.removeprefix(f"{m.domain}:") if m.domain and m.queue else state.name
-    return OutgoingMethod(w.QueueDeclareOk(name, "", state.messages, state.consumers))
+    return w.QueueDeclareOk(name, "", state.messages, state.consumers)
 
 
-def _consuming(channel: Channel, m: Any, tag: Any) -> OutgoingMethod:
-    consumer = channel.consumers[str(tag)]
-    record = {
-        "basic": w.BasicConsumeOk,
-        "jms": w.JmsConsumeOk,
-        "file": w.FileConsumeOk,
-        "stream": w.StreamConsumeOk,
-    }[consumer.group]
-    return OutgoingMethod(record(consumer.number))
+def _cancel_ok(channel: Channel, m: Any, tag: Any) -> Record:
+    channel.consumers.pop(str(m.consumer_tag), None)
+    return layout(channel, m.NAME.partition(".")[0], "CancelOk")()  # type: ignore[no-any-return]
 
 
-def _cancelled(record: Any) -> Any:
-    def answer(channel: Channel, m: Any, tag: Any) -> OutgoingMethod:
-        channel.consumers.pop(str(m.consumer_tag), None)
-        return OutgoingMethod(record())
-
-    return answer
-
-
-def _browsed(channel: Channel, m: Any, fetched: Fetched | None) -> OutgoingMethod:
+def _browsed(channel: Channel, m: Any, fetched: Fetched | None) -> Record | OutgoingMethod:
     plain = isinstance(m, w.BasicBrowse)
     if fetched is None:
-        return OutgoingMethod(w.BasicBrowseEmpty() if plain else w.JmsBrowseEmpty())
+        return w.BasicBrowseEmpty() if plain else w.JmsBrowseEmpty()
     message = fetched.message
     exchange = THEIRS.get(message.exchange, message.exchange)
     if plain:
@@ -307,15 +274,12 @@ def _browsed(channel: Channel, m: Any, fetched: Fetched | None) -> OutgoingMetho
     return OutgoingMethod(record, content_of(channel, "basic" if plain else "jms", message))
 
 
-ANSWER: dict[str, Any] = {
+REPLY_ENCODERS: dict[str, Any] = {
     "queue.declare": _declared,
-    "queue.purge": lambda channel, m, count: OutgoingMethod(w.QueuePurgeOk(count or 0)),
-    "queue.delete": lambda channel, m, count: OutgoingMethod(w.QueueDeleteOk(count or 0)),
-    **{f"{group}.consume": _consuming for group in GROUPS},
-    "basic.cancel": _cancelled(w.BasicCancelOk),
-    "jms.cancel": _cancelled(w.JmsCancelOk),
-    "file.cancel": _cancelled(w.FileCancelOk),
-    "stream.cancel": _cancelled(w.StreamCancelOk),
+    "queue.purge": lambda channel, m, count: w.QueuePurgeOk(count or 0),
+    "queue.delete": lambda channel, m, count: w.QueueDeleteOk(count or 0),
+    **{f"{group}.consume": consume_ok for group in GROUPS},
+    **{f"{group}.cancel": _cancel_ok for group in GROUPS},
     "basic.browse": _browsed,
     "jms.browse": _browsed,
 }
