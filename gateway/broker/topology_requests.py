@@ -17,7 +17,9 @@ from gateway.operations import (
     DeleteExchange,
     DeleteQueue,
     FindBindings,
+    FindExchange,
     FoundBindings,
+    FoundExchange,
     PurgeQueue,
     QueueState,
     Unbind,
@@ -177,6 +179,13 @@ class TopologyRequests:
             if strict and binding not in binding.source.bindings:
                 raise not_found(f"binding of '{name}' to '{op.source}' by '{key}'")
             self.vhost.remove_binding(binding)
+
+    def find_exchange(self, op: FindExchange) -> FoundExchange | None:
+        """An exchange by its name; it needs no permission, as a passive declaration does not."""
+        found = self.vhost.exchanges.get(op.name)
+        if found is None:
+            return None
+        return FoundExchange(found.name, found.type, found.durable, found.arguments)
 
     def find_bindings(self, op: FindBindings) -> FoundBindings:
         """Answer a question about names and bindings; it needs no permission, as a passive

@@ -74,6 +74,13 @@ class FindQueue(Request):
 
 
 @dataclass(slots=True)
+class FindExchange(Request):
+    """Look an exchange up. Answered with ``FoundExchange`` or ``None``."""
+
+    name: str
+
+
+@dataclass(slots=True)
 class FindBindings(Request):
     """Ask whether an exchange and a queue exist, and whether bindings join them. ``exchange`` ""
     is the default exchange. ``queue``, ``key`` and ``arguments`` narrow the question; ``None``
@@ -170,6 +177,16 @@ class FoundQueue(QueueState):
 
     arguments: Table = field(default_factory=dict)
     bindings: tuple[tuple[str, str, Table], ...] = ()
+
+
+@dataclass(slots=True)
+class FoundExchange:
+    """Result of ``FindExchange``."""
+
+    name: str
+    type: str
+    durable: bool
+    arguments: Table = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -30,8 +30,10 @@ from gateway.operations import (
     EnterRealm,
     Fetch,
     Fetched,
+    FindExchange,
     FindQueue,
     Flow,
+    FoundExchange,
     FoundQueue,
     Open,
     Operation,
@@ -330,6 +332,13 @@ def test_synchronized_when_what_was_said_before_is_safe(peer: Peer) -> None:
     bindings = (("amq.topic", "a", {"x-selector": "n = 1"}),)
     assert found == [Done(1, 4, FoundQueue("q", 1, 0, {}, bindings))]
     assert peer.says(FindQueue(1, 5, "none")) == [Done(1, 5)]
+
+
+def test_an_exchange_is_found_by_its_name(peer: Peer) -> None:
+    alternate = {"alternate-exchange": "amq.fanout"}
+    peer.done(DeclareExchange(1, 1, "x", "topic", durable=True, arguments=alternate))
+    said = peer.says(FindExchange(1, 2, "x"), FindExchange(1, 3, "none"))
+    assert said == [Done(1, 2, FoundExchange("x", "topic", True, alternate)), Done(1, 3)]
 
 
 def test_a_realm_is_shared_or_somebodys_alone(house: House, peer: Peer) -> None:
