@@ -34,7 +34,7 @@ START_0_10 = bytes.fromhex("000a 000a 00 0a")
 """connection.start with version 0-10: class, method, major and minor, behind the frame header."""
 
 OTHERS = {TLS_HEADER: "1.0 over TLS"}
-"""Protocol headers of what is not decoded as AMQP frames."""
+"""Protocol headers of connections that are not decoded as AMQP frames."""
 
 NAMED = {
     "0.9a0": tuple(name for name in VERSIONS if name.startswith("0-9a0")),

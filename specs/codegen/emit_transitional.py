@@ -1,4 +1,4 @@
-"""Emits ``wire/transitional.py``: what only the transitional 0-10 has."""
+"""Emits ``wire/transitional.py``: the parts that only the transitional 0-10 has."""
 
 from specs.codegen import ir
 from specs.codegen.emit_tables import struct

@@ -11,8 +11,8 @@ def revisions_of(root: ET.Element) -> tuple[str, ...]:
 
 
 def revise(root: ET.Element, revision: str, where: str) -> None:
-    """Leave only what this revision has: elements and replies marked for another one go, and the
-    protocol takes the revision's name. Raises ``SpecError``."""
+    """Remove the elements and replies that are marked for other revisions. The protocol takes the
+    name of the revision. Raises ``SpecError``."""
     known = revisions_of(root)
     if revision not in known and (known or revision):
         listed = ", ".join(known) or "none"

@@ -64,7 +64,7 @@ class Frames:
         self.overhead = geometry.head.size + len(geometry.tail)
         self.limit = limit
         self.waiting = False
-        """Nothing is read until ``go_on``."""
+        """Nothing is read until ``resume``."""
         self._behind = b""
         """Octets that came meanwhile."""
         self._pieces: list[bytes] = []
@@ -104,7 +104,7 @@ class Frames:
             pieces.append(data[at:])
             self._gathered = len(data) - at
 
-    def go_on(self, found: list[Operation]) -> None:
+    def resume(self, found: list[Operation]) -> None:
         """Read the octets that came while ``waiting``."""
         self.waiting = False
         data, self._behind = self._behind, b""

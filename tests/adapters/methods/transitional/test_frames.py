@@ -101,7 +101,7 @@ def test_nothing_is_read_while_waiting(size: int) -> None:
     heard.pause = True
     heard.feed(frame(1, 1, FLUSH) + frame(3, 1, b"later") + frame(3, 1, b"cut")[:-2], size)
     assert heard.heard == [(1, None, FLUSH)]
-    heard.frames.go_on([])
+    heard.frames.resume([])
     assert heard.heard[1:] == [(1, "body", b"later")] and heard.frames.held == 9
     heard.feed(frame(3, 1, b"cut")[-2:])
     assert heard.heard[2:] == [(1, "body", b"cut")]

@@ -1,0 +1,223 @@
+"""One channel of the transitional 0-10, server role; also its ``Outlet``."""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from gateway.adapters.core.large_bodies import PORTION, BodyFrames
+from gateway.adapters.core.output import WEIGHT, OutputBuffer
+from gateway.adapters.methods import states
+from gateway.adapters.methods.geometry import Version
+from gateway.adapters.methods.incoming_content import IncomingContent
+from gateway.adapters.methods.lifecycle import Lifecycle
+from gateway.adapters.methods.pending import Awaited
+from gateway.adapters.methods.transitional import content as messages
+from gateway.adapters.methods.transitional.deliveries import FETCHED, Deliveries
+from gateway.adapters.methods.transitional.frames import Frames
+from gateway.adapters.methods.transitional.numbering import Numbering
+from gateway.adapters.methods.transitional.references import References
+from gateway.adapters.methods.transitional.types import Body, write_body
+from gateway.adapters.methods.wire import layouts_0_10_07 as w
+from gateway.bodies import Body as MessageBody
+from gateway.bodies import LargeBody
+from gateway.errors import Condition, PeerError, Unwritable
+from gateway.message import Message
+from gateway.operations import Fetched, Unsent
+
+ALWAYS_ROOM = 512
+"""Octets in a frame of a reference besides the part of the body: heads, numbers and the name."""
+
+
+class Consumer(NamedTuple):
+    """``is_basic``: of class ``basic``, else of class ``message``."""
+
+    is_basic: bool
+    no_ack: bool
+
+
+class ChannelEngine(Protocol):
+    """The engine, as far as its channels need it."""
+
+    table: Version
+    frames: Frames
+    buffer: OutputBuffer
+    life: Lifecycle
+    requests: bool
+    frame_max: int
+    max_message_octets: int
+    announced: int
+
+    def send_method(self, channel: int, record: Any, request: int = 0) -> int: ...
+
+    def encoded(self, numbering: Numbering, channel: int, record: Any) -> bytes: ...
+
+
+def _unowned(allowed: bool) -> None:
+    """No-op."""
+
+
+class Channel:
+    """One channel of a connection."""
+
+    allow_deliveries: Callable[[bool], None]
+
+    def __init__(self, number: int, engine: ChannelEngine) -> None:
+        self.number = number
+        self.state = states.OPENING
+        self.allow_deliveries = _unowned
+        self.awaited: deque[Awaited] = deque()
+        self.content: IncomingContent | None = None
+        self.numbering = Numbering()
+        self.consumers: dict[str, Consumer] = {}
+        self.deliveries = Deliveries(number)
+        self.references = References(engine.max_message_octets)
+        self.returned: list[tuple[Message, Condition, str]] = []
+        """Messages that came back before their transfers were answered, and why."""
+        self._engine = engine
+        self._sent_references = 0
+
+    # --- state -----------------------------------------------------------------------------------
+
+    def move(self, word: str) -> None:
+        """Take a step of the table. Raises ``PeerError`` if it is not allowed now."""
+        state = states.after(states.CHANNEL, self.state, word)
+        if state is None:
+            raise PeerError(
+                Condition.CHANNEL_ERROR, f"{word!r} on channel {self.number}, which is {self.state}"
+            )
+        self.state = state
+
+    def opened(self) -> None:
+        self.move("channel.open-ok")
+
+    def fail(self) -> None:
+        """The peer broke a rule: nothing more is taken from it."""
+        self.forget_content()
+        self.state = states.FAILED
+
+    def die(self) -> None:
+        """Discard everything but the answer to our close."""
+        self.forget_content()
+        self.move("lose")
+
+    def vanish(self) -> None:
+        """The channel has ended; as an outlet it sends nothing."""
+        self.state = states.CLOSED
+        self.forget_content()
+        self.deliveries.clear()
+        self.consumers.clear()
+
+    def forget_content(self) -> None:
+        """Drop the unfinished content, and all references."""
+        content, self.content = self.content, None
+        if content is not None:
+            self._engine.announced -= content.held
+            content.drop()
+        self._engine.announced -= self.references.held
+        self.references.clear()
+
+    # --- messages out ----------------------------------------------------------------------------
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        """Deliver a message to a consumer, by its tag or destination."""
+        if self.state is not states.OPEN:
+            return
+        kind = self.consumers.get(consumer)
+        is_basic, no_ack = kind if kind is not None else (False, True)
+        try:
+            if is_basic:
+                name = self._deliver_basic(consumer, redelivered, message)
+            else:
+                name = self.transfer(consumer, redelivered, message)
+        except ValueError:
+            self._engine.life.unsent(Unsent(self.number, consumer, delivery, message))
+            return
+        if not no_ack:
+            self.deliveries.add(name, delivery)
+
+    def divert(self, pending: list[bytes]) -> None:
+        """No-op: nothing is written but through the output, which knows where it goes."""
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        """Channels have no confirms: a transfer is answered when it is safe."""
+
+    def _deliver_basic(self, consumer: str, redelivered: bool, message: Message) -> int:
+        """The delivery tag. Raises ``ValueError``."""
+        header, body = messages.form_of(message)
+        numbering = self.numbering
+        tag = numbering.requests + 1 if self._engine.requests else numbering.next_sent
+        record = w.BasicDeliver(consumer, tag, redelivered, message.exchange, message.key)
+        self._write_content(record, header, body)
+        return tag
+
+    def fetched(self, fetched: Fetched, request: int, no_ack: bool) -> None:
+        """The reply to ``basic.get``. Raises ``ValueError``."""
+        message = fetched.message
+        header, body = messages.form_of(message)
+        tag = FETCHED | fetched.delivery if request else self.numbering.next_sent
+        record = w.BasicGetOk(
+            tag, fetched.redelivered, message.exchange, message.key, fetched.remaining
+        )
+        self._write_content(record, header, body, request)
+        if not no_ack:
+            self.deliveries.add(tag, fetched.delivery)
+
+    def _write_content(
+        self, record: Any, header: bytes, body: MessageBody, request: int = 0
+    ) -> None:
+        """A method with its content. Raises ``ValueError`` before anything is written."""
+        engine, frames, number = self._engine, self._engine.frames, self.number
+        group = engine.table.by_record[type(record)].number >> 16
+        head = frames.content_header(number, group, header, len(body))
+        largest = (engine.frame_max or 1 << 31) - frames.overhead
+        if engine.frame_max and len(head) > engine.frame_max:
+            raise Unwritable(f"a header of {len(head)} octets does not fit a frame of the peer")
+        engine.send_method(number, record, request)
+        buffer = engine.buffer
+        buffer.put_on(number, head)
+        make: Callable[[bytes], bytes] = partial(frames.frame, frames.body, number)
+        if isinstance(body, LargeBody):
+            buffer.large.add(self, BodyFrames(make, body, min(largest, PORTION)))
+        else:
+            for at in range(0, len(body), largest):
+                buffer.put_on(number, make(body[at : at + largest]))
+        buffer.weigh((0 if isinstance(body, LargeBody) else len(body)) + WEIGHT)
+
+    def transfer(self, destination: str, redelivered: bool, message: Message) -> int:
+        """A message.transfer; a body that does not fit its frame goes by reference. Returns the
+        name by which it is settled. Raises ``ValueError`` before anything is written."""
+        engine = self._engine
+        record, body = messages.transfer_of(message, destination, redelivered)
+        engine.buffer.weigh((0 if isinstance(body, LargeBody) else len(body)) + WEIGHT)
+        method = engine.table.by_record[w.MessageTransfer]
+        room = (engine.frame_max or 1 << 31) - ALWAYS_ROOM - len(method.write(record))
+        if room < 0:
+            raise Unwritable("the properties do not fit a frame of the peer")
+        if isinstance(body, bytes) and len(body) <= room:
+            record.body = write_body(Body(False, body))
+            return engine.send_method(self.number, record)
+        self._sent_references += 1
+        name = f"amqp-gateway-{self._sent_references}".encode()
+        record.body = write_body(Body(True, name))
+        engine.send_method(self.number, w.MessageOpen(name))
+        self._append(name, body)
+        settled_by = engine.send_method(self.number, record)
+        engine.send_method(self.number, w.MessageClose(name))
+        return settled_by
+
+    def _append(self, name: bytes, body: MessageBody) -> None:
+        """The parts of a body. Those of a large one are made as the socket takes them, with the
+        numbers that are reserved for them here."""
+        engine, number = self._engine, self.number
+        largest = min((engine.frame_max or PORTION) - ALWAYS_ROOM, PORTION)
+        if isinstance(body, bytes):
+            for at in range(0, len(body), largest):
+                engine.send_method(number, w.MessageAppend(name, body[at : at + largest]))
+            return
+        reserved = self.numbering.reserve(-(-len(body) // largest), engine.requests)
+
+        def make(octets: bytes) -> bytes:
+            return engine.encoded(reserved, number, w.MessageAppend(name, octets))
+
+        engine.buffer.large.add(self, BodyFrames(make, body, largest))

@@ -1,0 +1,158 @@
+"""Channel 0 of the transitional 0-10, server role: start, secure, tune, open.
+
+The Python clients of July 2007 log in with AMQPLAIN whatever is offered, and close the connection
+when a table holds other values than text and numbers; the C++ ones open the virtual host "".
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar, Protocol
+
+from gateway.adapters.contract import Authority
+from gateway.adapters.core.heartbeat import Heartbeat
+from gateway.adapters.core.sasl import Challenge, ServerExchange, Step, Success, Waiting
+from gateway.adapters.methods import states
+from gateway.adapters.methods.geometry import Version
+from gateway.adapters.methods.lifecycle import Ended, Lifecycle
+from gateway.adapters.methods.negotiation import smaller
+from gateway.adapters.methods.pending import PendingReply
+from gateway.adapters.methods.transitional import types
+from gateway.adapters.methods.transitional.frames import Frames
+from gateway.adapters.methods.wire import layouts_0_10_07 as w
+from gateway.adapters.options import Limits, Product
+from gateway.errors import Condition, PeerError
+from gateway.operations import Closed, Open, Operation, Peer
+from gateway.operations.rules import PUBLISHED
+
+PLAIN, AMQPLAIN = "PLAIN", "AMQPLAIN"
+ARGUMENTS = 1 << 16
+"""Octets of a frame besides the body of its message; and of any frame before the login."""
+
+
+class ConnectionEngine(Protocol):
+    """The engine, as far as its connection needs it."""
+
+    table: Version
+    frames: Frames
+    channel_max: int
+    frame_max: int
+    heartbeat: Heartbeat
+    life: Lifecycle
+
+    def send_method(self, channel: int, record: Any) -> int: ...
+
+
+def plain_response(response: bytes) -> bytes:
+    """An AMQPLAIN response as PLAIN has it. Raises ``ValueError``."""
+    table = types.read_table(response)
+    user, password = table.get("LOGIN"), table.get("PASSWORD")
+    if not isinstance(user, str) or not isinstance(password, str):
+        raise ValueError("an AMQPLAIN response without LOGIN and PASSWORD")
+    text = f"\0{user}\0{password}"
+    return text.encode("utf-8", "surrogateescape")
+
+
+class Connection:
+    """The connection itself, as opposed to its channels."""
+
+    steps: ClassVar[Mapping[str, Callable[[Any, Any, list[Operation]], None]]] = {}
+
+    def __init__(
+        self,
+        engine: ConnectionEngine,
+        authority: Authority | None,
+        limits: Limits,
+        product: Product,
+        external_subject: str | None,
+        mechanisms: tuple[str, ...],
+    ) -> None:
+        self.peer = Peer(version=engine.table.name)
+        self._engine = engine
+        self._limits = limits
+        self._product = product
+        self._exchange = ServerExchange(authority, external_subject, mechanisms)
+        self._user = ""
+
+    def on_protocol_header(self) -> None:
+        """The client has opened: introduce ourselves, in text alone."""
+        product, table = self._product, self._engine.table
+        properties = types.write_table(
+            {
+                "product": product.product,
+                "version": product.version,
+                "platform": product.platform,
+            }
+        )
+        offered = " ".join(self._exchange.mechanisms()).encode()
+        self._engine.life.state = states.START
+        start = w.ConnectionStart(table.major, table.minor, properties, offered, b"en_US")
+        self._engine.send_method(0, start)
+
+    def _on_start_ok(self, m: w.ConnectionStartOk, found: list[Operation]) -> None:
+        properties = types.read_arguments(m.client_properties)
+        self.peer.product = str(properties.get("product", ""))
+        self.peer.product_version = str(properties.get("version", ""))
+        self.peer.platform = str(properties.get("platform", ""))
+        self.peer.properties = properties
+        self.peer.mechanism = mechanism = m.mechanism
+        response = m.response
+        if mechanism == AMQPLAIN and AMQPLAIN not in self._exchange.mechanisms():
+            mechanism, response = PLAIN, plain_response(response)
+        self._step(self._exchange.start(mechanism, response), found)
+
+    def _on_secure_ok(self, m: w.ConnectionSecureOk, found: list[Operation]) -> None:
+        self._step(self._exchange.next(m.response), found)
+
+    def _step(self, step: Step, found: list[Operation]) -> None:
+        engine, limits = self._engine, self._limits
+        if isinstance(step, Challenge):
+            engine.send_method(0, w.ConnectionSecure(step.data))
+        elif isinstance(step, Waiting):
+            engine.frames.waiting = True
+            self._exchange.later = self._later
+        elif isinstance(step, Success):
+            self._user = step.user
+            engine.life.state = states.TUNE
+            engine.send_method(
+                0, w.ConnectionTune(limits.channel_max, limits.frame_max, limits.heartbeat)
+            )
+        else:
+            found += engine.life.abandon()
+            text = f"login of '{step.user}' by {self.peer.mechanism} was refused"
+            found.append(Closed(Condition.ACCESS_REFUSED, text))
+            raise Ended
+
+    def _later(self, step: Step) -> None:
+        self._engine.life.resume(partial(self._step, step))
+
+    def _on_tune_ok(self, m: w.ConnectionTuneOk, found: list[Operation]) -> None:
+        """0 accepts our limit. The frame size binds our frames; a client does not split its
+        messages, so its frames are bounded by the largest message."""
+        engine, limits = self._engine, self._limits
+        least = engine.table.constants["frame-min-size"]
+        if m.frame_max and m.frame_max < least:
+            raise PeerError(Condition.NOT_ALLOWED, f"frame-max {m.frame_max} is below {least}")
+        engine.frame_max = smaller(m.frame_max, limits.frame_max)
+        engine.channel_max = smaller(m.channel_max, limits.channel_max) or 0xFFFF
+        engine.heartbeat.interval, engine.heartbeat.patience = m.heartbeat, 2 * m.heartbeat
+        engine.frames.limit = limits.max_message_octets + ARGUMENTS
+
+    def _on_open(self, m: w.ConnectionOpen, found: list[Operation]) -> None:
+        token = PendingReply(self._engine.table.by_name["connection.open"])
+        where = m.virtual_host or "/"
+        found.append(Open(token, where, self._user, self.peer, rules=PUBLISHED))
+
+    def opened(self, asked: Any) -> None:
+        """The virtual host is there."""
+        life = self._engine.life
+        if life.state is states.OPENING:
+            life.state = states.OPEN
+        self._engine.send_method(0, w.ConnectionOpenOk())
+
+
+Connection.steps = {
+    "connection.start-ok": Connection._on_start_ok,
+    "connection.secure-ok": Connection._on_secure_ok,
+    "connection.tune-ok": Connection._on_tune_ok,
+    "connection.open": Connection._on_open,
+}

@@ -1,0 +1,161 @@
+"""The adapter of the transitional 0-10, server role.
+
+``Engine`` puts its parts together. Connection life and the rules of dispatch are those of
+``methods``; frames with requests and responses, the numbers in them, channels and messages are of
+this version. Which revision a client speaks is told by the frame in which it opens the connection:
+a request (24 July) or a plain method (27 July).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gateway.adapters.contract import Authority, Capability, Outlet, Role
+from gateway.adapters.core.heartbeat import Heartbeat
+from gateway.adapters.core.output import OutputBuffer, no_op
+from gateway.adapters.core.release import release
+from gateway.adapters.methods.codes import ReplyCodes
+from gateway.adapters.methods.lifecycle import Lifecycle
+from gateway.adapters.methods.transitional.channel import Channel
+from gateway.adapters.methods.transitional.connection import ARGUMENTS, Connection
+from gateway.adapters.methods.transitional.frames import Frames
+from gateway.adapters.methods.transitional.incoming import Incoming
+from gateway.adapters.methods.transitional.numbering import Numbering
+from gateway.adapters.methods.transitional.outbound import ENCODERS
+from gateway.adapters.methods.transitional.versions import METHODS, REQUESTS, REVISIONS
+from gateway.adapters.methods.wire import layouts_0_10_07 as w
+from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
+from gateway.bodies import Spool
+from gateway.errors import LocalError
+from gateway.operations import Operation
+
+REPLIES = frozenset(
+    reply
+    for table in REVISIONS.values()
+    for method in table.methods.values()
+    for reply in method.replies
+)
+
+
+class Engine:
+    """One connection; an ``Adapter``."""
+
+    capabilities = Capability.NONE
+    layouts = w
+
+    def __init__(
+        self,
+        version: str,
+        role: Role,
+        *,
+        authority: Authority | None = None,
+        limits: Limits = Limits(),  # noqa: B008
+        credentials: Credentials | None = None,
+        product: Product = Product(),  # noqa: B008
+        external_subject: str | None = None,
+        mechanisms: tuple[str, ...] = MECHANISMS,
+        wake: Callable[[], None] = no_op,
+        spool: Spool | None = None,
+    ) -> None:
+        """``spool``: where bodies go that are too large for memory; ``None``: they stay there.
+        Raises ``LocalError`` for the client role."""
+        if role is not Role.SERVER:
+            raise LocalError(f"{version} is spoken in the server role only")
+        self.version = version
+        self.role: Role = role
+        self.server = True
+        self.closing = False
+        self.wake = wake
+        self.output_congested: Callable[[], None] = no_op
+        self.requests = version == REQUESTS
+        """Our methods are requests and responses."""
+        self.table = REVISIONS[version]
+        self.codes = ReplyCodes(self.table.codes)
+        self.numbering = Numbering()
+        """Of channel 0."""
+        self.channels: dict[int, Channel] = {}
+        self.channel_max = limits.channel_max or 0xFFFF
+        self.frame_max = self.table.constants["frame-min-size"]
+        """Octets of the largest frame that the peer takes; 0: any."""
+        self.max_message_octets = limits.max_message_octets
+        self.announced = 0
+        """Octets of unfinished messages in memory."""
+        self.spool = spool
+        self.heartbeat = Heartbeat(limits)
+        self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.channels)
+        self.frames = Frames(self.table, Incoming(self), ARGUMENTS)
+        self.life = life = Lifecycle(
+            self, (self.table.header,), refusal=self.table.header, names_unknown=False
+        )
+        self.receive, self.tick, self.lost = life.receive, life.tick, life.lost
+        self.found, self.output = life.found, buffer.take
+        self.refill = buffer.large.refill
+        self.connection = Connection(self, authority, limits, product, external_subject, mechanisms)
+
+    def adopt(self, requests: bool) -> None:
+        """The client has shown in which frames it sends its methods: so are ours from now on."""
+        self.requests = requests
+        self.table = REVISIONS[REQUESTS if requests else METHODS]
+
+    # --- out -------------------------------------------------------------------------------------
+
+    def send(self, operation: Operation) -> None:
+        """Say this. Raises ``LocalError`` before any octet is written."""
+        if self.closing:
+            return
+        encode = ENCODERS.get(type(operation))
+        if encode is None:
+            raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
+        try:
+            encode(self, operation)
+        except ValueError as error:
+            raise LocalError(str(error)) from error
+
+    def outlet(self, channel: int) -> Outlet:
+        """The hot way out for an open channel."""
+        return self.channel(channel)
+
+    def channel(self, number: int) -> Channel:
+        channel = self.channels.get(number)
+        if channel is None:
+            raise LocalError(f"channel {number} is not open")
+        return channel
+
+    def write(self, channel: int, record: Any) -> None:
+        """One method; a reply only if its name tells the request."""
+        self.send_method(channel, record)
+
+    def send_method(self, channel: int, record: Any, request: int = 0) -> int:
+        """One method; a response if it answers a ``request``. Returns the name by which the peer
+        refers to it: the identifier of its request, or the number of the command."""
+        numbering = self.channels[channel].numbering if channel else self.numbering
+        octets = self.encoded(numbering, channel, record, request)
+        self.buffer.put_on(channel, octets)
+        return numbering.requests if self.requests else numbering.sent
+
+    def encoded(self, numbering: Numbering, channel: int, record: Any, request: int = 0) -> bytes:
+        """The frame of a method, which is counted. Raises ``ValueError`` before that."""
+        method = self.table.by_record.get(type(record))
+        if method is None:
+            raise LocalError(f"{record.NAME} is not in {self.table.name}")
+        payload = method.prefix + method.write(record)
+        numbering.send(method)
+        request = request or numbering.unanswered(record.NAME)
+        if request:
+            carried = numbering.response(request)
+        elif self.requests and record.NAME not in REPLIES:
+            carried = numbering.request()
+        else:
+            carried = None
+        return self.frames.method_frame(channel, carried, payload)
+
+    @property
+    def more(self) -> int:
+        return self.buffer.more
+
+    def excuse_silence(self) -> None:
+        """We did not read: the peer counts as heard."""
+        self.heartbeat.heard = True
+
+    def release(self) -> None:
+        """Let go of everything, as the connection is over."""
+        release(self, self.connection, self.life)

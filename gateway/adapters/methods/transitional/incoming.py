@@ -1,0 +1,167 @@
+"""Complete frames of a client: whom they concern, and whether they are allowed now."""
+
+import struct
+from functools import partial
+from typing import Any, Protocol
+
+from gateway.adapters.methods import states
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.dispatch import (
+    fail_channel,
+    is_discarded,
+    is_for_channel,
+    read_arguments,
+)
+from gateway.adapters.methods.geometry import Method
+from gateway.adapters.methods.incoming_content import (
+    ContentEngine,
+    ContentReceiver,
+    IncomingContent,
+)
+from gateway.adapters.methods.tags import TooManyValues
+from gateway.adapters.methods.transitional.channel import Channel, ChannelEngine
+from gateway.adapters.methods.transitional.content import arrived_header
+from gateway.adapters.methods.transitional.numbering import Numbering
+from gateway.adapters.methods.transitional.server import SERVE, Received
+from gateway.adapters.methods.transitional.versions import Carried
+from gateway.adapters.methods.wire import layouts_0_10_07 as w
+from gateway.bodies import Body, Spool, incoming_body
+from gateway.errors import Condition, Lost, PeerError
+from gateway.message import Essentials, Message
+from gateway.operations import BeginSession, Operation, Publish
+
+
+class IncomingEngine(ChannelEngine, ContentEngine, Protocol):
+    """The engine, as far as this part needs it."""
+
+    numbering: Numbering
+    channel_max: int
+    spool: Spool | None
+
+    def adopt(self, requests: bool) -> None: ...
+
+
+class Incoming:
+    """The ``Link`` of the frame loop."""
+
+    def __init__(self, engine: IncomingEngine) -> None:
+        self._engine = engine
+        contents = ContentReceiver(engine, self._complete)
+        self.on_header, self.on_body = contents.on_header, contents.on_body
+
+    def on_method(
+        self,
+        channel: int,
+        carried: Carried | None,
+        buf: bytes,
+        at: int,
+        end: int,
+        found: list[Operation],
+    ) -> None:
+        """One method. Raises ``PeerError`` if it costs the connection."""
+        engine = self._engine
+        number = int.from_bytes(buf[at : at + 4], "big")
+        method = engine.table.methods.get(number)
+        if method is None:
+            raise PeerError(
+                Condition.COMMAND_INVALID,
+                f"method {number >> 16},{number & 0xFFFF} is unknown",
+                method=number,
+            )
+        name = method.name
+        open_channel = engine.channels.get(channel)
+        if name == "connection.open":
+            engine.adopt(carried is not None)
+        elif name == "channel.open" and open_channel is not None:
+            open_channel = self._reopened(channel, open_channel)
+        numbering = open_channel.numbering if open_channel is not None else engine.numbering
+        if open_channel is not None or not channel:
+            numbering.receive(method, carried)
+        if is_discarded(engine, open_channel, method, found):
+            return
+        record = read_arguments(engine, method, buf, at + 4, end)
+        try:
+            if is_for_channel(engine, channel, open_channel, method, record, found):
+                self._on_channel(channel, open_channel, method, record, carried, found)
+        except PeerError as error:
+            error.method = error.method or number
+            if error.lost is not Lost.SESSION:
+                raise
+            fail_channel(engine, channel, error, found)
+        except TooManyValues as error:
+            raise PeerError(Condition.RESOURCE_ERROR, str(error), method=number) from error
+        except ValueError as error:
+            raise PeerError(Condition.SYNTAX_ERROR, str(error), method=number) from error
+
+    def _reopened(self, number: int, channel: Channel) -> Channel | None:
+        """A client that never sends close-ok opens a channel again that we have closed."""
+        if channel.state is not states.CLOSING:
+            return channel
+        del self._engine.channels[number]
+        channel.vanish()
+        return None
+
+    def _on_channel(
+        self,
+        number: int,
+        channel: Channel | None,
+        method: Method,
+        m: Any,
+        carried: Carried | None,
+        found: list[Operation],
+    ) -> None:
+        engine = self._engine
+        if channel is None:
+            have, most = len(engine.channels), engine.channel_max
+            if have >= most:
+                raise PeerError(
+                    Condition.NOT_ALLOWED, f"{have} channels are open, {most} are allowed"
+                )
+            channel = engine.channels[number] = Channel(number, engine)
+            channel.opened()
+            channel.numbering.receive(method, carried)
+            received = Received(engine, channel, method, m, carried)
+            found.append(BeginSession(number, received.token))
+            return
+        if channel.content is not None:
+            raise PeerError(
+                Condition.UNEXPECTED_FRAME,
+                f"{method.name} where the rest of a content was expected",
+            )
+        if method.name == "channel.open":
+            raise PeerError(Condition.CHANNEL_ERROR, f"channel {number} is open already")
+        if method.name == "basic.publish":
+            self._begin_content(channel, method, m)
+            return
+        serve = SERVE.get(method.name)
+        if serve is None:
+            raise PeerError(Condition.NOT_IMPLEMENTED, f"{method.name} is not implemented")
+        found += serve(Received(engine, channel, method, m, carried))
+
+    def _begin_content(self, channel: Channel, method: Method, m: w.BasicPublish) -> None:
+        engine = self._engine
+        keep = partial(incoming_body, engine.spool)
+        channel.content = IncomingContent(method, m, engine.max_message_octets, keep, self._known)
+
+    def _known(self, header: bytes) -> tuple[bytes, Essentials]:
+        """The properties of a message, and its essentials. Raises ``ValueError``."""
+        try:
+            basic = self._engine.table.by_name["basic.publish"].number >> 16
+            self._engine.table.contents[basic].read(header, 0)  # the flags of this version
+            return arrived_header(header)
+        except (struct.error, IndexError) as error:
+            raise ValueError("the properties are cut short") from error
+
+    def _complete(
+        self,
+        channel: Channel,
+        content: IncomingContent,
+        header: bytes,
+        body: Body,
+        found: list[Operation],
+    ) -> None:
+        """A message of the class ``basic`` is complete."""
+        m: w.BasicPublish = content.record
+        header, essentials = content.known
+        message = Message(BASIC, header, body, m.exchange, m.routing_key, essentials)
+        found.append(Publish(channel.number, message, False, m.immediate))

@@ -1,0 +1,90 @@
+"""What ``Engine.send`` does for each operation."""
+
+from typing import Any
+
+from gateway.adapters.methods import states
+from gateway.adapters.methods.outbound import Encoder, replying
+from gateway.adapters.methods.transitional.server import reply
+from gateway.errors import Condition, Lost
+from gateway.operations import (
+    Blocked,
+    Cancelled,
+    Close,
+    Closed,
+    Deliver,
+    Done,
+    Operation,
+    Refused,
+    Returned,
+    SessionLost,
+    Unblocked,
+)
+
+
+def _close(engine: Any, op: Close) -> None:
+    _end(engine, op.condition, op.text, 0, False)
+
+
+def _end(engine: Any, condition: Condition | None, text: str, method: int, theirs: bool) -> None:
+    """Close the connection. Python clients send no close-ok, so it is not awaited."""
+    life = engine.life
+    if life.state is states.CLOSING:
+        return
+    life.send_close(condition, text, method, theirs=theirs)
+    life.follow([*life.abandon(), Closed(condition, text, theirs=theirs)])
+
+
+def _deliver(engine: Any, op: Deliver) -> None:
+    engine.channel(op.channel).deliver(op.consumer, op.delivery, op.redelivered, op.message)
+
+
+def _returned(engine: Any, op: Returned) -> None:
+    """A message that no queue took. The reply to its transfer says so; there is no other way."""
+    channel = engine.channels.get(op.channel)
+    if channel is not None and engine.requests and channel.state is states.OPEN:
+        channel.returned.append((op.message, op.condition, op.text))
+
+
+def _cancelled(engine: Any, op: Cancelled) -> None:
+    """A server cannot say so. A later cancel of the client is no error."""
+    channel = engine.channels.get(op.channel)
+    if channel is not None:
+        channel.consumers.pop(op.tag, None)
+
+
+def _unsaid(engine: Any, op: Operation) -> None:
+    """Publishers are not told; they wait because nothing is read from them."""
+
+
+def _refused(engine: Any, op: Refused) -> None:
+    if op.lost is Lost.NOTHING:
+        return
+    method = getattr(op.token, "method", None)
+    number = 0 if method is None else method.number
+    if op.lost is Lost.CONNECTION or op.channel == 0:
+        _end(engine, op.condition, op.text, number, True)
+    else:
+        _lose(engine, op.channel, op.condition, op.text, number)
+
+
+def _session_lost(engine: Any, op: SessionLost) -> None:
+    _lose(engine, op.channel, op.condition, op.text, 0)
+
+
+def _lose(engine: Any, number: int, condition: Condition, text: str, method: int) -> None:
+    channel = engine.channels.get(number)
+    if channel is not None and channel.state is not states.CLOSING:
+        engine.life.close_channel(number, condition, text, method)
+
+
+ENCODERS: dict[type[Operation], Encoder] = {
+    Close: _close,
+    Deliver: _deliver,
+    Returned: _returned,
+    Cancelled: _cancelled,
+    Blocked: _unsaid,
+    Unblocked: _unsaid,
+    Done: replying(reply),
+    Refused: _refused,
+    SessionLost: _session_lost,
+}

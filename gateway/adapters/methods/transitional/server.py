@@ -1,0 +1,494 @@
+"""Methods of a client as operations, and the replies to them.
+
+Methods without a declared reply are not answered; a client that wants to know sends
+``execution.flush`` and waits for ``execution.complete``. With requests and responses (24 July) each
+transfer is answered, and the client's ``message.ok`` settles a delivery; with plain methods
+(27 July) its ``execution.complete`` does.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from gateway.adapters.methods.codes import ReplyCodes
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.geometry import Method
+from gateway.adapters.methods.incoming_content import UNDER_WAY
+from gateway.adapters.methods.lifecycle import Lifecycle
+from gateway.adapters.methods.pending import PendingReply
+from gateway.adapters.methods.tags import TooManyValues
+from gateway.adapters.methods.transitional import content as messages
+from gateway.adapters.methods.transitional import types
+from gateway.adapters.methods.transitional.channel import Channel, Consumer
+from gateway.adapters.methods.transitional.versions import Carried
+from gateway.adapters.methods.wire import layouts_0_10_07 as w
+from gateway.errors import Condition, Lost, PeerError
+from gateway.message import Message, Table
+from gateway.operations import (
+    Bind,
+    Commit,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    Done,
+    EndSession,
+    Fetch,
+    Fetched,
+    FindBindings,
+    FindExchange,
+    Flow,
+    FoundBindings,
+    FoundExchange,
+    Operation,
+    Outcome,
+    Prefetch,
+    Publish,
+    PurgeQueue,
+    Recover,
+    Rollback,
+    Select,
+    Subscribe,
+    Synchronize,
+    Unbind,
+    Unsent,
+    Unsubscribe,
+)
+
+
+class ServerEngine(Protocol):
+    """The engine, as far as requests and replies need it."""
+
+    requests: bool
+    max_message_octets: int
+    announced: int
+    life: Lifecycle
+    codes: ReplyCodes
+
+    def send_method(self, channel: int, record: Any, request: int = 0) -> int: ...
+
+
+class Asked(NamedTuple):
+    """A request of the client; the ``record`` of its token."""
+
+    m: Any
+    request: int
+    """Its identifier; 0 if it is a plain method."""
+    mark: int
+    """Commands of the client up to it."""
+    message: Message | None = None
+    """That a transfer published."""
+
+
+class Received(NamedTuple):
+    """One method on a channel."""
+
+    engine: Any
+    channel: Channel
+    method: Method
+    m: Any
+    carried: Carried | None
+
+    @property
+    def number(self) -> int:
+        return self.channel.number
+
+    @property
+    def token(self) -> PendingReply:
+        """For its operation."""
+        return self.answering(None)
+
+    def answering(self, message: Message | None) -> PendingReply:
+        """The token of a transfer with this message."""
+        request = 0 if self.carried is None else self.carried.identifier
+        mark = self.channel.numbering.received
+        return PendingReply(self.method, Asked(self.m, request, mark, message))
+
+
+def _table(entries: bytes) -> Table:
+    return types.read_arguments(entries) if entries else {}
+
+
+# --- topology ------------------------------------------------------------------------------------
+
+
+def _declare_exchange(r: Received) -> list[Operation]:
+    m: w.ExchangeDeclare = r.m
+    arguments = _table(m.arguments)
+    if m.alternate_exchange:
+        arguments["alternate-exchange"] = m.alternate_exchange
+    return [
+        DeclareExchange(
+            r.number,
+            r.token,
+            m.exchange,
+            m.type,
+            m.passive,
+            m.durable,
+            m.auto_delete,
+            arguments=arguments,
+        )
+    ]
+
+
+def _declare_queue(r: Received) -> list[Operation]:
+    m: w.QueueDeclare = r.m
+    arguments = _table(m.arguments)
+    if m.alternate_exchange:
+        arguments["x-dead-letter-exchange"] = m.alternate_exchange
+    # Auto-delete had no effect on an exclusive queue: it is deleted with its connection.
+    flags = m.passive, m.durable, m.exclusive, m.auto_delete and not m.exclusive
+    return [DeclareQueue(r.number, r.token, m.queue, *flags, arguments)]
+
+
+def _bind(kind: type[Bind | Unbind]) -> Callable[[Received], list[Operation]]:
+    def build(r: Received) -> list[Operation]:
+        m = r.m
+        return [kind(r.number, r.token, m.queue, m.exchange, m.routing_key, _table(m.arguments))]
+
+    return build
+
+
+def _delete_queue(r: Received) -> list[Operation]:
+    return [DeleteQueue(r.number, r.token, r.m.queue, r.m.if_unused, r.m.if_empty)]
+
+
+def _query_bindings(r: Received) -> list[Operation]:
+    """Empty names and arguments leave the question open."""
+    m: w.BindingQuery = r.m
+    queue, key, arguments = m.queue or None, m.routing_key or None, _table(m.arguments) or None
+    return [FindBindings(r.number, r.token, m.exchange, queue, key, arguments)]
+
+
+# --- consuming -----------------------------------------------------------------------------------
+
+
+def _consume(r: Received) -> list[Operation]:
+    m, is_basic = r.m, r.method.name == "basic.consume"
+    tag = m.consumer_tag if is_basic else m.destination
+    arguments = _table(m.arguments if is_basic else m.filter)
+    if not is_basic or tag:
+        if tag in r.channel.consumers:
+            raise PeerError(Condition.NOT_ALLOWED, f"consumer {tag!r} exists already")
+        r.channel.consumers[tag] = Consumer(is_basic, m.no_ack)
+    return [
+        Subscribe(r.number, r.token, m.queue, tag, m.no_ack, m.exclusive, m.no_local, arguments)
+    ]
+
+
+def _cancel(r: Received) -> list[Operation]:
+    tag = r.m.consumer_tag if r.method.name == "basic.cancel" else r.m.destination
+    return [Unsubscribe(r.number, r.token, tag)]
+
+
+def _qos(r: Received) -> list[Operation]:
+    m = r.m
+    return [Prefetch(r.number, r.token, m.prefetch_count, m.prefetch_size, m.global_)]
+
+
+def _ack(r: Received) -> list[Operation]:
+    m: w.BasicAck = r.m
+    deliveries = r.channel.deliveries
+    if not m.multiple:
+        return [deliveries.settle(m.delivery_tag)]
+    return list(deliveries.settle_up_to(m.delivery_tag))
+
+
+def _reject(r: Received) -> list[Operation]:
+    outcome = Outcome.RELEASE if r.m.requeue else Outcome.REJECT
+    return [r.channel.deliveries.settle(r.m.delivery_tag, outcome)]
+
+
+def _recover(r: Received) -> list[Operation]:
+    if r.m.requeue:
+        r.channel.deliveries.clear()
+    return [Recover(r.number, r.token, r.m.requeue)]
+
+
+def _settled(outcome: Outcome) -> Callable[[Received], list[Operation]]:
+    """Responses to our transfers."""
+
+    def build(r: Received) -> list[Operation]:
+        carried = r.carried
+        if carried is None or not carried.is_response:
+            raise PeerError(Condition.COMMAND_INVALID, f"{r.method.name} answers nothing")
+        first, count = carried.other, carried.batch + 1
+        return list(r.channel.deliveries.settle_range(first, count, outcome))
+
+    return build
+
+
+def _complete(r: Received) -> list[Operation]:
+    """The client has received so much (27 July). On 24 July ``message.ok`` says it."""
+    m: w.ExecutionComplete = r.m
+    if r.engine.requests:
+        return []
+    deliveries = r.channel.deliveries
+    found: list[Operation] = [*deliveries.settle_through(m.cumulative_execution_mark)]
+    try:
+        ranges = types.read_set(m.ranged_execution_set)
+    except ValueError as error:
+        raise PeerError(Condition.NOT_ALLOWED, str(error)) from error
+    for first, last in ranges:
+        if first == last:
+            found.append(deliveries.settle(first))
+        else:
+            count = (last - first) % types.SERIALS + 1
+            found += deliveries.settle_range(first, count, Outcome.ACCEPT)
+    return found
+
+
+# --- publishing ----------------------------------------------------------------------------------
+
+
+def _transfer(r: Received) -> list[Operation]:
+    m: w.MessageTransfer = r.m
+    try:
+        body = types.read_body(m.body)
+    except ValueError as error:
+        raise PeerError(Condition.SYNTAX_ERROR, str(error)) from error
+    if body.is_reference:
+        r.channel.references.transfer(body.octets, r)
+        return []
+    return _publish(r, body.octets)
+
+
+def _publish(r: Received, body: bytes) -> list[Operation]:
+    """A transfer is published, and answered when that is safe."""
+    m: w.MessageTransfer = r.m
+    if len(body) > r.engine.max_message_octets:
+        raise PeerError(
+            Condition.CONTENT_TOO_LARGE,
+            f"{len(body)} octets are more than {r.engine.max_message_octets}",
+            Lost.SESSION,
+        )
+    try:
+        header, essentials = messages.header_of(m)
+    except TooManyValues as error:
+        raise PeerError(Condition.CONTENT_TOO_LARGE, str(error), Lost.SESSION) from error
+    except (ValueError, struct.error, IndexError) as error:
+        raise PeerError(Condition.SYNTAX_ERROR, str(error)) from error
+    message = Message(BASIC, header, body, m.destination, m.routing_key, essentials)
+    answered = r.carried is not None
+    publish = Publish(r.number, message, answered and m.reject_unroutable, m.immediate)
+    if not answered:
+        return [publish]
+    return [publish, Synchronize(r.number, r.answering(message))]
+
+
+def _append(r: Received) -> list[Operation]:
+    m: w.MessageAppend = r.m
+    references = r.channel.references
+    before = references.held
+    references.append(m.reference, m.bytes)
+    r.engine.announced += references.held - before
+    if r.engine.announced > UNDER_WAY * r.engine.max_message_octets:
+        raise PeerError(Condition.RESOURCE_ERROR, "too many unfinished messages")
+    return []
+
+
+def _open(r: Received) -> list[Operation]:
+    r.channel.references.open(r.m.reference)
+    return []
+
+
+def _close(r: Received) -> list[Operation]:
+    references = r.channel.references
+    before = references.held
+    body, transfers = references.close(r.m.reference)
+    r.engine.announced -= before - references.held
+    return [operation for transfer in transfers for operation in _publish(transfer, body)]
+
+
+def _resume(r: Received) -> list[Operation]:
+    """Nothing of a reference outlives its channel."""
+    request = 0 if r.carried is None else r.carried.identifier
+    r.engine.send_method(r.number, w.MessageOffset(0), request)
+    return []
+
+
+def _ignore(r: Received) -> list[Operation]:
+    return []
+
+
+# --- all -----------------------------------------------------------------------------------------
+
+
+def _end(r: Received) -> list[Operation]:
+    r.channel.move("channel.close")
+    return [EndSession(r.number, r.token)]
+
+
+SERVE: dict[str, Callable[[Received], list[Operation]]] = {
+    "channel.flow": lambda r: [Flow(r.number, r.token, r.m.active)],
+    "channel.flow-ok": _ignore,
+    "channel.close": _end,
+    "exchange.declare": _declare_exchange,
+    "exchange.delete": lambda r: [DeleteExchange(r.number, r.token, r.m.exchange, r.m.if_unused)],
+    "exchange.query": lambda r: [FindExchange(r.number, r.token, r.m.name)],
+    "binding.query": _query_bindings,
+    "queue.declare": _declare_queue,
+    "queue.bind": _bind(Bind),
+    "queue.unbind": _bind(Unbind),
+    "queue.purge": lambda r: [PurgeQueue(r.number, r.token, r.m.queue)],
+    "queue.delete": _delete_queue,
+    "basic.qos": _qos,
+    "basic.consume": _consume,
+    "basic.cancel": _cancel,
+    "basic.get": lambda r: [Fetch(r.number, r.token, r.m.queue, r.m.no_ack)],
+    "basic.ack": _ack,
+    "basic.reject": _reject,
+    "basic.recover": _recover,
+    "tx.select": lambda r: [Select(r.number, r.token)],
+    "tx.commit": lambda r: [Commit(r.number, r.token)],
+    "tx.rollback": lambda r: [Rollback(r.number, r.token)],
+    "message.transfer": _transfer,
+    "message.consume": _consume,
+    "message.cancel": _cancel,
+    "message.get": lambda r: [Fetch(r.number, r.token, r.m.queue, r.m.no_ack)],
+    "message.recover": _recover,
+    "message.qos": _qos,
+    "message.open": _open,
+    "message.append": _append,
+    "message.close": _close,
+    "message.checkpoint": _ignore,
+    "message.resume": _resume,
+    "message.ok": _settled(Outcome.ACCEPT),
+    "message.reject": _settled(Outcome.REJECT),
+    "execution.flush": lambda r: [Synchronize(r.number, r.token)],
+    "execution.complete": _complete,
+}
+"""What is not here is answered with not-implemented."""
+
+
+# --- replies -------------------------------------------------------------------------------------
+
+
+def reply(engine: ServerEngine, channel: Channel, token: PendingReply, op: Done) -> None:
+    """The reply to a request, if it has one."""
+    asked = token.record
+    name = token.method.name
+    if not isinstance(asked, Asked):
+        if name == "channel.close":  # of a channel that was closed meanwhile
+            engine.send_method(channel.number, w.ChannelCloseOk())
+        return
+    answer = ANSWER.get(name)
+    if answer is not None and not getattr(asked.m, "no_wait", False):
+        answer(engine, channel, asked, op.result)
+    if name == "basic.cancel" or name == "message.cancel":
+        channel.consumers.pop(op.result, None)
+
+
+def _declared(engine: ServerEngine, channel: Channel, asked: Asked, state: Any) -> None:
+    record = w.QueueDeclareOk(state.name, state.messages, state.consumers)
+    engine.send_method(channel.number, record, asked.request)
+
+
+def _counted(record: Callable[[int], Any]) -> Callable[..., None]:
+    def answer(engine: ServerEngine, channel: Channel, asked: Asked, count: Any) -> None:
+        engine.send_method(channel.number, record(count or 0), asked.request)
+
+    return answer
+
+
+def _consuming(engine: ServerEngine, channel: Channel, asked: Asked, tag: str) -> None:
+    channel.consumers[tag] = Consumer(True, asked.m.no_ack)
+    engine.send_method(channel.number, w.BasicConsumeOk(tag), asked.request)
+
+
+def _plain(record: Callable[[], Any]) -> Callable[..., None]:
+    def answer(engine: ServerEngine, channel: Channel, asked: Asked, result: Any) -> None:
+        engine.send_method(channel.number, record(), asked.request)
+
+    return answer
+
+
+def _flowing(engine: ServerEngine, channel: Channel, asked: Asked, active: Any) -> None:
+    engine.send_method(channel.number, w.ChannelFlowOk(bool(active)), asked.request)
+
+
+def _completed(engine: ServerEngine, channel: Channel, asked: Asked, result: Any) -> None:
+    engine.send_method(channel.number, w.ExecutionComplete(asked.mark))
+
+
+def _transferred(engine: ServerEngine, channel: Channel, asked: Asked, result: Any) -> None:
+    for at, (message, condition, text) in enumerate(channel.returned):
+        if message is asked.message:
+            del channel.returned[at]
+            code, reason = engine.codes.reply(condition, text)
+            engine.send_method(channel.number, w.MessageReject(code, reason), asked.request)
+            return
+    engine.send_method(channel.number, w.MessageOk(), asked.request)
+
+
+def _got(engine: ServerEngine, channel: Channel, asked: Asked, fetched: Fetched | None) -> None:
+    """``message.get``: a transfer; with requests and responses also the outcome."""
+    m: w.MessageGet = asked.m
+    if fetched is not None:
+        message = fetched.message
+        try:
+            name = channel.transfer(m.destination, fetched.redelivered, message)
+        except ValueError:
+            engine.life.unsent(Unsent(channel.number, "", fetched.delivery, message, fetched.queue))
+            fetched = None
+        else:
+            if not m.no_ack:
+                channel.deliveries.add(name, fetched.delivery)
+    if asked.request:
+        record = w.MessageEmpty() if fetched is None else w.MessageOk()
+        engine.send_method(channel.number, record, asked.request)
+
+
+def _fetched(engine: ServerEngine, channel: Channel, asked: Asked, fetched: Fetched | None) -> None:
+    if fetched is not None:
+        try:
+            channel.fetched(fetched, asked.request, asked.m.no_ack)
+            return
+        except ValueError:
+            message = fetched.message
+            engine.life.unsent(Unsent(channel.number, "", fetched.delivery, message, fetched.queue))
+    engine.send_method(channel.number, w.BasicGetEmpty(), asked.request)
+
+
+def _exchange_found(
+    engine: ServerEngine, channel: Channel, asked: Asked, found: FoundExchange | None
+) -> None:
+    if found is None:
+        record = w.ExchangeQueryOk(not_found=True)
+    else:
+        arguments = types.write_table(found.arguments)
+        record = w.ExchangeQueryOk(found.type, found.durable, False, arguments)
+    engine.send_method(channel.number, record, asked.request)
+
+
+def _bindings_found(
+    engine: ServerEngine, channel: Channel, asked: Asked, found: FoundBindings
+) -> None:
+    record = w.BindingQueryOk(
+        found.exchange_not_found,
+        found.queue_not_found,
+        found.queue_not_matched,
+        found.key_not_matched,
+        found.arguments_not_matched,
+    )
+    engine.send_method(channel.number, record, asked.request)
+
+
+ANSWER: dict[str, Callable[..., None]] = {
+    "channel.open": _plain(w.ChannelOpenOk),
+    "channel.close": _plain(w.ChannelCloseOk),
+    "channel.flow": _flowing,
+    "exchange.query": _exchange_found,
+    "binding.query": _bindings_found,
+    "queue.declare": _declared,
+    "queue.purge": _counted(w.QueuePurgeOk),
+    "queue.delete": _counted(w.QueueDeleteOk),
+    "basic.consume": _consuming,
+    "basic.cancel": lambda engine, channel, asked, tag: engine.send_method(
+        channel.number, w.BasicCancelOk(tag), asked.request
+    ),
+    "basic.get": _fetched,
+    "message.transfer": _transferred,
+    "message.get": _got,
+    "execution.flush": _completed,
+}
