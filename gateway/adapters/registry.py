@@ -77,6 +77,12 @@ def _method_reader(version: str) -> Reader:
     return trace.Reader(version).frames
 
 
+def _segment_reader(version: str) -> Reader:
+    from gateway.adapters.segments import trace
+
+    return trace.Reader(version).frames
+
+
 def _performative_reader(version: str) -> Reader:
     from gateway.adapters.performatives.trace import frames
 
@@ -179,9 +185,12 @@ VERSIONS: Mapping[str, VersionRow] = {
 }  # fmt: skip
 """Versions by name, oldest first."""
 
+FINAL_0_10 = "0-10"
+
 RECORDED: Mapping[str, Callable[[str], Reader]] = {
     REQUESTS: _method_reader,
     METHODS: _method_reader,
+    FINAL_0_10: _segment_reader,
 }
 """Makers of readers for versions that only ``inspect`` knows: they have no engine."""
 

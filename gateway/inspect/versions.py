@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gateway.adapters.core.trace_lines import HEADER_OCTETS
 from gateway.adapters.methods.transitional.versions import METHODS, REQUESTS
 from gateway.adapters.performatives.wire.tables import TLS_HEADER
-from gateway.adapters.registry import PREFERRED, RECORDED, VERSIONS, Reader, sharing
+from gateway.adapters.registry import FINAL_0_10, PREFERRED, RECORDED, VERSIONS, Reader, sharing
 from gateway.adapters.sniff import detect
 from gateway.inspect.sources import Piece
 
@@ -25,7 +25,6 @@ READERS: dict[str, Callable[[], Reader]] = {
 SHARED_0_9 = sharing("0-9")
 
 HEADER_0_10 = b"AMQP\x01\x01\x00\x0a"
-FINAL_0_10 = "0-10"
 FROM_SERVER = {ord("A"): FINAL_0_10, 9: REQUESTS, 1: METHODS}
 FROM_CLIENT = {10: REQUESTS, 1: METHODS}
 """Versions of 0-10 by the first octet of a side, behind the client's header: the server of the

@@ -84,7 +84,8 @@ def test_capture_json_with_cut_frames(tmp_path: Path) -> None:
 def test_capture_json_as_a_list(tmp_path: Path) -> None:
     path = tmp_path / "capture.json"
     path.write_text(json.dumps([{"direction": "C->S", "hex": "414d51500101000a"}]))
-    assert "version 0-10: not decoded yet" in shown(path)
+    text = shown(path)
+    assert "version 0-10\n" in text and "protocol header  AMQP 1.1.0.10" in text
 
 
 def test_command_frames(tmp_path: Path) -> None:

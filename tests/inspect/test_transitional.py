@@ -90,7 +90,8 @@ UNDECODED = {
         ["414d515000000901", "0800000000000000"],
         "does not end with the frame end octet",
     ),
-    "not decoded": ([HEADER, "0f00001000000000"], "not decoded yet"),
+    "truncated final 0-10": ([HEADER, "0f00001000000000"], "8 octets of a truncated frame"),
+    "not decoded": (["414d515002010000", "1603010000"], "not decoded yet"),
     "too short": (["414d51"], "too short to tell the version"),
 }
 

@@ -16,7 +16,7 @@ from gateway.adapters.segments.essentials import arrived, read_arrived, route
 from gateway.adapters.segments.splicing import NO_BODY, delivered, delivery_properties
 from gateway.adapters.segments.types import FieldError
 from gateway.adapters.segments.wire import layouts as w
-from gateway.message import DIALECTS, Essentials, Properties
+from gateway.message import Essentials, Properties
 from gateway.values import Milliseconds, ULong
 from tests.adapters.segments.records import MAPS, STRUCTS, structs
 
@@ -56,7 +56,6 @@ def test_recorded_header() -> None:
         user_id=b"guest", app_id="cap", subject="news", application={"s": "text"},
     )  # fmt: skip
     assert SEGMENTS.read(SEGMENTS.write(found)) == found
-    assert DIALECTS["0-10"] is SEGMENTS
 
 
 @given(HEADERS)
