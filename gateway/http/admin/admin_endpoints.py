@@ -165,9 +165,12 @@ class Endpoint:
     action: Action = Action.ADMIN
     """What a narrowed credential must allow; for ranks without a tag."""
 
+    operation_id: str = ""
+    """In the description; the name of ``handle`` if empty."""
+
     @property
     def name(self) -> str:
-        return self.handle.__name__
+        return self.operation_id or self.handle.__name__
 
 
 class PathEndpoint:

@@ -50,10 +50,6 @@ async def rabbit_queues(call: Call) -> Json:
     )
 
 
-async def rabbit_queues_in(call: Call) -> Json:
-    return await rabbit_queues(call)
-
-
 async def rabbit_queue(call: Call) -> Json:
     broker = call.context.broker
     await call.context.rates.look(broker)
@@ -70,10 +66,6 @@ async def rabbit_exchanges(call: Call) -> Json:
     )
 
 
-async def rabbit_exchanges_in(call: Call) -> Json:
-    return await rabbit_exchanges(call)
-
-
 async def rabbit_exchange(call: Call) -> Json:
     name = changes.source_of(call)
     found = call.context.broker.vhosts[call.vhost].exchanges.get(name)
@@ -84,10 +76,6 @@ async def rabbit_exchange(call: Call) -> Json:
 
 async def rabbit_bindings(call: Call) -> Json:
     return answer_list(one for name in vhosts_of(call) for one in views.binding_views(call, name))
-
-
-async def rabbit_bindings_in(call: Call) -> Json:
-    return await rabbit_bindings(call)
 
 
 async def bindings_where(call: Call, **wanted: str) -> list[dict[str, Any]]:
@@ -108,19 +96,11 @@ async def rabbit_bindings_between(call: Call) -> Json:
     return answer_list(await bindings_between(call))
 
 
-async def rabbit_bindings_to_exchange(call: Call) -> Json:
-    return await rabbit_bindings_between(call)
-
-
 async def rabbit_binding(call: Call) -> Json:
     for one in await bindings_between(call):
         if changes.is_named(call, one):
             return one
     raise missing()
-
-
-async def rabbit_binding_to_exchange(call: Call) -> Json:
-    return await rabbit_binding(call)
 
 
 async def rabbit_bindings_from(call: Call) -> Json:
@@ -230,10 +210,6 @@ async def rabbit_consumers(call: Call) -> Json:
     )
 
 
-async def rabbit_consumers_in(call: Call) -> Json:
-    return await rabbit_consumers(call)
-
-
 # --- health ---------------------------------------------------------------------------------------
 
 
@@ -264,35 +240,8 @@ async def rabbit_healthcheck(call: Call) -> Json:
     return {"status": "ok"}
 
 
-# --- what there is none of -----------------------------------------------------------------------
-
-
-async def rabbit_policies(call: Call) -> Json:
-    """Queues have arguments here, and nothing overrides them."""
-    return []
-
-
-async def rabbit_operator_policies(call: Call) -> Json:
-    return []
-
-
-async def rabbit_parameters(call: Call) -> Json:
-    return []
-
-
-async def rabbit_vhost_limits(call: Call) -> Json:
-    return []
-
-
-async def rabbit_topic_permissions(call: Call) -> Json:
-    return []
-
-
-async def rabbit_extensions(call: Call) -> Json:
-    return []
-
-
-async def rabbit_policies_in(call: Call) -> Json:
+async def none(call: Call) -> Json:
+    """For what does not exist here, such as policies: nothing overrides the arguments of queues."""
     return []
 
 
@@ -314,10 +263,6 @@ async def rabbit_import(call: Call) -> Response:
     return changes.done(False) if quiet else answer(200, made.model_dump())
 
 
-async def rabbit_import_in(call: Call) -> Response:
-    return await rabbit_import(call)
-
-
 # --- the table ------------------------------------------------------------------------------------
 
 GUEST, USER, ADMIN, MONITOR = Rank.GUEST, Rank.USER, Rank.ADMINISTRATOR, Rank.MONITOR
@@ -325,28 +270,33 @@ QUEUE, EXCHANGE = "/queues/{vhost}/{queue}", "/exchanges/{vhost}/{exchange}"
 BINDINGS = "/bindings/{vhost}/e/{exchange}/q/{queue}"
 TO_EXCHANGE = "/bindings/{vhost}/e/{exchange}/e/{destination}"
 ONE_CONNECTION, OF_USER = "/connections/{connection_name}", "/connections/username/{user}"
-READ = (
+READ: tuple[tuple[Any, ...], ...] = (
+    # path, handler, rank, and the name of the operation if it is not the handler's
     ("/overview", rabbit_overview, USER), ("/nodes", rabbit_nodes, USER),
     ("/whoami", rabbit_whoami, USER), ("/cluster-name", rabbit_cluster_name, USER),
-    ("/extensions", rabbit_extensions, USER),
+    ("/extensions", none, USER, "rabbit_extensions"),
     ("/connections", connections.rabbit_connections, USER),
     (OF_USER, connections.rabbit_connections_of, USER),
     (ONE_CONNECTION, connections.rabbit_connection, USER),
     (ONE_CONNECTION + "/channels", connections.rabbit_connection_channels, USER),
-    ("/vhosts/{vhost}/connections", connections.rabbit_connections_in, GUEST),
+    ("/vhosts/{vhost}/connections", connections.rabbit_connections, GUEST,
+     "rabbit_connections_in"),
     ("/channels", connections.rabbit_channels, USER),
     ("/channels/{channel}", connections.rabbit_channel, USER),
-    ("/vhosts/{vhost}/channels", connections.rabbit_channels_in, GUEST),
-    ("/consumers", rabbit_consumers, USER), ("/consumers/{vhost}", rabbit_consumers_in, GUEST),
+    ("/vhosts/{vhost}/channels", connections.rabbit_channels, GUEST, "rabbit_channels_in"),
+    ("/consumers", rabbit_consumers, USER),
+    ("/consumers/{vhost}", rabbit_consumers, GUEST, "rabbit_consumers_in"),
     ("/vhosts", rabbit_vhosts, USER), ("/vhosts/{vhost}/permissions", rabbit_permissions_in, ADMIN),
     ("/vhosts/{vhost}", rabbit_vhost, GUEST), ("/queues", rabbit_queues, USER),
-    ("/queues/{vhost}", rabbit_queues_in, GUEST), (QUEUE, rabbit_queue, GUEST),
-    ("/exchanges", rabbit_exchanges, USER), ("/exchanges/{vhost}", rabbit_exchanges_in, GUEST),
+    ("/queues/{vhost}", rabbit_queues, GUEST, "rabbit_queues_in"), (QUEUE, rabbit_queue, GUEST),
+    ("/exchanges", rabbit_exchanges, USER),
+    ("/exchanges/{vhost}", rabbit_exchanges, GUEST, "rabbit_exchanges_in"),
     (EXCHANGE, rabbit_exchange, GUEST), ("/bindings", rabbit_bindings, USER),
-    ("/bindings/{vhost}", rabbit_bindings_in, GUEST), (BINDINGS, rabbit_bindings_between, GUEST),
+    ("/bindings/{vhost}", rabbit_bindings, GUEST, "rabbit_bindings_in"),
+    (BINDINGS, rabbit_bindings_between, GUEST),
     (BINDINGS + "/{properties_key}", rabbit_binding, GUEST),
-    (TO_EXCHANGE, rabbit_bindings_to_exchange, GUEST),
-    (TO_EXCHANGE + "/{properties_key}", rabbit_binding_to_exchange, GUEST),
+    (TO_EXCHANGE, rabbit_bindings_between, GUEST, "rabbit_bindings_to_exchange"),
+    (TO_EXCHANGE + "/{properties_key}", rabbit_binding, GUEST, "rabbit_binding_to_exchange"),
     (EXCHANGE + "/bindings/source", rabbit_bindings_from, GUEST),
     (EXCHANGE + "/bindings/destination", rabbit_bindings_of_exchange, GUEST),
     (QUEUE + "/bindings", rabbit_bindings_of_queue, GUEST),
@@ -354,17 +304,19 @@ READ = (
     ("/users/{user}/permissions", rabbit_permissions_of, ADMIN),
     ("/permissions", rabbit_permissions, ADMIN),
     ("/permissions/{vhost}/{user}", rabbit_permission, ADMIN),
-    ("/topic-permissions", rabbit_topic_permissions, ADMIN),
+    ("/topic-permissions", none, ADMIN, "rabbit_topic_permissions"),
     ("/definitions", rabbit_definitions, ADMIN),
     ("/definitions/{vhost}", rabbit_definitions_in, ADMIN),
     ("/aliveness-test/{vhost}", rabbit_aliveness, GUEST),
-    ("/policies", rabbit_policies, USER), ("/policies/{vhost}", rabbit_policies_in, GUEST),
-    ("/operator-policies", rabbit_operator_policies, USER),
-    ("/parameters", rabbit_parameters, USER), ("/vhost-limits", rabbit_vhost_limits, USER),
+    ("/policies", none, USER, "rabbit_policies"),
+    ("/policies/{vhost}", none, GUEST, "rabbit_policies_in"),
+    ("/operator-policies", none, USER, "rabbit_operator_policies"),
+    ("/parameters", none, USER, "rabbit_parameters"),
+    ("/vhost-limits", none, USER, "rabbit_vhost_limits"),
 )  # fmt: skip
 CHECKS = ("/healthchecks/node", "/health/checks/alarms", "/health/checks/local-alarms",
           "/health/checks/virtual-hosts", "/health/checks/node-is-quorum-critical")  # fmt: skip
-CHANGE = (
+CHANGE: tuple[tuple[Any, ...], ...] = (
     ("PUT", QUEUE, changes.rabbit_put_queue, GUEST),
     ("DELETE", QUEUE, changes.rabbit_delete_queue, GUEST),
     ("DELETE", QUEUE + "/contents", changes.rabbit_purge_queue, GUEST),
@@ -372,8 +324,9 @@ CHANGE = (
     ("DELETE", EXCHANGE, changes.rabbit_delete_exchange, GUEST),
     ("POST", BINDINGS, changes.rabbit_bind, GUEST),
     ("DELETE", BINDINGS + "/{properties_key}", changes.rabbit_unbind, GUEST),
-    ("POST", TO_EXCHANGE, changes.rabbit_bind_exchange, GUEST),
-    ("DELETE", TO_EXCHANGE + "/{properties_key}", changes.rabbit_unbind_exchange, GUEST),
+    ("POST", TO_EXCHANGE, changes.rabbit_bind, GUEST, "rabbit_bind_exchange"),
+    ("DELETE", TO_EXCHANGE + "/{properties_key}", changes.rabbit_unbind, GUEST,
+     "rabbit_unbind_exchange"),
     ("DELETE", ONE_CONNECTION, connections.rabbit_close_connection, USER),
     ("PUT", "/vhosts/{vhost}", changes.rabbit_put_vhost, ADMIN),
     ("DELETE", "/vhosts/{vhost}", changes.rabbit_delete_vhost, ADMIN),
@@ -387,17 +340,20 @@ CHANGE = (
 def endpoints() -> Iterable[Endpoint]:
     common: dict[str, Any] = {"tag": "RabbitMQ", "on_error": rabbit_error}
     body: dict[str, Any] = common | {"any_type": True, "takes": dict[str, Any]}
-    for path, handle, rank in READ:
-        yield Endpoint("GET", "/api" + path, handle, title(handle), rank, gives=Any, **common)
+    for path, handle, rank, *names in READ:
+        name = names[0] if names else handle.__name__
+        yield Endpoint("GET", "/api" + path, handle, title(name), rank, gives=Any,
+                       operation_id=name, **common)  # fmt: skip
     for path in CHECKS:
         yield Endpoint("GET", "/api" + path, rabbit_healthcheck, "Health", USER, gives=Any,
                        **common | {"hidden": path != CHECKS[0]})  # fmt: skip
-    for method, path, handle, rank in CHANGE:
-        needs_body = handle.__name__ in ("rabbit_put_user", "rabbit_put_permission")
+    for method, path, handle, rank, *names in CHANGE:
+        name = names[0] if names else handle.__name__
+        needs_body = name in ("rabbit_put_user", "rabbit_put_permission")
         takes = body | {"optional": not needs_body} if method != "DELETE" else common
-        yield Endpoint(method, "/api" + path, handle, title(handle), rank, status=204,
-                       also={201: "Created"}, example=EXAMPLES.get(handle.__name__),
-                       schema=SCHEMAS.get(handle.__name__), **takes)  # fmt: skip
+        yield Endpoint(method, "/api" + path, handle, title(name), rank, status=204,
+                       also={201: "Created"}, example=EXAMPLES.get(name),
+                       schema=SCHEMAS.get(name), operation_id=name, **takes)  # fmt: skip
     yield Endpoint("POST", "/api" + EXCHANGE + "/publish", rabbit_publish, "Publish", GUEST,
                    gives=Any, action=Action.PUBLISH, example=PUBLISH,
                    schema=PUBLISH_BODY, read_large=read_large_publish,
@@ -406,15 +362,15 @@ def endpoints() -> Iterable[Endpoint]:
                    gives=Any, action=Action.RECEIVE, example=GET, schema=GET_BODY,
                    **body)  # fmt: skip
     given = common | {"takes": Definitions, "any_type": True, "example": {"queues": []}}
-    for path, handle in (("", rabbit_import), ("/{vhost}", rabbit_import_in)):
-        yield Endpoint("POST", "/api/definitions" + path, handle, "Apply definitions", ADMIN,
+    for path, name in (("", "rabbit_import"), ("/{vhost}", "rabbit_import_in")):
+        yield Endpoint("POST", "/api/definitions" + path, rabbit_import, "Apply definitions", ADMIN,
                        status=204, also={200: "Some definitions were not applied"},
                        limit=lambda context: context.settings.max_body_octets,
-                       **given)  # fmt: skip
+                       operation_id=name, **given)  # fmt: skip
 
 
-def title(handle: Any) -> str:
-    return "As RabbitMQ: " + str(handle.__name__).removeprefix("rabbit_").replace("_", " ")
+def title(name: str) -> str:
+    return "As RabbitMQ: " + name.removeprefix("rabbit_").replace("_", " ")
 
 
 ENDPOINTS = list(endpoints())

@@ -126,14 +126,6 @@ async def rabbit_bind(call: Call) -> Response:
     )
 
 
-async def rabbit_bind_exchange(call: Call) -> Response:
-    return await rabbit_bind(call)
-
-
-async def rabbit_unbind_exchange(call: Call) -> Response:
-    return await rabbit_unbind(call)
-
-
 async def rabbit_unbind(call: Call) -> Response:
     kind, name = destination_of(call)
     wanted = (source_of(call), name, kind == "exchange")

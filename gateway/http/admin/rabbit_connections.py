@@ -111,10 +111,6 @@ async def rabbit_connections(call: Call) -> Any:
     return answer_list(connection_view(one) for one in seen(call))
 
 
-async def rabbit_connections_in(call: Call) -> Any:
-    return await rabbit_connections(call)
-
-
 async def rabbit_connections_of(call: Call) -> Any:
     mine = [one for one in seen(call) if one.user == call.names["user"]]
     return [
@@ -139,10 +135,6 @@ async def rabbit_close_connection(call: Call) -> Response:
 
 async def rabbit_channels(call: Call) -> Any:
     return answer_list(channels_of(call, seen(call)))
-
-
-async def rabbit_channels_in(call: Call) -> Any:
-    return await rabbit_channels(call)
 
 
 async def rabbit_connection_channels(call: Call) -> Any:
