@@ -11,7 +11,7 @@ from gateway.http.admin.admin_endpoints import Call
 from gateway.http.admin.rabbit_shape import Bad, missing, need_keys
 from gateway.http.admin.rabbit_views import properties_key, quoted
 from gateway.http.admin.tables import read_table
-from gateway.http.admin.topology import delete_vhost
+from gateway.http.admin.topology import delete_vhost, make_vhost
 from gateway.http.portions import spread
 
 
@@ -143,21 +143,10 @@ async def rabbit_unbind(call: Call) -> Response:
 
 
 async def rabbit_put_vhost(call: Call) -> Response:
-    broker, name = call.context.broker, call.vhost
-    new = name not in broker.vhosts
-
-    def make() -> None:
-        broker.create_vhost(name)
-        if new:
-            broker.access.set_permissions(call.user, name, ".*", ".*", ".*")
-
-    await call.act(make)
-    return done(new)
+    return done(await make_vhost(call))
 
 
 async def rabbit_delete_vhost(call: Call) -> Response:
-    if call.vhost not in call.context.broker.vhosts:
-        raise missing()
     await delete_vhost(call)
     return done(False)
 

@@ -92,7 +92,8 @@ async def show_one_vhost(call: Call) -> VhostView:
     return show_vhost(await stepped(VhostCount(call.context.broker.vhosts[call.vhost]).steps()))
 
 
-async def put_vhost(call: Call) -> Response:
+async def make_vhost(call: Call) -> bool:
+    """Whether it is new: then its creator gets all permissions in it."""
     broker, name = call.context.broker, call.vhost
     new = name not in broker.vhosts
 
@@ -102,9 +103,12 @@ async def put_vhost(call: Call) -> Response:
             broker.access.set_permissions(call.user, name, ".*", ".*", ".*")
 
     await call.act(make)
-    return respond(
-        show_vhost(await stepped(VhostCount(broker.vhosts[name]).steps())), 201 if new else 200
-    )
+    return new
+
+
+async def put_vhost(call: Call) -> Response:
+    new = await make_vhost(call)
+    return respond(await show_one_vhost(call), 201 if new else 200)
 
 
 async def delete_vhost(call: Call) -> None:

@@ -7,6 +7,7 @@ Whatever can be decided without the body is decided before it is asked for: a cl
 import asyncio
 from collections.abc import Callable
 from email.message import Message as MimeHeader
+from typing import NamedTuple
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -81,6 +82,21 @@ class Media:
     def parameter(self, name: str, default: str) -> str:
         value = self.header.get_param(name, default)
         return value if isinstance(value, str) else default
+
+
+class Upload(NamedTuple):
+    """The body of a request and the way in which it is read."""
+
+    scope: Scope
+    receive: Receive
+    preferences: PublishPreferences
+    media: Media
+    maker: Maker
+
+    @property
+    def headers(self) -> Pairs:
+        headers: Pairs = self.scope["headers"]
+        return headers
 
 
 class FullPublish:
@@ -158,7 +174,7 @@ class FullPublish:
             stream = Stream(self.sender, call, maker, stop, preferences.ordering, self.spool)
             await stream.run(receive, send, applied(preferences))
             return None
-        return await self.whole(scope, receive, call, preferences, media, maker)
+        return await self.whole(Upload(scope, receive, preferences, media, maker), call)
 
     def call(self, preferences: PublishPreferences, call: PublishCall) -> PublishCall:
         seconds = self.settings.confirm_seconds
@@ -169,31 +185,23 @@ class FullPublish:
         until = asyncio.get_running_loop().time() + seconds
         return call._replace(seconds=seconds, until=until, unconfirmed=preferences.unconfirmed)
 
-    async def whole(
-        self,
-        scope: Scope,
-        receive: Receive,
-        call: PublishCall,
-        preferences: PublishPreferences,
-        media: Media,
-        maker: Maker,
-    ) -> Answer:
+    async def whole(self, upload: Upload, call: PublishCall) -> Answer:
         """Read everything, send it, and answer once."""
-        several = media.name in (BATCH, MULTIPART, cloudevents.BATCH)
+        preferences, maker, path = upload.preferences, upload.maker, upload.scope["path"]
+        several = upload.media.name in (BATCH, MULTIPART, cloudevents.BATCH)
         place = None
         if preferences.ordering is not None and not several:
             place = self.sender.place(call, maker.target, preferences.ordering)
         try:
             with self.budget.hold() as held:
                 if several:
-                    batch = await self.read_many(scope, receive, held, preferences, media, maker)
-                    work = self.send_many(call, batch, scope["path"])
+                    work = self.send_many(call, await self.read_many(upload, held), path)
                 else:
-                    item = await self.read_one(scope, receive, held, preferences, media, maker)
+                    item = await self.read_one(upload, held)
                     if place is None and item.ordering is not None:
                         place = self.sender.place(call, item.target, item.ordering)
                     call = self.call(preferences, call)  # the upload was not waiting
-                    work = self.send_one(call, item, place, scope["path"])
+                    work = self.send_one(call, item, place, path)
                 if not preferences.asynchronous:
                     status, headers, body = await work
                     return Answer(status, [*headers, *applied(preferences)], body)
@@ -214,56 +222,38 @@ class FullPublish:
 
     # --- reading --------------------------------------------------------------------------------
 
-    async def read_one(
-        self,
-        scope: Scope,
-        receive: Receive,
-        held: Held,
-        preferences: PublishPreferences,
-        media: Media,
-        maker: Maker,
-    ) -> Item:
-        limit = self.settings.max_body_octets
-        body = await self.read_all(scope, receive, held, preferences, limit)
-        headers: Pairs = scope["headers"]
-        if media.name == FORM:
-            if len(body) <= WHOLE:
-                return maker.from_form(read_document(body[:]))
+    async def read_one(self, upload: Upload, held: Held) -> Item:
+        body = await self.read_all(upload, held, self.settings.max_body_octets)
+        media, maker, headers = upload.media, upload.maker, upload.headers
+        if media.name not in (FORM, cloudevents.ONE):
+            return maker.from_headers(headers, body)
+        if len(body) > WHOLE:
             document = await open_document(body, self.spool)
-            return await document.form(maker, document.all)
-        if media.name == cloudevents.ONE:
-            if len(body) <= WHOLE:
-                return maker.from_event(headers, read_document(body[:]), body[:], None)
-            document = await open_document(body, self.spool)
+            if media.name == FORM:
+                return await document.form(maker, document.all)
             item = await document.event(maker, headers, document.all, body)
             return item._replace(name=None)
-        return maker.from_headers(headers, body)
+        if media.name == FORM:
+            return maker.from_form(read_document(body[:]))
+        return maker.from_event(headers, read_document(body[:]), body[:], None)
 
-    async def read_many(
-        self,
-        scope: Scope,
-        receive: Receive,
-        held: Held,
-        preferences: PublishPreferences,
-        media: Media,
-        maker: Maker,
-    ) -> Batch:
-        most, limit = self.settings.max_batch_items, self.settings.max_batch_octets
-        headers: Pairs = scope["headers"]
+    async def read_many(self, upload: Upload, held: Held) -> Batch:
+        media, maker, preferences = upload.media, upload.maker, upload.preferences
+        most = self.settings.max_batch_items
         if media.name == MULTIPART:
-            batch = await self.read_multipart(scope, receive, held, preferences, media, maker)
+            batch = await self.read_multipart(upload, held)
         else:
-            body = await self.read_all(scope, receive, held, preferences, limit)
+            body = await self.read_all(upload, held, self.settings.max_batch_octets)
             if len(body) > WHOLE:
                 document = await open_document(body, self.spool)
                 if media.name == BATCH:
                     batch = await document.batch(maker, most)
                 else:
-                    batch = await document.events(maker, headers, most)
+                    batch = await document.events(maker, upload.headers, most)
             elif media.name == BATCH:
                 batch = await read_batch(body[:], maker, most)
             else:
-                batch = await read_events(body[:], headers, maker, most)
+                batch = await read_events(body[:], upload.headers, maker, most)
         if batch.atomic and len(batch.items) > MOST_ATOMIC:
             raise Problem(
                 problems.TOO_LARGE,
@@ -282,36 +272,23 @@ class FullPublish:
             ]
         )
 
-    async def read_all(
-        self,
-        scope: Scope,
-        receive: Receive,
-        held: Held,
-        preferences: PublishPreferences,
-        limit: int,
-    ) -> Body:
-        length = check_length(scope, limit)
+    async def read_all(self, upload: Upload, held: Held, limit: int) -> Body:
+        length = check_length(upload.scope, limit)
         held.reach(length)
-        verifier = Verifier(preferences.digests)
-        body = await gather(receive, limit, held, self.settings, self.spool, b"", length, verifier)
+        verifier = Verifier(upload.preferences.digests)
+        body = await gather(
+            upload.receive, limit, held, self.settings, self.spool, b"", length, verifier
+        )
         verifier.check()
         return body
 
-    async def read_multipart(
-        self,
-        scope: Scope,
-        receive: Receive,
-        held: Held,
-        preferences: PublishPreferences,
-        media: Media,
-        maker: Maker,
-    ) -> Batch:
+    async def read_multipart(self, upload: Upload, held: Held) -> Batch:
         limit = self.settings.max_batch_octets
-        held.reach(check_length(scope, limit))
-        parts = Parts(media.raw, self.settings.max_batch_items)
-        verifier = Verifier(preferences.digests)
+        held.reach(check_length(upload.scope, limit))
+        parts = Parts(upload.media.raw, self.settings.max_batch_items)
+        verifier = Verifier(upload.preferences.digests)
         size = 0
-        async for octets in chunks(receive):
+        async for octets in chunks(upload.receive):
             size += len(octets)
             if size > limit:
                 raise too_large(limit)
@@ -319,7 +296,7 @@ class FullPublish:
             verifier.add(octets)
             parts.feed(octets)
         verifier.check()
-        return await read_parts(parts.finish(), maker)
+        return await read_parts(parts.finish(), upload.maker)
 
 
 def expects(headers: Pairs) -> bool:
