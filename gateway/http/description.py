@@ -1,8 +1,8 @@
-"""What ``/openapi.json`` says: each room describes its own routes, this puts them together.
+"""``/openapi.json``: each room describes its own routes, and ``complete`` puts them together.
 
 A room makes its routes as ``Described``, which is a Starlette route with an OpenAPI operation per
 method and the pydantic models that those refer to as ``#/components/schemas/NAME``. Errors are
-the same everywhere: ``problem_responses`` says which a route can answer with.
+the same everywhere: ``row_responses`` describes those of a route.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,15 +65,6 @@ FIELDS = (
     ),
 )
 
-PUBLISH_TEXT = """The body becomes the message body, unchanged. Metadata is in
-Structured Fields (RFC 9651); unknown fields are errors, never ignored.
-
-201 means that the broker has the message in every queue that it was routed to. Messages are durable
-by default; `Amqp-Durability` (member `durability`) is `disk` if all of those queues keep the
-message over a restart, `memory` if none does, else `mixed`. Without `Amqp-Message-Id` the gateway
-creates a UUIDv7 and returns it. Each name is one percent-encoded path segment: the virtual host `/`
-is `%2F`."""
-
 
 def problem_response(status: int) -> dict[str, Any]:
     row = next(row for row in (*ALL_ROWS, *BY_STATUS.values()) if row.status == status)
@@ -93,10 +84,6 @@ def one_problem(row: Row, text: str) -> dict[str, Any]:
         "description": text,
         "content": {"application/problem+json": {"schema": PROBLEM_REF, "example": example}},
     }
-
-
-def problem_responses(*statuses: int) -> dict[str, Any]:
-    return {str(status): problem_response(status) for status in statuses}
 
 
 def in_path(name: str, text: str, example: str) -> dict[str, Any]:
@@ -131,40 +118,6 @@ def in_header(name: str, example: str, text: str) -> dict[str, Any]:
 
 
 VHOST = in_path("vhost", "Virtual host; `/` is written `%2F`", "/")
-
-
-def publish(operation: str, summary: str, parameters: list[dict[str, Any]]) -> dict[str, Any]:
-    octets = {"schema": {"type": "string", "format": "binary"}}
-    return {
-        "tags": ["messages"],
-        "operationId": operation,
-        "summary": summary,
-        "description": PUBLISH_TEXT,
-        "parameters": [VHOST, *parameters, *(in_header(*field) for field in FIELDS)],
-        "requestBody": {
-            "description": "The message body. `Content-Type` and `Content-Encoding` go with it.",
-            "content": {
-                "application/json": {"schema": {}, "example": {"order": 17}},
-                "*/*": octets,
-            },
-        },
-        "responses": {
-            "201": {
-                "description": "The broker has it",
-                "headers": {
-                    "Amqp-Message-Id": {"schema": {"type": "string"}},
-                    "Amqp-Outcome": {"schema": {"type": "string"}},
-                    "Amqp-Durability": {"schema": {"type": "string"}},
-                },
-                "content": {
-                    "application/vnd.amqp-gateway.receipt+json": {
-                        "schema": {"$ref": "#/components/schemas/Receipt"}
-                    }
-                },
-            },
-            **problem_responses(400, 401, 403, 404, 409, 413, 422, 429, 500, 503, 504),
-        },
-    }
 
 
 class Described(Route):
@@ -214,35 +167,17 @@ def row_responses(*rows: Row) -> dict[str, Any]:
     return found
 
 
-def bare_operations() -> dict[str, dict[str, Any]]:
-    """Of routes that do not describe themselves."""
-    key = in_query("routing_key", "Routing key, empty if left out", "orders.created")
-    shown_queue = in_path("queue", "Queue, percent-encoded", "orders")
-    shown_exchange = in_path("exchange", "Exchange, percent-encoded", "amq.topic")
-    return {
-        "/v1/{vhost}/queues/{queue}/messages": {
-            "post": publish("publish_to_queue", "Publish to a queue", [shown_queue])
-        },
-        "/v1/{vhost}/exchanges/{exchange}/messages": {
-            "post": publish("publish_to_exchange", "Publish to an exchange", [shown_exchange, key])
-        },
-    }
-
-
 def complete(
     schema: dict[str, Any], routes: Iterable[BaseRoute], schemes: Schemes
 ) -> dict[str, Any]:
     """Add the routes that FastAPI does not know, credentials, and the problem document."""
     paths: dict[str, Any] = schema.setdefault("paths", {})
-    bare = bare_operations()
     models: set[type[BaseModel]] = {ProblemDocument, Receipt}
     for route in routes:
         if isinstance(route, Described):
             models.update(route.models)
             if route.operations:
                 paths.setdefault(route.path, {}).update(route.operations)
-        elif isinstance(route, Route) and route.path in bare:
-            paths.setdefault(route.path, {}).update(bare[route.path])
     components = schema.setdefault("components", {})
     components["securitySchemes"] = schemes
     schema["security"] = ways_into(schemes, "", "")
