@@ -62,8 +62,8 @@ OUTCOME_UNSUPPORTED = Row(
     422, "outcome-unsupported", "The queue does not support this outcome", "refused", False
 )
 REPLY_TIMEOUT = Row(504, "reply-timeout", "No reply in time", "accepted", False)
-UNKNOWN = Row(504, "outcome-unknown", "No confirmation in time", "unknown", WITH_KEY)
 LOST = Row(502, "outcome-unknown", "The broker went away before it confirmed", "unknown", WITH_KEY)
+UNKNOWN = Row(504, "outcome-unknown", "No confirmation in time", "unknown", WITH_KEY)
 BAD_KEY = Row(400, "idempotency-key", "Malformed Idempotency-Key", "not-sent", False)
 KEY_NEEDED = Row(400, "idempotency-required", "Idempotency-Key required", "not-sent", False)
 KEY_BUSY = Row(
@@ -105,14 +105,7 @@ ROWS: dict[Condition, Row] = {
     Condition.INTERNAL_ERROR: INTERNAL,
 }
 
-ALL_ROWS: tuple[Row, ...] = (
-    *(INVALID, INVALID_FIELD, INVALID_CURSOR, UNAUTHORIZED, FORBIDDEN, NOT_FOUND, UNROUTABLE),
-    *(LOCKED, TOO_LARGE, REFUSED, SCHEMA, FULL, QUOTA, INTERNAL, UNSUPPORTED, BACKPRESSURE),
-    *(NO_CONSUMER, DRAINING, LOST, UNKNOWN, CONFLICT, ARGUMENT, UNSUPPORTED_MEDIA),
-    *(LEASE_LOST, ALREADY_SETTLED, INVALID_TOKEN, OUTCOME_UNSUPPORTED, REPLY_TIMEOUT),
-    *(BAD_KEY, KEY_NEEDED, KEY_BUSY, KEY_REUSED, BAD_DIGEST, NOT_ATTEMPTED),
-    *(KEYS_UNAVAILABLE, HEAD_TOO_LARGE, TOO_SLOW, CROWDED),
-)
+ALL_ROWS: tuple[Row, ...] = tuple(row for row in globals().values() if isinstance(row, Row))
 
 BY_STATUS: dict[int, Row] = {
     404: Row(404, "not-found", "No such resource", "not-sent", False),

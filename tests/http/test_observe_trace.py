@@ -183,7 +183,7 @@ async def test_a_publish_on_demand(make_rig: Any) -> None:
         assert canary.position == 4, "one at a time"
         canary.limit = 60
         # Those who ask while one is under way that began before share the next one.
-        asking = [asyncio.create_task(canary.sings(True)) for _ in range(5)]
+        asking = [asyncio.create_task(canary.check(True)) for _ in range(5)]
         await asyncio.sleep(0)
         rig.release()
         rig.held = True
@@ -200,7 +200,7 @@ async def test_the_canary_leaves_nothing_behind(make_rig: Any) -> None:
     canary = rig.app.state.context.canary
     canary.fresh = 0
     for _ in range(3):
-        assert await canary.sings()
+        assert await canary.check()
         rig.end()
     assert rig.store.read(canary.number, 0, 10) == []
 

@@ -13,7 +13,7 @@ from starlette.types import Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.http import problems
-from gateway.http.problems import CROWDED, HEAD_TOO_LARGE, PREFIX, TOO_SLOW, Row
+from gateway.http.problems import CROWDED, HEAD_TOO_LARGE, TOO_SLOW, Problem, Row
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -290,15 +290,7 @@ def bounded(head: int, seconds: float, connections: int) -> type[BoundedProtocol
 
 
 def answer(row: Row, detail: str) -> bytes:
-    document = {
-        "type": PREFIX + row.kind,
-        "title": row.title,
-        "status": row.status,
-        "detail": detail,
-        "outcome": row.outcome,
-        "safe_to_retry": row.safe_to_retry,
-    }
-    body = json.dumps(document).encode()
+    body = json.dumps(Problem(row, detail).document()).encode()
     head = [
         STATUS_LINE[row.status],
         b"content-type: application/problem+json\r\n",

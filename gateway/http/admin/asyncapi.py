@@ -25,6 +25,8 @@ from gateway.http.portions import Portioned, encoded
 MESSAGE = {"$ref": "#/components/messages/message"}
 KINDS = {"direct", "fanout", "topic", "headers"}
 
+Node = QueueSnapshot | ExchangeSnapshot
+
 
 def channel_id(kind: str, vhost: str, name: str) -> str:
     return f"{kind}.{safe(f'{vhost}/{name}')}"
@@ -34,38 +36,18 @@ def path_of(kind: str, vhost: str, name: str) -> str:
     return f"/v1/{quote(vhost, '')}/{kind}s/{quote(name, '')}"
 
 
-def queue_channel(one: QueueSnapshot) -> dict[str, Any]:
+def node_channel(kind: str, one: Node) -> dict[str, Any]:
+    own = {"exclusive": one.exclusive} if isinstance(one, QueueSnapshot) else {"type": one.type}
     return {
         "address": one.name,
-        "description": f"Queue '{one.name}' in virtual host '{one.vhost}'.",
+        "description": f"{kind.capitalize()} '{one.name}' in virtual host '{one.vhost}'.",
         "messages": {"message": MESSAGE},
         "bindings": {
             "amqp": {
-                "is": "queue",
-                "queue": {
+                "is": "queue" if kind == "queue" else "routingKey",
+                kind: {
                     "name": one.name,
-                    "durable": one.durable,
-                    "exclusive": one.exclusive,
-                    "autoDelete": one.auto_delete,
-                    "vhost": one.vhost,
-                },
-                "bindingVersion": "0.3.0",
-            }
-        },
-    }
-
-
-def exchange_channel(one: ExchangeSnapshot) -> dict[str, Any]:
-    return {
-        "address": one.name,
-        "description": f"Exchange '{one.name}' in virtual host '{one.vhost}'.",
-        "messages": {"message": MESSAGE},
-        "bindings": {
-            "amqp": {
-                "is": "routingKey",
-                "exchange": {
-                    "name": one.name,
-                    "type": one.type,
+                    **own,
                     "durable": one.durable,
                     "autoDelete": one.auto_delete,
                     "vhost": one.vhost,
@@ -92,13 +74,14 @@ class Document:
             action, vhost, kind, name
         )
 
-    def node(
-        self, kind: str, vhost: str, name: str, channel: dict[str, Any], events: str
-    ) -> Iterator[Entry]:
-        """Entries of a node. ``receive`` is the application's view: readers of this document send
-        to us."""
-        key = channel_id(kind, vhost, name)
-        path = path_of(kind, vhost, name)
+    def node(self, kind: str, one: Node, parameters: str = "") -> Iterator[Entry]:
+        """Entries of a queue or an exchange, whose event stream has further ``parameters``.
+        ``receive`` is the application's view: readers of this document send to us."""
+        vhost, name = one.vhost, one.name
+        key, path = channel_id(kind, vhost, name), path_of(kind, vhost, name)
+        source = quote(f"{kind}:{name}", "")
+        events = f"/v1/{quote(vhost, '')}/events?source={source}{parameters}"
+        channel = node_channel(kind, one)
         ways = (
             ("send", "write", Action.PUBLISH, "POST", f"{path}/messages"),
             ("receive", "read", Action.STREAM, "GET", events),
@@ -151,18 +134,12 @@ def nodes(document: Document, call: Call) -> Iterator[Entry]:
     broker = call.context.broker
     for queue in broker.each_queue():
         if readable(call, queue.vhost) and not queue.exclusive:
-            source = quote(f"queue:{queue.name}", "")
-            events = f"/v1/{quote(queue.vhost, '')}/events?source={source}"
-            channel = queue_channel(queue)
-            yield from document.node("queue", queue.vhost, queue.name, channel, events)
+            yield from document.node("queue", queue)
         else:
             yield "", "", {}  # looked at
     for exchange in broker.each_exchange():
         if readable(call, exchange.vhost) and exchange.name and exchange.type in KINDS:
-            source = quote(f"exchange:{exchange.name}", "")
-            events = f"/v1/{quote(exchange.vhost, '')}/events?source={source}&binding=KEY"
-            channel = exchange_channel(exchange)
-            yield from document.node("exchange", exchange.vhost, exchange.name, channel, events)
+            yield from document.node("exchange", exchange, "&binding=KEY")
 
 
 def entries(call: Call) -> Iterator[Entry]:

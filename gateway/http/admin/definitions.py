@@ -136,18 +136,10 @@ class Definitions(Part):
 # --- out ------------------------------------------------------------------------------------------
 
 
-def export(broker: Broker, vhost: str | None = None, people: bool = True) -> dict[str, Any]:
-    """All but exclusive queues and those of event journals, as RabbitMQ writes it; of one virtual
-    host without users."""
-    return {
-        name: list(told) if isinstance(told, Iterator) else told
-        for name, told in members(broker, vhost, people)
-    }
-
-
 def members(broker: Broker, vhost: str | None, people: bool) -> Iterator[tuple[str, Any]]:
-    """The members of the document; lists that may be long are iterators. They look at what is there
-    when they are asked, so that the document can be written in portions."""
+    """The members of the document: all but exclusive queues and those of event journals, as
+    RabbitMQ writes it; of one virtual host without users. Lists that may be long are iterators
+    over the present state, so that the document can be written in portions."""
     yield "rabbit_version", RABBITMQ
     yield "rabbitmq_version", RABBITMQ
     yield "product_name", "amqp-gateway"
@@ -216,7 +208,8 @@ def export_bindings(hosts: list[VirtualHost], whole: bool) -> Iterator[dict[str,
 async def export_in_portions(
     broker: Broker, vhost: str | None = None, people: bool = True
 ) -> Response:
-    """The same as JSON, a few entries per turn, so that others are served in between."""
+    """The document as JSON, a few entries per turn, so that other requests are served in
+    between."""
     pieces: list[str] = []
     for name, told in members(broker, vhost, people):
         pieces.append(f'{"," if pieces else "{"}"{name}":')

@@ -33,7 +33,7 @@ class Canary:
         self.last_seconds = 0.0
         self.ever = False
 
-    async def sings(self, anew: bool = False) -> bool:
+    async def check(self, anew: bool = False) -> bool:
         """Whether a publish completes in time. ``anew`` requires one that begins after this call;
         such calls during a check share the next one."""
         if self.dependencies.broker.blocked is not None:
