@@ -5,7 +5,8 @@ nothing in ``gateway.http`` reaches for anything else.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -88,3 +89,12 @@ class HttpDependencies:
     """Checks passwords for all doors; ``None``: HTTP has checks of its own."""
     clock: Callable[[], float] = time.time
     """Seconds since 1970: what expiry, quotas and tickets go by."""
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """One turn of the broker: its requests within are written to the disk together."""
+        self.begin_turn()
+        try:
+            yield
+        finally:
+            self.end_turn()

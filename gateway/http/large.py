@@ -1,8 +1,10 @@
 """Large bodies where somebody wants to see them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
+
+from starlette.types import Send
 
 from gateway.bodies import Body, LargeBody
 
@@ -77,11 +79,20 @@ def omitted(body: Body) -> dict[str, Any]:
     return {"omitted": "too-large", "octets": len(body)}
 
 
-async def send_body(send: Callable[[Any], Awaitable[None]], body: Body | Pieces) -> None:
+async def send_body(send: Send, body: Body | Pieces) -> None:
     """Give all of it to the server, at the pace of the peer. More is to follow, an empty end if
     nothing else. Raises ``OSError``."""
     async for piece in pieces(body):
         await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def send_answer(
+    send: Send, status: int, headers: list[tuple[bytes, bytes]], body: Body | Pieces
+) -> None:
+    """A whole answer. Raises ``OSError``."""
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send_body(send, body)
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def pieces(body: Body | Pieces) -> AsyncIterator[bytes]:

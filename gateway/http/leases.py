@@ -2,15 +2,20 @@
 
 A lease is open until it is settled, runs out, or is lost with its queue. After that it is
 remembered for twice its time, so that settling it again tells the truth.
+
+Its token is sealed, opaque, and enough to say what became of a lease that is forgotten. Inside:
+epoch of this process (8 octets), number of the lease (6), digest of virtual host and queue (6),
+digest of the owner (8), first deadline in ms (6).
 """
 
+import hashlib
 import os
 from collections import Counter
 from enum import Enum
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from gateway.broker.state import BrokerState
-from gateway.http.lease_tokens import EPOCH_OCTETS, Tokens, owner_of, place_of
+from gateway.http.sealing import Forged, Purpose, Seal
 from gateway.message import Message, Table
 from gateway.operations import Outcome
 
@@ -21,6 +26,11 @@ Key = TypeVar("Key")
 
 MOST_CLOSED = 100_000
 """Leases that are over and still remembered."""
+
+
+EPOCH_OCTETS = 8
+SIZES = (EPOCH_OCTETS, 6, 6, 8, 6)
+MOST_TEXT = 256
 
 
 class Fate(Enum):
@@ -195,6 +205,61 @@ def tally(counts: Counter[Key], key: Key, more: int) -> None:
     counts[key] += more
     if not counts[key]:
         del counts[key]
+
+
+class Claim(NamedTuple):
+    """What a genuine token says. ``number`` means something only if ``epoch`` is ours."""
+
+    epoch: bytes
+    number: int
+    place: bytes
+    owner: bytes
+    until: int
+
+
+def place_of(vhost: str, queue: str) -> bytes:
+    return digest(vhost, queue, size=6)
+
+
+def owner_of(owner: tuple[str, str]) -> bytes:
+    return digest(*owner, size=8)
+
+
+def digest(*names: str, size: int) -> bytes:
+    joined = b"\0".join([name.encode("utf-8", "surrogatepass") for name in names])
+    return hashlib.blake2b(joined, digest_size=size).digest()
+
+
+class Tokens:
+    """Makes and opens tokens. ``epoch`` is another one after each start of the gateway."""
+
+    __slots__ = ("epoch", "sealer")
+
+    def __init__(self, secret: bytes, epoch: bytes) -> None:
+        if len(epoch) != EPOCH_OCTETS:
+            raise ValueError(f"an epoch has {EPOCH_OCTETS} octets")
+        self.epoch = epoch
+        self.sealer = Seal(secret, Purpose.LEASE)
+
+    def seal(self, number: int, place: bytes, owner: bytes, until: int) -> str:
+        plain = (self.epoch, number.to_bytes(6, "big"), place, owner, until.to_bytes(6, "big"))
+        return self.sealer.hide(b"".join(plain)).decode()
+
+    def open(self, text: str) -> Claim:
+        """Raises ``Forged`` (``Foreign`` if it was made with another secret)."""
+        if len(text) > MOST_TEXT:
+            raise Forged("longer than any token")
+        plain = self.sealer.reveal(text)
+        if len(plain) != sum(SIZES):
+            raise Forged("not the shape of a lease")
+        parts = []
+        for size in SIZES:
+            parts.append(plain[:size])
+            plain = plain[size:]
+        epoch, number, place, owner, until = parts
+        return Claim(
+            epoch, int.from_bytes(number, "big"), place, owner, int.from_bytes(until, "big")
+        )
 
 
 class Leasing:

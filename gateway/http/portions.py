@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gateway.http.large import Octets, Pieces, send_body
+from gateway.http.large import Octets, Pieces, send_answer
 
 SLICE_SECONDS = 0.01
 PORTION_OCTETS = 256 * 1024
@@ -128,6 +128,4 @@ class Whole(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [pair for pair in self.raw_headers if pair[0] != b"content-length"]
         headers.append((b"content-length", b"%d" % len(self.octets)))
-        await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
-        await send_body(send, self.octets)
-        await send({"type": "http.response.body", "body": b""})
+        await send_answer(send, self.status_code, headers, self.octets)

@@ -12,7 +12,7 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 
 from gateway.http.app import close
-from gateway.http.receive.seeking import PORTION
+from gateway.http.receive.channels import PORTION
 from gateway.operations import DeleteQueue
 from tests.http.receiving_words import RECEIVE, TOKEN, clocked, take, text_of
 from tests.http.settings_words import shared_bearer

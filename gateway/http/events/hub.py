@@ -65,8 +65,7 @@ class Hub:
     ) -> None:
         """``still_good`` says whether a caller may go on at a time in seconds since 1970."""
         self.broker: Broker = dependencies.broker
-        self.begin: Callable[[], None] = dependencies.begin_turn
-        self.end: Callable[[], None] = dependencies.end_turn
+        self.turn = dependencies.turn
         self.clock: Callable[[], float] = dependencies.clock
         self.settings: HttpSettings = dependencies.settings
         self.cursors = cursors
@@ -95,21 +94,20 @@ class Hub:
 
     def _restore(self) -> None:
         """Durable sources go on from the start, whether anybody reads them or not."""
-        self.begin()
-        for _, key, record in list(self.broker.state.store.records(KIND)):
-            vhost, exchange, binding = key
-            name = Name("exchange", exchange, binding, True)
-            try:
-                if vhost not in self.broker.vhosts:
-                    raise Refusal(Condition.NOT_FOUND, f"no vhost '{vhost}'")
-                source = DurableSource(self, vhost, name, record)
-                source.open(source.user, True)
-                self.sources[vhost, name] = source
-            except Refusal:
-                # Its exchange is gone: a cursor of it will be an honest gap.
-                self.broker.state.store.drop(record["number"])
-                self.broker.state.store.forget(KIND, key)
-        self.end()
+        with self.turn():
+            for _, key, record in list(self.broker.state.store.records(KIND)):
+                vhost, exchange, binding = key
+                name = Name("exchange", exchange, binding, True)
+                try:
+                    if vhost not in self.broker.vhosts:
+                        raise Refusal(Condition.NOT_FOUND, f"no vhost '{vhost}'")
+                    source = DurableSource(self, vhost, name, record)
+                    source.open(source.user, True)
+                    self.sources[vhost, name] = source
+                except Refusal:
+                    # Its exchange is gone: a cursor of it will be an honest gap.
+                    self.broker.state.store.drop(record["number"])
+                    self.broker.state.store.forget(KIND, key)
         if self.sources:
             with contextlib.suppress(RuntimeError):  # built before the loop runs
                 self.start_ticker()
@@ -164,27 +162,24 @@ class Hub:
         """Join a stream to sources, opening what is not open. Raises ``Refusal`` or ``Problem``;
         then the stream has joined none of them."""
         joined: list[Source] = []
-        self.begin()
-        try:
-            for name in names:
-                stream.need(vhost, name)
-                source = self.source(vhost, name, stream.user, returning)
-                stream.sources.append(source)
-                source.join(stream)
-                joined.append(source)
-        except (Refusal, Problem):
-            for source in joined:
-                self.leave_source(stream, source)
-            raise
-        finally:
-            self.end()
+        with self.turn():
+            try:
+                for name in names:
+                    stream.need(vhost, name)
+                    source = self.source(vhost, name, stream.user, returning)
+                    stream.sources.append(source)
+                    source.join(stream)
+                    joined.append(source)
+            except (Refusal, Problem):
+                for source in joined:
+                    self.leave_source(stream, source)
+                raise
         return joined
 
     def quit(self, stream: Stream, source: Source) -> None:
         """A stream goes on without one of its sources."""
-        self.begin()
-        self.leave_source(stream, source)
-        self.end()
+        with self.turn():
+            self.leave_source(stream, source)
 
     def leave_source(self, stream: Stream, source: Source) -> None:
         """Within a turn."""
@@ -268,16 +263,10 @@ class Hub:
             tally(self.per_user, stream.user, -1)
             if stream.browser:
                 tally(self.per_browser, stream.browser, -1)
-        self.begin()
-        try:
-            self.part(stream)
-        finally:
-            self.end()
-
-    def part(self, stream: Stream) -> None:
-        stream.part()
-        for source in list(stream.sources):
-            self.leave_source(stream, source)
+        with self.turn():
+            stream.part()
+            for source in list(stream.sources):
+                self.leave_source(stream, source)
 
     def find(self, identity: str) -> Stream | None:
         return next((one for one in self.streams if one.identity == identity), None)
@@ -302,10 +291,9 @@ class Hub:
     def _round(self) -> None:
         settle, self._settle = self._settle, {}
         if settle:
-            self.begin()
-            for source, position in settle.items():
-                source.settle(position)
-            self.end()
+            with self.turn():
+                for source, position in settle.items():
+                    source.settle(position)
         fresh, self._fresh = self._fresh, set()
         for source in fresh:
             for reader in source.readers:
@@ -323,9 +311,8 @@ class Hub:
     def drop(self, source: Source) -> None:
         """Forget a source and its journal."""
         self._remove(source)
-        self.begin()
-        source.destroy()
-        self.end()
+        with self.turn():
+            source.destroy()
 
     def _remove(self, source: Source) -> None:
         key = (source.vhost, source.name)
@@ -368,9 +355,8 @@ class Hub:
                 self._forget(source, why)
                 continue
             for reader in self.barred(source):
-                self.begin()
-                source.leave(reader, now)
-                self.end()
+                with self.turn():
+                    source.leave(reader, now)
                 reader.source_lost(source, "the permission to read was withdrawn")
 
     def barred(self, source: Source) -> list[Reader]:
@@ -415,6 +401,5 @@ class Hub:
             self._ticker = None
         for source in list(self.sources.values()):
             self._remove(source)
-            self.begin()
-            source.detach()
-            self.end()
+            with self.turn():
+                source.detach()

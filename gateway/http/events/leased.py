@@ -71,19 +71,16 @@ class LeasedStream(EventStream):
         """Raises ``Refusal`` and ``Problem``."""
         hub = self.hub
         self.need(self.vhost, self.name)
-        hub.begin()
-        try:
-            name = f"HTTP events {self.name}"
+        name = f"HTTP events {self.name}"
+        with hub.turn():
             client = self.client = LocalClient(hub.broker, self.vhost, self.user, name)
-            self.channel = client.channel(self)
-            self.channel.prefetch(self.options.credit, hub.settings.receive_octets)
-            self.tag = self.channel.subscribe(self.name.name, permitted=True)
-        except Refusal:
-            if self.client is not None:
-                self.client.close()
-            raise
-        finally:
-            hub.end()
+            try:
+                self.channel = client.channel(self)
+                self.channel.prefetch(self.options.credit, hub.settings.receive_octets)
+                self.tag = self.channel.subscribe(self.name.name, permitted=True)
+            except Refusal:
+                client.close()
+                raise
         self.announce(
             Resume.fresh,
             ack="explicit",
@@ -92,9 +89,8 @@ class LeasedStream(EventStream):
         )
         hub.enter(self, self.vhost, [], returning=False)
         self.reckon()
-        hub.begin()
-        self.channel.start(self.tag)
-        hub.end()
+        with hub.turn():
+            self.channel.start(self.tag)
 
     def names(self) -> list[Name]:
         return [self.name]

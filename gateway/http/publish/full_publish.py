@@ -16,7 +16,7 @@ from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.context import Context
 from gateway.http.fields import BadField
-from gateway.http.large import send_body
+from gateway.http.large import send_answer
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.publish import cloudevents
 from gateway.http.publish.addresses import Target
@@ -128,9 +128,7 @@ class FullPublish:
             # The client may or may not send the body now: nobody could tell it from a request.
             headers = [pair for pair in headers if pair[0] != b"connection"]
             headers.append((b"connection", b"close"))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send_body(send, body)
-        await send({"type": "http.response.body", "body": b""})
+        await send_answer(send, status, headers, body)
 
     def refuse(self, problem: Problem, scope: Scope) -> Answer:
         problem.retry_after = max(problem.retry_after, self.settings.retry_after_seconds)

@@ -22,19 +22,19 @@ from gateway.http import prepared_bodies, problems
 from gateway.http.access.principal import Principal
 from gateway.http.fields import READERS, BadField, read_properties, write_identifier
 from gateway.http.identifiers import uuid7
-from gateway.http.large import Octets, send_body
+from gateway.http.large import Octets, send_answer
 from gateway.http.observe.trace import stamp
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target, read_address
 from gateway.http.publish.forms import FORM
 from gateway.http.publish.operations import Operations
 from gateway.http.publish.preferences import read_preferences
-from gateway.http.publish.results import Answer, problem_answer
+from gateway.http.publish.results import Answer, answer_of, problem_answer
 from gateway.http.publish.templates import DIALECT, encode
 from gateway.http.receive.deliveries import hung_up
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import read_query
-from gateway.http.receive.views import Pairs, message_json, raw_fields
+from gateway.http.receive.views import message_json, raw_fields
 from gateway.http.receive.waiting import Alarm
 from gateway.http.request_parameters import authenticate, read_limited, vhost_of
 from gateway.message import DIALECTS, Message
@@ -42,21 +42,11 @@ from gateway.message import DIALECTS, Message
 MOST_LINGERING = 10_000
 """Places whose caller has gone, of all users."""
 LONGEST_WAIT = 120
-REPLY = f"{FORM}; view=simple".encode()
+REPLY = f"{FORM}; view=simple"
 """How an operation shows its reply."""
 
 
-class CallRequest(NamedTuple):
-    """Who asks, where, and how. ``shown`` is the id of the request as a field value."""
-
-    principal: Principal
-    vhost: str
-    target: Target
-    shown: str
-    preferences: dict[str, Any]
-
-
-class PendingCall:
+class Call:
     """One request: its channel, the outcome of its publish, and its reply. ``due`` is when a
     call whose caller has gone is dropped."""
 
@@ -103,6 +93,21 @@ class PendingCall:
 
     def cancelled(self, tag: str) -> None:
         self.alarm.ring()
+
+
+class CallRequest(NamedTuple):
+    """A call, where its request went, the id of the request as a field value, and the time limit
+    for the reply."""
+
+    call: Call
+    target: Target
+    shown: str
+    seconds: float
+
+    @property
+    def header(self) -> tuple[bytes, bytes]:
+        """Of every answer."""
+        return b"amqp-request-id", self.shown.encode("latin-1")
 
 
 class Calls:
@@ -207,24 +212,30 @@ class RequestsEndpoint:
             dialect, header, body, target.exchange, target.key, dialect.essentials(header)
         )
         target.permit(principal, vhost, message)
+        wait = preferences.get("wait")
+        patience = float(min(wait, LONGEST_WAIT)) if isinstance(wait, int) else None
+        settings = self.dependencies.settings
         if later:
-            asked = CallRequest(principal, vhost, target, shown, preferences)
-            await self.answer_later(send, scope["path"], asked, message)
+            seconds = settings.async_reply_seconds
+        else:
+            seconds = settings.reply_seconds if patience is None else patience
+        with self.dependencies.turn():
+            call = self.calls.begin(vhost, principal.user, message, seconds)
+        asked = CallRequest(call, target, shown, seconds)
+        if later:
+            applied = "respond-async" + ("" if patience is None else f", wait={patience:g}")
+            work = self.reply_later(asked, scope["path"])
+            more = [asked.header, (b"preference-applied", applied.encode())]
+            answer = await self.operations.run(principal, vhost, work, patience or 0.0, more)
+            await send_answer(send, *answer)
             return
-        seconds = self.seconds(preferences)
         gone = asyncio.create_task(hung_up(receive))
         try:
-            call = await self.wait(vhost, principal.user, message, seconds, gone)
+            await self.wait(call, gone)
         finally:
             gone.cancel()
-        if call is None:
-            return
-        status, pairs, content = await self.render(call, target, shown, seconds)
-        headers = [(name.encode(), value.encode("latin-1")) for name, value in pairs]
-        headers.append((b"content-length", b"%d" % len(content)))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send_body(send, content)
-        await send({"type": "http.response.body", "body": b""})
+        if call.alarm.future.done():
+            await send_answer(send, *await self.reply_now(asked))
 
     # --- the request ----------------------------------------------------------------------------
 
@@ -243,13 +254,6 @@ class RequestsEndpoint:
         """``Prefer`` (RFC 7240)."""
         given = [value for name, value in scope["headers"] if name == b"prefer"]
         return read_preferences(b", ".join(given))
-
-    def seconds(self, preferences: dict[str, Any]) -> float:
-        """How long to wait: ``wait=n``, or the default."""
-        wait = preferences.get("wait")
-        if isinstance(wait, int):
-            return float(min(wait, LONGEST_WAIT))
-        return self.dependencies.settings.reply_seconds
 
     def check_open(self) -> None:
         broker = self.context.broker
@@ -273,97 +277,52 @@ class RequestsEndpoint:
         properties.reply_to = REPLY_TO
         return write_identifier(properties.message_id), encode(properties)[0]
 
-    async def wait(
-        self, vhost: str, user: str, message: Message, seconds: float, gone: "asyncio.Task[None]"
-    ) -> PendingCall | None:
-        """``None`` if the caller has hung up."""
-        dependencies = self.dependencies
-        dependencies.begin_turn()
+    async def wait(self, call: Call, *others: "asyncio.Task[None]") -> None:
+        """Until its alarm rings, or one of the others is done."""
         try:
-            call = self.calls.begin(vhost, user, message, seconds)
+            await asyncio.wait((call.alarm.future, *others), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            dependencies.end_turn()
-        future = call.alarm.future
-        try:
-            await asyncio.wait((future, gone), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            dependencies.begin_turn()
-            self.calls.end(call)
-            dependencies.end_turn()
-        return call if future.done() else None
+            with self.dependencies.turn():
+                self.calls.end(call)
 
-    # --- the reply that is fetched later --------------------------------------------------------
+    # --- the reply ------------------------------------------------------------------------------
 
-    async def answer_later(
-        self, send: Send, path: str, asked: CallRequest, message: Message
-    ) -> None:
-        """202 and where to ask, unless the reply comes within ``wait=n``; none is waited for by
-        default. Raises ``Problem`` and ``Refusal``: then nothing was sent."""
-        seconds = self.dependencies.settings.async_reply_seconds
-        self.dependencies.begin_turn()
-        try:
-            call = self.calls.begin(asked.vhost, asked.principal.user, message, seconds)
-        finally:
-            self.dependencies.end_turn()
-        wait = asked.preferences.get("wait")
-        patience = float(min(wait, LONGEST_WAIT)) if isinstance(wait, int) else 0.0
-        applied = "respond-async" + (f", wait={patience:g}" if isinstance(wait, int) else "")
-        work = self.outcome(call, asked, seconds, path)
-        more = [
-            (b"amqp-request-id", asked.shown.encode("latin-1")),
-            (b"preference-applied", applied.encode()),
-        ]
-        status, headers, body = await self.operations.run(
-            asked.principal, asked.vhost, work, patience, more
-        )
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send_body(send, body)
-        await send({"type": "http.response.body", "body": b""})
-
-    async def outcome(
-        self, call: PendingCall, asked: CallRequest, seconds: float, instance: str
-    ) -> Answer:
+    async def reply_later(self, asked: CallRequest, instance: str) -> Answer:
         """The reply as JSON, or why there is none."""
-        try:
-            await call.alarm.future
-        finally:
-            self.dependencies.begin_turn()
-            self.calls.end(call)
-            self.dependencies.end_turn()
-        if call.reply is None:
-            problem = self.no_reply(call, asked.target, asked.shown, seconds)
-            return problem_answer(problem, instance)
-        self.calls.replied += 1
-        async with prepared_bodies.ready([call.reply]):
-            body = message_json(call.reply, "simple", "auto", redelivered=False, deliveries=1)
-        headers = [
-            (b"content-type", REPLY),
-            (b"content-length", b"%d" % len(body)),
-            (b"cache-control", b"no-store"),
-            (b"amqp-request-id", asked.shown.encode("latin-1")),
-        ]
-        return Answer(200, headers, body)
-
-    # --- the reply at once ----------------------------------------------------------------------
-
-    async def render(
-        self, call: PendingCall, target: Target, shown: str, seconds: float
-    ) -> tuple[int, Pairs, Body | Octets]:
-        """Raises ``Problem``."""
-        reply = call.reply
+        await self.wait(asked.call)
+        reply = asked.call.reply
         if reply is None:
-            raise self.no_reply(call, target, shown, seconds)
+            return problem_answer(self.no_reply(asked), instance)
         self.calls.replied += 1
-        more = [("amqp-request-id", shown), ("cache-control", "no-store")]
-        pairs = raw_fields(reply, False, 1)
-        if pairs is not None:
-            return 200, pairs + more, reply.body
-        async with prepared_bodies.ready([reply], "full"):
-            body = message_json(reply, "full", "auto", redelivered=False, deliveries=1)
-        return 200, [("content-type", "application/json"), ("amqp-view", "full"), *more], body
+        async with prepared_bodies.ready([reply]):
+            body = message_json(reply, "simple", "auto", redelivered=False, deliveries=1)
+        return answer_of(200, REPLY, body, [asked.header])
 
-    def no_reply(self, call: PendingCall, target: Target, shown: str, seconds: float) -> Problem:
+    async def reply_now(
+        self, asked: CallRequest
+    ) -> tuple[int, list[tuple[bytes, bytes]], Body | Octets]:
+        """The body of the reply as it is, or its full view in JSON. Raises ``Problem``."""
+        reply = asked.call.reply
+        if reply is None:
+            raise self.no_reply(asked)
+        self.calls.replied += 1
+        pairs = raw_fields(reply, False, 1)
+        body: Body | Octets = reply.body
+        if pairs is None:
+            pairs = [("content-type", "application/json"), ("amqp-view", "full")]
+            async with prepared_bodies.ready([reply], "full"):
+                body = message_json(reply, "full", "auto", redelivered=False, deliveries=1)
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in pairs]
+        headers += [
+            asked.header,
+            (b"cache-control", b"no-store"),
+            (b"content-length", b"%d" % len(body)),
+        ]
+        return 200, headers, body
+
+    def no_reply(self, asked: CallRequest) -> Problem:
         """Why there is none, and what became of the request."""
+        call, target, shown, seconds = asked
         if call.condition is Condition.NO_ROUTE and target.queue:
             return Problem(problems.NOT_FOUND, f"no queue {target.key!r}")
         if call.condition is not None:

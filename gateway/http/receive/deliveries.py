@@ -13,19 +13,16 @@ from starlette.types import Scope, Send
 
 from gateway.bodies import Body
 from gateway.http import problems
-from gateway.http.access.principal import Action, Principal
+from gateway.http.access.principal import Action
 from gateway.http.large import Octets, linked, pieces
 from gateway.http.leases import Lease
 from gateway.http.portions import spread
 from gateway.http.prepared_bodies import ready
 from gateway.http.problems import Problem
-from gateway.http.receive.receiver import Batch, Receiver, may_receive
+from gateway.http.receive.channels import Seeking, Taken, Waiting
+from gateway.http.receive.receiver import Batch, ReceiveCall, Receiver
 from gateway.http.receive.requests import Receive, check, read_json, read_query
-from gateway.http.receive.seeking import Seeking
 from gateway.http.receive.views import Pairs, message_json, raw_fields
-from gateway.http.receive.waiting import Taken, Waiting
-from gateway.http.request_parameters import authenticate, vhost_of
-from gateway.http.segments import decode_segment
 from gateway.http.typed import moment
 
 ATTEMPT = b"receive-attempt-id"
@@ -41,60 +38,40 @@ class HungUp(Exception):
 class DeliveriesEndpoint:
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
-        self.context = receiver.context
         self.dependencies = receiver.dependencies
         self.__name__ = "receive"
 
     async def __call__(self, scope: Scope, receive: Hear, send: Send) -> None:
-        principal = await authenticate(self.context, scope)
-        path = scope["path_params"]
-        vhost = vhost_of(self.context.broker, path["vhost"])
-        queue = decode_segment(path["queue"])
-        may_receive(self.context, principal, vhost, queue)
+        principal, vhost, queue = await self.receiver.authorize(scope, Action.RECEIVE)
         asked = await read_receive(scope, receive)
         if asked.max_deliveries is not None:
-            principal.need(self.context.broker, Action.SETTLE, vhost, "queue", queue)
+            principal.need(self.receiver.broker, Action.SETTLE, vhost, "queue", queue)
         attempt = read_attempt(scope)
         if attempt and asked.mode == "auto":
             raise Problem(problems.CONFLICT, "Receive-Attempt-Id needs mode lease")
         gone = asyncio.create_task(hung_up(receive))
         try:
-            batch = await self.take(principal, vhost, queue, asked, attempt, gone)
-            await self.answer(batch, asked, path["vhost"], send, gone)
+            batch = await self.take(ReceiveCall(principal, vhost, queue, asked, attempt), gone)
+            await self.answer(batch, scope["path_params"]["vhost"], send, gone)
         except HungUp:
             return
         finally:
             gone.cancel()
 
-    async def take(
-        self,
-        principal: Principal,
-        vhost: str,
-        queue: str,
-        asked: Receive,
-        attempt: str,
-        gone: "asyncio.Task[None]",
-    ) -> Batch:
-        receiver, dependencies = self.receiver, self.dependencies
-        dependencies.begin_turn()
-        try:
-            batch, waiting = receiver.begin(principal, vhost, queue, asked, attempt)
-        finally:
-            dependencies.end_turn()
+    async def take(self, call: ReceiveCall, gone: "asyncio.Task[None]") -> Batch:
+        receiver, turn = self.receiver, self.dependencies.turn
+        with turn():
+            batch, waiting = receiver.begin(call)
         if waiting is None:
             return batch
         try:
             await self.wait(waiting, gone)
         except BaseException:
-            dependencies.begin_turn()
-            receiver.abandon(batch, waiting)
-            dependencies.end_turn()
+            with turn():
+                receiver.abandon(batch, waiting)
             raise
-        dependencies.begin_turn()
-        try:
-            receiver.finish(batch, waiting, principal, vhost, queue, asked)
-        finally:
-            dependencies.end_turn()
+        with turn():
+            receiver.finish(batch, waiting)
         return batch
 
     async def wait(self, waiting: Waiting | Seeking, gone: "asyncio.Task[None]") -> None:
@@ -104,41 +81,35 @@ class DeliveriesEndpoint:
             await asyncio.sleep(0)  # others want their turn, too
             if gone.done():
                 raise HungUp
-            self.dependencies.begin_turn()
-            waiting.look()
-            self.dependencies.end_turn()
+            with self.dependencies.turn():
+                waiting.look()
         await asyncio.wait((future, gone), return_when=asyncio.FIRST_COMPLETED)
         if not future.done() or (gone.done() and not waiting.taken):
             raise HungUp
 
     async def answer(
-        self, batch: Batch, asked: Receive, vhost: str, send: Send, gone: "asyncio.Task[None]"
+        self, batch: Batch, vhost: str, send: Send, gone: "asyncio.Task[None]"
     ) -> None:
         """Write it; what cannot be written goes back. Raises ``HungUp``."""
         written = False
         try:
-            status, pairs, body = await self.render(batch, asked, vhost)
+            status, pairs, body = await self.render(batch, vhost)
             written = await write(send, status, pairs, body, gone)
         finally:
-            dependencies = self.dependencies
-            dependencies.begin_turn()
-            try:
+            with self.dependencies.turn():
                 if written:
                     batch.written()
                 else:
                     batch.hang_up()
                     self.receiver.hang_ups += 1
-            finally:
-                dependencies.end_turn()
         if not written:
             raise HungUp
         await send({"type": "http.response.body", "body": b""})
 
     # --- what it looks like ---------------------------------------------------------------------
 
-    async def render(
-        self, batch: Batch, asked: Receive, vhost: str
-    ) -> tuple[int, Pairs, Body | Octets]:
+    async def render(self, batch: Batch, vhost: str) -> tuple[int, Pairs, Body | Octets]:
+        asked = batch.call.asked
         if not batch.leases and not batch.taken:
             return 204, [], b""
         if asked.view == "raw":

@@ -1,16 +1,31 @@
 """Taking messages for callers: at once, after a wait, or again for an attempt that is repeated."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from starlette.types import Scope
+
 from gateway.broker.broker import Broker
+from gateway.broker.local import LocalChannel, LocalClient
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
 from gateway.http.leases import Fate, Lease, Owner
 from gateway.http.problems import Problem
-from gateway.http.receive.channels import ReceiveChannel, ReceiveChannels, no_queue
+from gateway.http.receive.channels import (
+    ReceiveChannel,
+    ReceiveChannels,
+    Seeking,
+    Taken,
+    Waiting,
+    no_queue,
+    wanted_of,
+)
 from gateway.http.receive.requests import Receive
-from gateway.http.receive.seeking import Seeking, wanted_of
-from gateway.http.receive.waiting import Taken, Waiting
+from gateway.http.request_parameters import authenticate, vhost_of
+from gateway.http.segments import decode_segment
 from gateway.operations import Outcome
 
 Key = tuple[str, str, Owner, str]
@@ -48,13 +63,24 @@ class Attempt:
             self.end()
 
 
+class ReceiveCall(NamedTuple):
+    """Who receives from which queue, and how. ``attempt_id`` is "" unless it may be repeated."""
+
+    principal: Principal
+    vhost: str
+    queue: str
+    asked: Receive
+    attempt_id: str
+
+
 class Batch:
     """What one receive has got. Mode "lease" has leases, "auto" what is accepted when the answer
     has been written. ``written`` or ``hang_up`` ends it."""
 
-    __slots__ = ("receive_channel", "leases", "taken", "attempt", "round")
+    __slots__ = ("call", "receive_channel", "leases", "taken", "attempt", "round")
 
-    def __init__(self, receive_channel: ReceiveChannel) -> None:
+    def __init__(self, call: ReceiveCall, receive_channel: ReceiveChannel) -> None:
+        self.call = call
         self.receive_channel = receive_channel
         self.leases: list[Lease] = []
         self.taken: list[Taken] = []
@@ -102,31 +128,47 @@ class Receiver:
     async def close(self) -> None:
         """Everything leased goes back to its queue."""
         self.closing = True
-        self.dependencies.begin_turn()
-        self.receive_channels.close()
-        self.dependencies.end_turn()
+        with self.dependencies.turn():
+            self.receive_channels.close()
 
-    # --- taking ---------------------------------------------------------------------------------
+    # --- access to queues -----------------------------------------------------------------------
 
-    def begin(
-        self, principal: Principal, vhost: str, queue: str, asked: Receive, attempt_id: str
-    ) -> tuple[Batch, Waiting | Seeking | None]:
+    async def authorize(self, scope: Scope, action: Action) -> tuple[Principal, str, str]:
+        """The caller, virtual host and queue of a request. Raises ``Problem``, also if the caller
+        may not do this."""
+        principal = await authenticate(self.context, scope)
+        vhost = vhost_of(self.broker, scope["path_params"]["vhost"])
+        queue = decode_segment(scope["path_params"]["queue"])
+        principal.need(self.broker, action, vhost, "queue", queue)
+        return principal, vhost, queue
+
+    @contextmanager
+    def reading(self, vhost: str, user: str) -> Iterator[LocalChannel]:
+        """A channel within one turn. Raises ``Refusal``."""
+        client = LocalClient(self.broker, vhost, user, f"HTTP reader of {user}")
+        try:
+            yield client.channel()
+        finally:
+            client.close()
+
+    # --- receiving ------------------------------------------------------------------------------
+
+    def begin(self, call: ReceiveCall) -> tuple[Batch, Waiting | Seeking | None]:
         """What is there, or a wait for it. Within a turn. Raises ``Problem`` and ``Refusal``."""
-        owner = principal.identity
-        most = self.room(owner, asked)
-        receive_channel = self.receive_channels.of(vhost, principal.user)
-        batch = Batch(receive_channel)
+        owner = call.principal.identity
+        most = self.room(owner, call.asked)
+        batch = Batch(call, self.receive_channels.of(call.vhost, call.principal.user))
         attempt = None
-        if attempt_id:
-            attempt = self.attempt((vhost, queue, owner, attempt_id))
+        if call.attempt_id:
+            attempt = self.attempt((call.vhost, call.queue, owner, call.attempt_id))
             batch.attempt, batch.round = attempt, attempt.round
             batch.leases = attempt.open_leases()
             if batch.leases:
                 return batch, None
         try:
-            found, waiting = self.take(receive_channel, principal, queue, most, asked)
+            found, waiting = self.take(batch, most)
             if waiting is None:
-                self.hold(batch, vhost, queue, owner, found, asked)
+                self.hold(batch, found)
                 return batch, None
         except (Problem, Refusal):
             if attempt is not None:
@@ -136,28 +178,22 @@ class Receiver:
             attempt.waiting = waiting
         return batch, waiting
 
-    def take(
-        self,
-        receive_channel: ReceiveChannel,
-        principal: Principal,
-        queue: str,
-        most: int,
-        asked: Receive,
-    ) -> tuple[list[Taken], Waiting | Seeking | None]:
+    def take(self, batch: Batch, most: int) -> tuple[list[Taken], Waiting | Seeking | None]:
         """What is there; or, if that is nothing, a wait. Raises ``Problem`` and ``Refusal``."""
-        octets = self.settings.receive_octets
-        wanted = wanted_of(asked)
+        call, receive_channel = batch.call, batch.receive_channel
+        queue, wait_ms, octets = call.queue, call.asked.wait_ms, self.settings.receive_octets
+        wanted = wanted_of(call.asked)
         if wanted is not None:
-            self.check_waits(principal)
-            seeking = receive_channel.seek(queue, wanted, most, octets, asked.wait_ms)
-            if seeking.taken or not (seeking.searching or asked.wait_ms):
+            self.check_waits(call.principal)
+            seeking = receive_channel.seek(queue, wanted, most, octets, wait_ms)
+            if seeking.taken or not (seeking.searching or wait_ms):
                 return receive_channel.stop(seeking), None
             return [], seeking
         found = receive_channel.fetch(queue, most, octets)
-        if found or not asked.wait_ms:
+        if found or not wait_ms:
             return found, None
-        self.check_waits(principal)
-        return [], receive_channel.wait(queue, most, octets, self.broker.state.now + asked.wait_ms)
+        self.check_waits(call.principal)
+        return [], receive_channel.wait(queue, most, octets, self.broker.state.now + wait_ms)
 
     def check_waits(self, principal: Principal) -> None:
         """Raises ``Problem``."""
@@ -187,15 +223,7 @@ class Receiver:
             attempt.waiting = None
         return attempt
 
-    def finish(
-        self,
-        batch: Batch,
-        waiting: Waiting | Seeking,
-        principal: Principal,
-        vhost: str,
-        queue: str,
-        asked: Receive,
-    ) -> None:
+    def finish(self, batch: Batch, waiting: Waiting | Seeking) -> None:
         """The wait is over. Within a turn. Raises ``Problem`` and ``Refusal``."""
         attempt = batch.attempt
         if attempt is not None and attempt.waiting is waiting:
@@ -205,8 +233,8 @@ class Receiver:
             if self.closing:
                 raise Problem(problems.DRAINING, "the gateway is shutting down")
             if waiting.gone or batch.receive_channel.dead:
-                raise no_queue(queue)
-            self.may_still(principal, vhost, queue)
+                raise no_queue(batch.call.queue)
+            self.may_still(batch.call)
         except (Problem, Refusal):
             self.give_back(batch, found)
             raise
@@ -214,11 +242,12 @@ class Receiver:
             # A later round has taken over, and it is the one that answers.
             self.give_back(batch, found)
             return
-        self.hold(batch, vhost, queue, principal.identity, found, asked)
+        self.hold(batch, found)
 
-    def may_still(self, principal: Principal, vhost: str, queue: str) -> None:
+    def may_still(self, call: ReceiveCall) -> None:
         """A long wait outlives credentials and permissions. Raises ``Problem``."""
-        may_receive(self.context, principal, vhost, queue)
+        principal = call.principal
+        principal.need(self.broker, Action.RECEIVE, call.vhost, "queue", call.queue)
         if not self.context.gate.still_good(principal, self.broker.state.now / 1000):
             raise problems.challenge("The credentials have ended meanwhile.")
 
@@ -234,44 +263,32 @@ class Receiver:
             batch.receive_channel.settle(taken.delivery, Outcome.RELEASE)
         found.clear()
 
-    def hold(
-        self,
-        batch: Batch,
-        vhost: str,
-        queue: str,
-        owner: Owner,
-        found: list[Taken],
-        asked: Receive,
-    ) -> None:
+    def hold(self, batch: Batch, found: list[Taken]) -> None:
         """Lease what was found, or (mode "auto") keep it until the answer is written."""
-        attempt = batch.attempt
-        if asked.mode == "auto":
+        call, attempt = batch.call, batch.attempt
+        if call.asked.mode == "auto":
             batch.taken = found
             return
+        owner, lease_ms = call.principal.identity, call.asked.lease_ms
         # Several waits may have been let in for the last free places.
         left = max(0, self.settings.max_leases_per_user - self.leases.per_owner[owner])
         self.give_back(batch, found[left:])
-        found = found[:left]
-        for taken in found:
-            lease = self.leases.grant(
+        batch.leases += [
+            self.leases.grant(
                 batch.receive_channel,
-                vhost,
-                queue,
+                call.vhost,
+                call.queue,
                 owner,
                 taken.delivery,
                 taken.times,
-                asked.lease_ms,
+                lease_ms,
             )
-            batch.leases.append(lease)
+            for taken in found[:left]
+        ]
         if attempt is None:
             return
         attempt.leases = list(batch.leases)
         if batch.leases:
-            self.broker.state.schedule(attempt, self.broker.state.now + asked.lease_ms + 1)
+            self.broker.state.schedule(attempt, self.broker.state.now + lease_ms + 1)
         else:
             attempt.end()
-
-
-def may_receive(context: Context, principal: Principal, vhost: str, queue: str) -> None:
-    """Raises ``Problem``."""
-    principal.need(context.broker, Action.RECEIVE, vhost, "queue", queue)

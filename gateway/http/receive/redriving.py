@@ -16,13 +16,11 @@ from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.problems import Problem
-from gateway.http.receive.browsing import NO_STORE, open_channel, read_place, write_place
+from gateway.http.receive.browsing import NO_STORE, read_place, write_place
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import Redrive, Target, Which, read_query, read_request
 from gateway.http.receive.views import dead_letter, look, plain
-from gateway.http.receive.waiting import Alarm, safely, until_safe
-from gateway.http.request_parameters import authenticate, vhost_of
-from gateway.http.segments import decode_segment
+from gateway.http.receive.waiting import Alarm, stored_turn
 from gateway.message import Message, Properties
 
 PORTION = 100
@@ -82,7 +80,12 @@ def address_of(
 class Drive:
     """One redrive under way."""
 
-    def __init__(self, asked: Redrive, left: int) -> None:
+    def __init__(
+        self, principal: Principal, vhost: str, queue: str, asked: Redrive, left: int
+    ) -> None:
+        self.principal = principal
+        self.vhost = vhost
+        self.queue = queue
         self.asked = asked
         self.after: Place | None = read_place(asked.after) if asked.after else None
         self.left = left
@@ -107,40 +110,27 @@ class Redriving:
 
     def __init__(self, receiver: Receiver) -> None:
         self.receiver = receiver
-        self.context = receiver.context
         self.dependencies = receiver.dependencies
         self.broker = receiver.broker
         self.busy: set[tuple[str, str]] = set()
         self.redriven = 0
 
-    async def who(self, request: Request) -> tuple[Principal, str, str]:
-        principal = await authenticate(self.context, request.scope)
-        vhost = vhost_of(self.broker, request.path_params["vhost"])
-        queue = decode_segment(request.path_params["queue"])
-        principal.need(self.broker, Action.RECEIVE, vhost, "queue", queue)
+    async def authorize(self, request: Request) -> tuple[Principal, str, str]:
+        found = await self.receiver.authorize(request.scope, Action.RECEIVE)
         read_query(request.scope["query_string"])
-        return principal, vhost, queue
+        return found
 
     async def on_purge(self, request: Request) -> Response:
         """Drop all that stands ready."""
-        principal, vhost, queue = await self.who(request)
-        dependencies = self.dependencies
-        dependencies.begin_turn()
-        try:
-            channel = open_channel(self.receiver, vhost, principal.user)
-            try:
+        principal, vhost, queue = await self.authorize(request)
+        async with stored_turn(self.dependencies, "the purge"):
+            with self.receiver.reading(vhost, principal.user) as channel:
                 purged = channel.readable(queue).purge()
-            finally:
-                channel.client.close()
-            safe = safely(dependencies)
-        finally:
-            dependencies.end_turn()
-        await until_safe(dependencies, safe, "the purge")
         return JSONResponse({"purged": purged}, headers=NO_STORE)
 
     async def on_redrive(self, request: Request) -> Response:
         """Send dead letters back. One redrive of a queue at a time."""
-        principal, vhost, queue = await self.who(request)
+        principal, vhost, queue = await self.authorize(request)
         asked = await read_request(request, Redrive)
         if (vhost, queue) in self.busy:
             raise Problem(problems.CONFLICT, f"queue '{queue}' is being redriven", retry_after=5)
@@ -163,24 +153,15 @@ class Redriving:
         self, request: Request, principal: Principal, vhost: str, queue: str, asked: Redrive
     ) -> Drive:
         dependencies, broker = self.dependencies, self.broker
-        dependencies.begin_turn()
-        started = broker.state.now
-        try:
-            channel = open_channel(self.receiver, vhost, principal.user)
-            try:
-                drive = Drive(asked, channel.readable(queue).depth)
-            finally:
-                channel.client.close()
-        finally:
-            dependencies.end_turn()
+        with dependencies.turn(), self.receiver.reading(vhost, principal.user) as channel:
+            started = broker.state.now
+            drive = Drive(principal, vhost, queue, asked, channel.readable(queue).depth)
         deadline = started + dependencies.settings.redrive_seconds * 1000
         while True:
-            dependencies.begin_turn()
-            try:
+            async with stored_turn(dependencies, "the redrive so far"):
                 due = self.allowance(asked, broker.state.now - started) - drive.redriven
                 if due > 0:
-                    self.portion(drive, principal, vhost, queue, due)
-                safe = safely(dependencies)
+                    self.portion(drive, due)
                 over = drive.done or broker.state.now >= deadline or self.receiver.closing
                 alarm = None
                 if (
@@ -190,9 +171,6 @@ class Redriving:
                 ):
                     when = started + drive.redriven * 1000 / asked.rate
                     alarm = Alarm(broker.state, int(min(max(when, broker.state.now + 1), deadline)))
-            finally:
-                dependencies.end_turn()
-            await until_safe(dependencies, safe, "the redrive so far")
             if over or await request.is_disconnected():
                 return drive
             if alarm is not None:
@@ -206,12 +184,11 @@ class Redriving:
             return asked.limit
         return min(asked.limit, 1 + int(elapsed * asked.rate / 1000))
 
-    def portion(self, drive: Drive, principal: Principal, vhost: str, queue: str, due: int) -> None:
+    def portion(self, drive: Drive, due: int) -> None:
         """Look at some, and send those that are due. Within a turn. Raises ``Refusal``."""
-        channel = open_channel(self.receiver, vhost, principal.user)
-        try:
+        with self.receiver.reading(drive.vhost, drive.principal.user) as channel:
             most = min(PORTION, drive.left)
-            seen = channel.browse(queue, drive.after, most, PORTION_OCTETS)
+            seen = channel.browse(drive.queue, drive.after, most, PORTION_OCTETS)
             if not seen:
                 drive.left = 0
             for one in seen:
@@ -219,13 +196,9 @@ class Redriving:
                     return
                 drive.after = one.place
                 drive.left -= 1
-                due -= self.send(drive, channel, principal, queue, one)
-        finally:
-            channel.client.close()
+                due -= self.send(drive, channel, one)
 
-    def send(
-        self, drive: Drive, channel: LocalChannel, principal: Principal, queue: str, seen: Seen
-    ) -> int:
+    def send(self, drive: Drive, channel: LocalChannel, seen: Seen) -> int:
         """How many went: 1 or 0."""
         properties = look(seen.message)
         deaths = dead_letter(properties)
@@ -237,11 +210,10 @@ class Redriving:
             drive.fail(seen, "not-a-dead-letter")
             return 0
         try:
-            principal.need(
-                self.broker, Action.PUBLISH, channel.vhost,
-                "exchange" if to.exchange else "queue", to.exchange or to.key,
-            )  # fmt: skip
-            what = channel.move(queue, seen.place, to.exchange, to.key)
+            kind = "exchange" if to.exchange else "queue"
+            name = to.exchange or to.key
+            drive.principal.need(self.broker, Action.PUBLISH, drive.vhost, kind, name)
+            what = channel.move(drive.queue, seen.place, to.exchange, to.key)
         except (Problem, Refusal) as error:
             refused = error if isinstance(error, Problem) else problems.of_refusal(error)
             drive.fail(seen, refused.row.kind)

@@ -2,7 +2,7 @@
 
 import json
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 from urllib.parse import parse_qsl
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -43,11 +43,7 @@ def readable(text: str) -> str:
     return text
 
 
-Filter = Annotated[
-    str,
-    Field(min_length=1, max_length=FILTER_OCTETS),
-    AfterValidator(readable),
-]
+Filter = Annotated[str, Field(min_length=1, max_length=FILTER_OCTETS), AfterValidator(readable)]
 
 
 class ReceiveRequest(BaseModel):
@@ -230,8 +226,16 @@ async def read_request(request: Request, kind: type[T]) -> T:
     return found
 
 
+def read_view(given: dict[str, Any]) -> tuple[View, Payload]:
+    """The parameters ``view`` and ``payload``. Raises ``Problem``."""
+    view, payload = given.get("view", "simple"), given.get("payload", "auto")
+    if view not in get_args(View) or payload not in get_args(Payload):
+        raise Problem(problems.INVALID, "view is simple or full, payload auto or base64")
+    return view, payload
+
+
 def read_query(query: bytes, *known: str) -> dict[str, Any]:
-    """Parameters, each at most once. Whole numbers become such. Raises ``Problem``."""
+    """Parameters, each at most once. Raises ``Problem``."""
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
     except (UnicodeDecodeError, ValueError):

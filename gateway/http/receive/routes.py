@@ -1,10 +1,8 @@
 """The routes of receiving."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
@@ -19,7 +17,8 @@ from gateway.http.receive.deliveries import DeliveriesEndpoint
 from gateway.http.receive.figures import Figures
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.redriving import Redriving
-from gateway.http.receive.settling import Settlements
+from gateway.http.receive.requests import Modify, Reject, Release, Renew
+from gateway.http.receive.settling import Handler, Settlements
 
 QUEUE = "/v1/{vhost}/queues/{queue}"
 TOKENS = "/v1/{vhost}/deliveries"
@@ -27,54 +26,46 @@ SETTLE = TOKENS + "/settle"
 LETTERS = "/v1/{vhost}/dead-letters/{queue}"
 
 
-Handler = Callable[[Request], Awaitable[Response]]
-
-
 def routes(context: Context) -> list[BaseRoute]:
     receiver = Receiver(context)
-    settlements, looking = Settlements(receiver), Browsing(receiver)
+    settlements, browsing = Settlements(receiver), Browsing(receiver)
     redriving, calls = Redriving(receiver), Calls(receiver)
     context.counters.registry.register(Figures(receiver, redriving, calls))
 
     async def close() -> None:
         await receiver.close()
-        context.dependencies.begin_turn()
-        calls.close()
-        context.dependencies.end_turn()
+        with context.dependencies.turn():
+            calls.close()
 
     context.closers.append(close)
+    settle = settlements.endpoint
     one = TOKENS + "/{token}"
-    table: list[tuple[str, dict[str, Any]]] = [
-        (f"{QUEUE}/deliveries", {"POST": DeliveriesEndpoint(receiver)}),
-        (f"{QUEUE}/messages", {"GET": looking.on_browse}),
-        (SETTLE, {"POST": Posted(settlements.on_settle)}),
-        (
-            one,
-            {
-                "GET": settlements.on_inspect,
-                "DELETE": settlements.on_accept,
-                "PATCH": settlements.on_renew,
-            },
-        ),
-        (f"{one}/release", {"POST": settlements.on_release}),
-        (f"{one}/reject", {"POST": settlements.on_reject}),
-        (f"{one}/modify", {"POST": settlements.on_modify}),
-        (LETTERS, {"GET": looking.on_letters, "DELETE": redriving.on_purge}),
-        (f"{LETTERS}/redrive", {"POST": redriving.on_redrive}),
-        ("/v1/{vhost}/requests", {"POST": RequestsEndpoint(receiver, calls, context.operations)}),
+    endpoints: list[tuple[str, str, Any]] = [
+        ("POST", f"{QUEUE}/deliveries", DeliveriesEndpoint(receiver)),
+        ("GET", f"{QUEUE}/messages", browsing.on_browse),
+        ("POST", SETTLE, Posted(settlements.on_settle)),
+        ("GET", one, settlements.on_inspect),
+        ("DELETE", one, settle(settlements.accept)),
+        ("PATCH", one, settle(settlements.renew, Renew)),
+        ("POST", f"{one}/release", settle(settlements.release, Release)),
+        ("POST", f"{one}/reject", settle(settlements.reject, Reject)),
+        ("POST", f"{one}/modify", settle(settlements.modify, Modify)),
+        ("GET", LETTERS, browsing.on_letters),
+        ("DELETE", LETTERS, redriving.on_purge),
+        ("POST", f"{LETTERS}/redrive", redriving.on_redrive),
+        ("POST", "/v1/{vhost}/requests", RequestsEndpoint(receiver, calls, context.operations)),
     ]
-    return [make_route(path, endpoints) for path, endpoints in table]
-
-
-def make_route(path: str, endpoints: dict[str, Any]) -> BaseRoute:
-    """One route for all methods of a path, so that 405 names them all."""
-    operations = {method.lower(): described.OPERATIONS[method, path] for method in endpoints}
-    # No methods are all of them: the endpoint itself says 405, or "settle" would be a token.
-    methods = [] if path == SETTLE else list(endpoints)
-    endpoint = by_method(endpoints) if len(endpoints) > 1 else next(iter(endpoints.values()))
-    return Described(
-        path, endpoint, methods=methods, operations=operations, models=described.MODELS
-    )
+    return [
+        Described(
+            path,
+            endpoint,
+            # Without methods the endpoint itself says 405, or "settle" would be a token.
+            methods=[] if path == SETTLE else [method],
+            operations={method.lower(): described.OPERATIONS[method, path]},
+            models=described.MODELS,
+        )
+        for method, path, endpoint in endpoints
+    ]
 
 
 class Posted:
@@ -88,12 +79,3 @@ class Posted:
             raise Problem(problems.BY_STATUS[405], "only POST", headers={"allow": "POST"})
         response = await self.handler(Request(scope, receive))
         await response(scope, receive, send)
-
-
-def by_method(endpoints: dict[str, Handler]) -> Any:
-    async def dispatch(request: Request) -> Response:
-        # What Starlette adds to GET is answered as GET; the server drops the body.
-        method = "GET" if request.method == "HEAD" else request.method
-        return await endpoints[method](request)
-
-    return dispatch

@@ -1,8 +1,10 @@
 """What callers do with what they hold: look, accept, give back, reject, modify, renew; one by one
 or many at once. An answer says what is safe on disk."""
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -10,24 +12,24 @@ from gateway.errors import Refusal
 from gateway.http import prepared_bodies, problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.large import linked
-from gateway.http.lease_tokens import owner_of
-from gateway.http.leases import Fate, Lease
+from gateway.http.leases import Fate, Lease, owner_of
+from gateway.http.message_json import compact
 from gateway.http.portions import Whole
 from gateway.http.problems import Problem
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import (
     Modify,
     Reject,
-    Release,
     Renew,
     SettleItem,
     check,
     read_json,
     read_query,
     read_request,
+    read_view,
 )
 from gateway.http.receive.views import message_json
-from gateway.http.receive.waiting import safely, until_safe
+from gateway.http.receive.waiting import stored_turn
 from gateway.http.redaction import redacted
 from gateway.http.request_parameters import authenticate, vhost_of
 from gateway.http.sealing import Foreign, Forged
@@ -45,6 +47,20 @@ NOWHERE = (
 )
 
 
+Settle = Callable[[Lease, Any], dict[str, Any]]
+"""Settles or renews a lease as the body of a request says, and answers with the outcome. Within a
+turn. Raises ``Problem``."""
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Caller(NamedTuple):
+    """Who settles, where, and the parameters of the query."""
+
+    principal: Principal
+    vhost: str
+    query: dict[str, Any]
+
+
 class Settlements:
     """The endpoints of ``/v1/{vhost}/deliveries``."""
 
@@ -56,8 +72,9 @@ class Settlements:
 
     # --- which lease ----------------------------------------------------------------------------
 
-    def find(self, principal: Principal, vhost: str, token: str) -> Lease:
+    def find(self, caller: Caller, token: str) -> Lease:
         """The lease of a token, open or remembered. Within a turn. Raises ``Problem``."""
+        principal, vhost = caller.principal, caller.vhost
         try:
             claim = self.receiver.leasing.tokens.open(token)
         except Foreign:
@@ -92,173 +109,115 @@ class Settlements:
         if not repeated:
             self.leases.settle(lease, fate, outcome, notes)
         elif lease.fate is not fate:
-            raise Problem(
-                problems.ALREADY_SETTLED,
-                f"this delivery is {lease.fate.value} already",
-                settled=lease.fate.value,
-            )
+            raise already(lease)
         return {"outcome": fate.value, "confirmed": True, "repeated": repeated}
 
-    # --- what to do -----------------------------------------------------------------------------
+    # --- outcomes -------------------------------------------------------------------------------
 
-    def accept(self, lease: Lease) -> dict[str, Any]:
+    def accept(self, lease: Lease, asked: Any) -> dict[str, Any]:
         return self.end(lease, Fate.ACCEPTED, Outcome.ACCEPT)
 
-    def release(self, lease: Lease) -> dict[str, Any]:
+    def release(self, lease: Lease, asked: Any) -> dict[str, Any]:
         return self.end(lease, Fate.RELEASED, Outcome.RELEASE)
 
     def reject(self, lease: Lease, asked: Reject) -> dict[str, Any]:
         notes = {
-            name: value
-            for name, value in (
-                ("x-opt-reject-reason", asked.reason),
-                ("x-opt-reject-description", asked.description),
-            )
-            if value is not None
+            "x-opt-reject-reason": asked.reason,
+            "x-opt-reject-description": asked.description,
         }
+        notes = {name: value for name, value in notes.items() if value is not None}
         return self.end(lease, Fate.REJECTED, Outcome.REJECT, notes)
 
     def modify(self, lease: Lease, asked: Modify) -> dict[str, Any]:
-        notes: Table = dict(asked.annotations)
-        if not asked.undeliverable_here:
-            return self.end(lease, Fate.MODIFIED, Outcome.RELEASE, notes)
-        if lease.fate is not Fate.OPEN:
-            return self.end(lease, Fate.MODIFIED, Outcome.RELEASE, notes)
-        try:
-            outcome = lease.holder.elsewhere(lease.delivery)
-        except Refusal as refusal:
-            raise Problem(problems.OUTCOME_UNSUPPORTED, refusal.text) from None
+        outcome: Outcome | None = Outcome.RELEASE
+        if asked.undeliverable_here and lease.fate is Fate.OPEN:
+            try:
+                outcome = lease.holder.elsewhere(lease.delivery)
+            except Refusal as refusal:
+                raise Problem(problems.OUTCOME_UNSUPPORTED, refusal.text) from None
         if outcome is None:
             raise Problem(problems.OUTCOME_UNSUPPORTED, NOWHERE)
-        return self.end(lease, Fate.MODIFIED, outcome, notes)
+        return self.end(lease, Fate.MODIFIED, outcome, dict(asked.annotations))
 
-    def renew(self, lease: Lease, length: int) -> dict[str, Any]:
+    def renew(self, lease: Lease, asked: Renew | SettleItem) -> dict[str, Any]:
         if lease.fate is not Fate.OPEN:
-            raise Problem(
-                problems.ALREADY_SETTLED,
-                f"this delivery is {lease.fate.value} already",
-                settled=lease.fate.value,
-            )
-        self.leases.renew(lease, length)
+            raise already(lease)
+        self.leases.renew(lease, asked.lease_ms)
         return {"outcome": "renewed", "lock_until": moment(lease.until)}
-
-    def apply(self, lease: Lease, asked: Any) -> dict[str, Any]:
-        """Do what was asked of one lease. Within a turn. Raises ``Problem``."""
-        if isinstance(asked, SettleItem):
-            outcome = asked.outcome
-            if outcome == "accepted":
-                return self.accept(lease)
-            if outcome == "released":
-                return self.release(lease)
-            if outcome == "rejected":
-                return self.reject(lease, asked)
-            if outcome == "modified":
-                return self.modify(lease, asked)
-            return self.renew(lease, asked.lease_ms)
-        if isinstance(asked, Renew):
-            return self.renew(lease, asked.lease_ms)
-        if isinstance(asked, Release):
-            return self.release(lease)
-        if isinstance(asked, Reject):
-            return self.reject(lease, asked)
-        if isinstance(asked, Modify):
-            return self.modify(lease, asked)
-        return self.accept(lease)
 
     # --- endpoints ------------------------------------------------------------------------------
 
-    async def who(self, request: Request) -> tuple[Principal, str]:
+    async def authorize(self, request: Request, *parameters: str) -> Caller:
+        """The caller, virtual host and query of a request. Raises ``Problem``."""
         principal = await authenticate(self.context, request.scope)
-        return principal, vhost_of(self.context.broker, request.path_params["vhost"])
+        vhost = vhost_of(self.context.broker, request.path_params["vhost"])
+        return Caller(principal, vhost, read_query(request.scope["query_string"], *parameters))
 
-    async def one(self, request: Request, kind: type[Any] | None) -> Response:
-        """Settle or renew one delivery."""
-        principal, vhost = await self.who(request)
-        read_query(request.scope["query_string"])
-        asked = None if kind is None else await read_request(request, kind)
-        dependencies = self.dependencies
-        dependencies.begin_turn()
-        try:
-            lease = self.find(principal, vhost, request.path_params["token"])
-            answer = self.apply(lease, asked)
-            safe = safely(dependencies)
-        finally:
-            dependencies.end_turn()
-        await until_safe(dependencies, safe, "this")
-        return JSONResponse(answer, headers=NO_STORE)
+    def endpoint(self, settle: Settle, kind: type[BaseModel] | None = None) -> Handler:
+        """Settles or renews one delivery. ``kind``: the model of the body, ``None`` for none."""
 
-    async def on_accept(self, request: Request) -> Response:
-        return await self.one(request, None)
+        async def settle_one(request: Request) -> Response:
+            caller = await self.authorize(request)
+            asked = None if kind is None else await read_request(request, kind)
+            async with stored_turn(self.dependencies, "this"):
+                answer = settle(self.find(caller, request.path_params["token"]), asked)
+            return JSONResponse(answer, headers=NO_STORE)
 
-    async def on_renew(self, request: Request) -> Response:
-        return await self.one(request, Renew)
-
-    async def on_release(self, request: Request) -> Response:
-        return await self.one(request, Release)
-
-    async def on_reject(self, request: Request) -> Response:
-        return await self.one(request, Reject)
-
-    async def on_modify(self, request: Request) -> Response:
-        return await self.one(request, Modify)
+        return settle_one
 
     async def on_inspect(self, request: Request) -> Response:
         """How a lease stands, with the message while it is open."""
-        principal, vhost = await self.who(request)
-        query = read_query(request.scope["query_string"], "view", "payload")
-        view, payload = query.get("view", "simple"), query.get("payload", "auto")
-        if view not in ("simple", "full") or payload not in ("auto", "base64"):
-            raise Problem(problems.INVALID, "view is simple or full, payload auto or base64")
-        dependencies = self.dependencies
-        dependencies.begin_turn()
-        try:
-            lease = self.find(principal, vhost, request.path_params["token"])
+        caller = await self.authorize(request, "view", "payload")
+        view, payload = read_view(caller.query)
+        with self.dependencies.turn():
+            lease = self.find(caller, request.path_params["token"])
             message = lease.message
-        finally:
-            dependencies.end_turn()
         if message is None:
             return JSONResponse({"state": "settled", "outcome": lease.fate.value}, headers=NO_STORE)
-        known = (
-            b'{"state":"leased","lock_until":"%b","delivery_count":%d,"redelivered":%b,"message":'
-        )
         if lease.route:
             message = redacted(message)
         async with prepared_bodies.ready([message], view, payload == "base64"):
             shown = message_json(
                 message, view, payload, redelivered=lease.count > 1, deliveries=lease.count
             )
-        redelivered = b"true" if lease.count > 1 else b"false"
-        head = known % (moment(lease.until).encode(), lease.count, redelivered)
-        return Whole(linked(head, shown, b"}"), NO_STORE)
+        head = {
+            "state": "leased",
+            "lock_until": moment(lease.until),
+            "delivery_count": lease.count,
+            "redelivered": lease.count > 1,
+        }
+        return Whole(linked(compact(head)[:-1], b',"message":', shown, b"}"), NO_STORE)
 
     async def on_settle(self, request: Request) -> Response:
         """Many at once, each with its own result: 200 if all went well, else 207."""
-        principal, vhost = await self.who(request)
-        read_query(request.scope["query_string"])
+        caller = await self.authorize(request)
         items: list[SettleItem] = check(list[SettleItem], await read_json(request))
         if not 0 < len(items) <= MOST_ITEMS:
             raise Problem(problems.SCHEMA, f"between 1 and {MOST_ITEMS} items at once")
-        dependencies = self.dependencies
+        outcomes: dict[str, Settle] = {
+            "accepted": self.accept,
+            "released": self.release,
+            "rejected": self.reject,
+            "modified": self.modify,
+            "renewed": self.renew,
+        }
         results: list[dict[str, Any]] = []
-        dependencies.begin_turn()
-        try:
+        async with stored_turn(self.dependencies, "this"):
             for index, item in enumerate(items):
                 known = {"index": index, "token": item.token}
                 try:
-                    answer = self.apply(self.find(principal, vhost, item.token), item)
+                    answer = outcomes[item.outcome](self.find(caller, item.token), item)
                     results.append({**known, "status": 200, **answer})
                 except Problem as problem:
-                    shown = problem.document()
-                    status = problem.row.status
-                    results.append(
-                        {**known, "status": status, "outcome": "refused", "problem": shown}
-                    )
-            safe = safely(dependencies)
-        finally:
-            dependencies.end_turn()
-        await until_safe(dependencies, safe, "this")
+                    refused = {"outcome": "refused", "problem": problem.document()}
+                    results.append({**known, "status": problem.row.status, **refused})
         good = all(result["status"] == 200 for result in results)
         return JSONResponse({"results": results}, 200 if good else 207, headers=NO_STORE)
+
+
+def already(lease: Lease) -> Problem:
+    fate = lease.fate.value
+    return Problem(problems.ALREADY_SETTLED, f"this delivery is {fate} already", settled=fate)
 
 
 def lost(detail: str) -> Problem:

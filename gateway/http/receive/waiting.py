@@ -1,16 +1,16 @@
-"""Waiting for messages, for a moment, or for the store.
+"""Waiting for a moment, or for the store.
 
 The only clock is the broker's, so that tests can set it.
 """
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from gateway.broker.state import BrokerState
 from gateway.http import problems
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.problems import Problem
-from gateway.message import Message
 
 
 class Alarm:
@@ -37,35 +37,24 @@ class Alarm:
             self.future.set_result(None)
 
 
-class Taken(NamedTuple):
-    """One unsettled delivery. ``times``: which delivery of the message this is, from 1."""
+@asynccontextmanager
+async def stored_turn(dependencies: HttpDependencies, what: str) -> AsyncIterator[None]:
+    """A turn of the broker, and then a wait until all of it is on disk. Raises ``Problem`` 504 if
+    the disk takes too long."""
+    stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    delivery: int
-    times: int
-    message: Message
+    def on_disk() -> None:
+        if not stored.done():
+            stored.set_result(None)
 
-
-class Waiting:
-    """A caller who waits for up to ``most`` messages. ``alarm`` rings when some have come, when
-    the time is up, or when there will be none."""
-
-    __slots__ = ("tag", "alarm", "most", "taken", "gone")
-
-    def __init__(self, tag: str, alarm: Alarm, most: int) -> None:
-        self.tag = tag
-        self.alarm = alarm
-        self.most = most
-        self.taken: list[Taken] = []
-        self.gone = False
-
-
-async def until_safe(dependencies: HttpDependencies, safe: asyncio.Future[None], what: str) -> None:
-    """Wait for what ``safely`` promised. Raises ``Problem`` 504 if the disk takes too long."""
-    if safe.done():
+    with dependencies.turn():
+        yield
+        dependencies.broker.when_safe(on_disk)
+    if stored.done():
         return
     try:
         async with asyncio.timeout(dependencies.settings.confirm_seconds):
-            await safe
+            await stored
     except TimeoutError:
         raise Problem(
             problems.UNKNOWN,
@@ -73,15 +62,3 @@ async def until_safe(dependencies: HttpDependencies, safe: asyncio.Future[None],
             f"{dependencies.settings.confirm_seconds:g} s; asking again is harmless",
             safe_to_retry=True,
         ) from None
-
-
-def safely(dependencies: HttpDependencies) -> asyncio.Future[None]:
-    """Done when all that this turn has done so far is safe. Within a turn."""
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def safe() -> None:
-        if not future.done():
-            future.set_result(None)
-
-    dependencies.broker.when_safe(safe)
-    return future
