@@ -12,7 +12,8 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 
 from gateway.http.app import close
-from gateway.http.receive.channels import PORTION
+from gateway.http.filters import Filter, read_filter
+from gateway.http.receive.channels import PORTION, ReceiveChannels, Wanted
 from gateway.operations import DeleteQueue
 from tests.http.receiving_words import RECEIVE, TOKEN, clocked, take, text_of
 from tests.http.settings_words import shared_bearer
@@ -206,6 +207,28 @@ async def test_what_comes_while_it_searches_is_not_missed(rig: Any) -> None:
         await rig.until(lambda: seekers(rig) == 1)
         rig.put("q", "new", type="y")
         assert texts(await task) == ["new"]
+
+
+async def test_a_search_goes_on_to_what_comes_behind_it(rig: Any) -> None:
+    rig.queue("q")
+    rig.put("q", *["x"] * (3 * PORTION))
+    wanted = Wanted(Filter((read_filter("type=y"),)), None)
+    rig.begin()
+    receive_channel = ReceiveChannels(rig.broker).of("/", "alice")
+    seeking = receive_channel.seek("q", wanted, 1, 1000, 20_000)
+    rig.end()
+    rig.put("q", "new", type="y")
+    looks = 0
+    while seeking.searching:
+        rig.begin()
+        seeking.look()
+        rig.end()
+        looks += 1
+    assert [taken.message.body for taken in seeking.taken] == [b"new"]
+    assert looks == 3
+    rig.begin()
+    receive_channel.close()
+    rig.end()
 
 
 async def test_the_queue_goes_or_the_gateway_stops_while_somebody_seeks(rig: Any) -> None:

@@ -157,7 +157,8 @@ class Seeking:
             return
         place = Place(priority, position)
         if self.searching and (self.after is None or behind(place, self.after)):
-            return  # the search will come to it
+            self.left += 1  # the search will come to it
+            return
         self.consider(place, message, deliveries)
         if self.taken:
             self.alarm.ring()
