@@ -26,12 +26,8 @@ SLICED = {
         "http.events.durable.DurableSource",
         "a source with its journal on disk is a kind of source",
     ),
-    "http.large.Pieces": (
-        "http.message_json.Unfit",
-        "no lines, and why, is a kind of lines",
-    ),
-    "http.publish.publisher.PendingPublish": (
-        "http.publish.idempotency.KeyedPublish",
+    "http.publish.publisher.Ticket": (
+        "http.publish.idempotency.KeyedTicket",
         "a publish with a key is a kind of publish",
     ),
 }

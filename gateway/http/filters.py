@@ -17,6 +17,7 @@ Fields: ``subject``, ``key``, ``exchange``, ``id``, ``correlation_id``, ``type``
 
 import math
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
@@ -86,19 +87,17 @@ def read_selector(text: str) -> Selector:
         raise BadFilter(str(error)) from None
 
 
-def readable_selector(text: str) -> str:
-    """Raises ``ValueError``."""
-    try:
-        read_selector(text)
-    except BadFilter as error:
-        raise ValueError(str(error)) from None
-    return text
+def readable(read: Callable[[str], Any]) -> AfterValidator:
+    """For models of pydantic: the text can be read. The validator raises ``ValueError``."""
 
+    def check(text: str) -> str:
+        try:
+            read(text)
+        except BadFilter as error:
+            raise ValueError(str(error)) from None
+        return text
 
-SelectorText = Annotated[
-    str, Field(min_length=1, max_length=LONGEST), AfterValidator(readable_selector)
-]
-"""A selector in a model of pydantic."""
+    return AfterValidator(check)
 
 
 def read_filter(text: str) -> Term:
@@ -112,6 +111,11 @@ def read_filter(text: str) -> Term:
     if not field.startswith(PROPERTY) and field not in FIELDS and field not in PLACES:
         raise BadFilter(f"no field {field!r} to filter by")
     return Term(field, operator, value)
+
+
+FilterText = Annotated[str, Field(min_length=1, max_length=MOST_OCTETS), readable(read_filter)]
+SelectorText = Annotated[str, Field(min_length=1, max_length=LONGEST), readable(read_selector)]
+"""A filter, and a selector, in a model of pydantic."""
 
 
 def all_hold(terms: tuple[Term, ...], message: Message) -> bool:

@@ -13,7 +13,7 @@ from gateway.bodies import Body
 from gateway.http.large import Octets, Pieces, octets_of, omitted
 from gateway.http.observe.trace import trace_of
 from gateway.http.typed import json_value, moment
-from gateway.message import Properties
+from gateway.message import Message, Properties
 
 LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
 TEXTUAL = frozenset({"application/xml", "application/javascript", "application/yaml"})
@@ -37,6 +37,8 @@ class Shown(NamedTuple):
 
 SHOWN: dict[Shown, Pieces] = {}
 """Large bodies that ``prepared_bodies`` has made ready."""
+NOT_TEXT: dict[Shown, str] = {}
+"""The reasons why some of them have no ``lines``."""
 
 
 def reading_of(content_type: str | None, coding: str | None) -> tuple[bool, bool]:
@@ -81,6 +83,16 @@ def is_json(body: bytes) -> bool:
 
 def refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+def readable_properties(message: Message) -> Properties | None:
+    """The decoded properties, which the message forgets; ``None`` if they cannot be decoded."""
+    try:
+        return message.properties
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
+        return None
+    finally:
+        message.forget_properties()
 
 
 def metadata(properties: Properties) -> dict[str, Any]:
@@ -135,21 +147,3 @@ def is_event(content_type: str | None) -> bool:
     """Whether this says that a body is an event in JSON."""
     media = (content_type or "").partition(";")[0].strip().lower()
     return media == "application/cloudevents+json"
-
-
-class NotText(Exception):
-    """Why a body cannot be the lines of an event. ``shown`` stands for it in ``SHOWN``."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.shown = Unfit(reason)
-
-
-class Unfit(Pieces):
-    """No lines, and why."""
-
-    __slots__ = ("reason",)
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(())
-        self.reason = reason

@@ -16,11 +16,12 @@ from gateway.http.json_check import Steps, json_steps, utf8_steps
 from gateway.http.large import Pieces, octets_of
 from gateway.http.message_json import (
     LINE_ENDS,
+    NOT_TEXT,
     SHOWN,
-    NotText,
     Shown,
     compact,
     is_event,
+    readable_properties,
     reading_of,
 )
 from gateway.http.portions import gathered
@@ -30,6 +31,11 @@ HEAVY = 256 * 1024
 """Octets of a body from which on it is made ready in portions."""
 PIECE = 192 * 1024
 """A multiple of three: base64 of the pieces is base64 of the whole."""
+
+
+class NotText(Exception):
+    """A body cannot be the lines of an event. The text says why."""
+
 
 MAKING: dict[Shown, asyncio.Future[None]] = {}
 USERS: Counter[Shown] = Counter()
@@ -107,24 +113,14 @@ def key_of(message: Message, how: str = "simple", opaque: bool = False) -> Shown
         return Shown(body, lines=True)
     if how == "full":
         return Shown(body)
-    try:
-        found = message.properties
-    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
+    found = readable_properties(message)
+    if found is None:
         return Shown(body)
-    finally:
-        message.forget_properties()
     if how == "cloudevents" and is_event(found.content_type):
         return Shown(body, *reading_of(found.content_type, None))
     if opaque or (how == "simple" and found.body_kind not in (None, "data")):
         return Shown(body)
     return Shown(body, *reading_of(found.content_type, found.content_encoding))
-
-
-async def made_of(key: Shown, octets: bytes) -> Pieces:
-    try:
-        return await gathered(steps_of(key, octets))
-    except NotText as reason:
-        return reason.shown
 
 
 async def acquire(message: Message, how: str = "simple", opaque: bool = False) -> Shown | None:
@@ -150,7 +146,11 @@ async def prepare(key: Shown, body: Body) -> Shown | None:
                 octets = await asyncio.to_thread(octets_of, body)
                 if octets is None:
                     break  # too large to be shown
-                SHOWN[key] = await made_of(key, octets)
+                try:
+                    SHOWN[key] = await gathered(steps_of(key, octets))
+                except NotText as reason:
+                    SHOWN[key] = Pieces(())
+                    NOT_TEXT[key] = str(reason)
             finally:
                 del MAKING[key]
                 made.set_result(None)
@@ -168,6 +168,7 @@ def release(keys: Iterable[Shown | None]) -> None:
         if not USERS[key]:
             del USERS[key]
             SHOWN.pop(key, None)
+            NOT_TEXT.pop(key, None)
 
 
 @asynccontextmanager

@@ -194,11 +194,10 @@ def write_value(value: Any) -> tuple[Any, str | None] | None:
 def moment(ms: int) -> str:
     """RFC 3339 with milliseconds, or the number as text when no calendar reaches it."""
     try:
-        return (EPOCH + timedelta(milliseconds=ms)).strftime("%Y-%m-%dT%H:%M:%S.") + (
-            f"{ms % 1000:03d}Z"
-        )
+        found = EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
-        return str(ms)
+        return str(int(ms))
+    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def json_value(value: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from uuid import UUID
 
 from gateway import values
-from gateway.http.typed import EPOCH, SAFE, BadValue
+from gateway.http.typed import EPOCH, KINDS, SAFE, BadValue, moment
 from gateway.http.typed import READ as SCALARS
 
 MARK = "$type"
@@ -29,15 +29,6 @@ TEXTS: dict[str, type] = {
     "symbol": values.Symbol,
     "char": values.Char,
     "short-string": values.ShortString,
-}
-INTEGERS: dict[type, str] = {
-    values.Byte: "byte",
-    values.UByte: "ubyte",
-    values.Short: "short",
-    values.UShort: "ushort",
-    values.Int: "int",
-    values.UInt: "uint",
-    values.ULong: "ulong",
 }
 
 
@@ -141,7 +132,7 @@ def write_integer(value: int) -> Any:
         return typed("timestamp", moment(value))
     if isinstance(value, values.Seconds):
         return {MARK: "timestamp", "value": int(value), "unit": "s"}
-    kind = INTEGERS.get(type(value))
+    kind = KINDS.get(type(value))
     if kind is None:
         return int(value) if -SAFE <= value <= SAFE else typed("long", str(int(value)))
     return typed(kind, int(value) if -SAFE <= value <= SAFE else str(int(value)))
@@ -188,15 +179,6 @@ def decimal_text(value: values.Scaled) -> str:
     if not value.places:
         return sign + digits
     return f"{sign}{digits[: -value.places]}.{digits[-value.places :]}"
-
-
-def moment(ms: int) -> str:
-    """RFC 3339 with milliseconds, or the number as text when no calendar reaches it."""
-    try:
-        found = EPOCH + timedelta(milliseconds=ms)
-    except OverflowError:
-        return str(int(ms))
-    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 # --- reading ------------------------------------------------------------------------------------

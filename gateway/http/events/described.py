@@ -15,11 +15,8 @@ from gateway.http.description import (
     reference,
     row_responses,
 )
-from gateway.http.events.formats import FORMATS
-from gateway.http.events.stream import Slow
-from gateway.http.events.stream_request import EVENTS
+from gateway.http.events.stream_request import StreamQuery
 from gateway.http.schemas import Shape
-from gateway.selector.errors import LONGEST
 
 TEXT = """Server-sent events of up to 64 sources.
 
@@ -69,14 +66,6 @@ EXAMPLE = {
 """One event, parsed: what the schema of a stream is of (``description.EVENT``)."""
 
 
-def words(name: str, text: str, default: str, *known: str) -> dict[str, Any]:
-    return in_query(name, text, default, type="string", enum=list(known), default=default)
-
-
-def number(name: str, text: str, example: int, least: int, most: int) -> dict[str, Any]:
-    return in_query(name, text, example, type="integer", minimum=least, maximum=most)
-
-
 SOURCE = in_query(
     "source",
     "Source to read; repeatable, up to 64",
@@ -86,66 +75,23 @@ SOURCE = in_query(
     maxItems=64,
 ) | {"required": True, "explode": True, "style": "form"}
 BINDING = in_query("binding", "Binding key of the exchange source before it", "prices.#")
-FILTER = in_query(
-    "filter",
-    "Filter on events; repeatable, all must match",
-    ["subject^=eur."],
-    type="array",
-    items={"type": "string", "maxLength": 1024},
-    maxItems=16,
-) | {"explode": True, "style": "form"}
-SELECTOR = in_query(
-    "selector",
-    "JMS selector on events; applies in addition to all filters",
-    "kind = 'invoice' AND JMSPriority > 3",
-    type="string",
-    minLength=1,
-    maxLength=LONGEST,
-)
+
+
+def stream_parameter(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """One of ``StreamQuery``."""
+    text, examples = schema.pop("description"), schema.pop("examples", [schema.get("default")])
+    schema = {key: value for key, value in schema.items() if key not in ("title", "default")} | {
+        key: value for key, value in schema.items() if key == "default" and value
+    }
+    made = in_query(name, text, examples[0], **schema)
+    return made | {"explode": True, "style": "form"} if schema["type"] == "array" else made
+
+
 PARAMETERS = [
-    in_query(
-        "from",
-        "Start of a first connection: `latest`, `earliest`, `offset:N` (a position from "
-        "`bridge.open`), `time:RFC3339`, or a duration back from now, `-PT5M`",
-        "latest",
-        type="string",
-        default="latest",
+    *(
+        stream_parameter(name, schema)
+        for name, schema in StreamQuery.model_json_schema()["properties"].items()
     ),
-    in_query("last_event_id", "Cursor, as in the header `Last-Event-ID`", "b1.Qk0"),
-    number("heartbeat", "Seconds between heartbeats on an idle stream", 15, 5, 55),
-    words("keepalive", "Form of heartbeats", "comment", "comment", "event"),
-    FILTER,
-    SELECTOR,
-    words("format", "Content of `data:` lines", "json", *FORMATS),
-    words(
-        "payload", "`base64`: all bodies in base64, none as JSON or text", "auto", "auto", "base64"
-    ),
-    words("event", "Content of `event:` lines", "none", *EVENTS),
-    in_query(
-        "slow",
-        "Treatment of a reader that falls behind",
-        "skip",
-        type="string",
-        enum=[one.value for one in Slow],
-    ),
-    words(
-        "ack",
-        "Time at which messages of a queue are accepted",
-        "none",
-        "none",
-        "on-next",
-        "explicit",
-    ),
-    number("credit", "Maximum number of unaccepted messages", 32, 1, 1000),
-    number("lease_ms", "Duration of a lease (`ack=explicit`)", 30000, 1000, 1800000),
-    in_query(
-        "journal",
-        "Journal of exchange sources",
-        "durable",
-        type="string",
-        enum=["memory", "durable"],
-    ),
-    words("errors", "Form of errors", "http", "http", "inband"),
     in_header("Last-Event-ID", "b1.Qk0", "The last received cursor"),
 ]
 QUEUE = in_path("queue", "Queue, percent-encoded", "orders")

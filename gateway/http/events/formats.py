@@ -16,13 +16,14 @@ from gateway.http.large import SHOWN as LIMIT
 from gateway.http.large import Octets, linked, octets_of, parts_of, trimmed
 from gateway.http.message_json import (
     LINE_ENDS,
+    NOT_TEXT,
     SHOWN,
     Shown,
-    Unfit,
     body_json,
     compact,
     is_event,
     is_json,
+    readable_properties,
 )
 from gateway.http.observe.trace import trace_of
 from gateway.http.publish.shown import full_octets, write_full
@@ -30,7 +31,6 @@ from gateway.http.typed import json_value, moment
 from gateway.message import Message, Properties
 
 Format = Literal["json", "full", "cloudevents", "text"]
-FORMATS: tuple[Format, ...] = ("json", "full", "cloudevents", "text")
 
 ATTRIBUTE = re.compile(r"[a-z0-9]{1,20}")
 PREFIXES = ("cloudEvents_", "cloudEvents:")
@@ -39,20 +39,10 @@ AS_JSON = b'{"json":'
 RESERVED = frozenset({*REQUIRED, "data", "data_base64", "datacontenttype"})
 
 
-def look(message: Message) -> Properties | None:
-    """The decoded properties; ``None`` for what cannot be decoded."""
-    try:
-        return message.properties
-    except (ValueError, RecursionError):
-        return None
-    finally:
-        message.forget_properties()
-
-
 def full_line(
     source: str, position: int, message: Message, redelivered: bool, way: bool = True
 ) -> Octets:
-    properties = look(message)
+    properties = readable_properties(message)
     exchange = message.exchange if way else None
     key = message.key if way or message.key else None
     shown: dict[str, Any] = {"source": source, "position": position}
@@ -69,13 +59,12 @@ def full_line(
 
 
 def text_line(source: str, position: int, message: Message) -> Octets:
-    shown = SHOWN.get(Shown(id(message.body), lines=True)) if SHOWN else None
-    body = None if shown is not None else octets_of(message.body)
-    if isinstance(shown, Unfit):
-        reason = shown.reason
-    elif shown is not None:
-        return shown
-    elif body is None:
+    key = Shown(id(message.body), lines=True)
+    if key in NOT_TEXT:
+        reason = NOT_TEXT[key]
+    elif key in SHOWN:
+        return SHOWN[key]
+    elif (body := octets_of(message.body)) is None:
         return too_large(source, position, message)
     else:
         try:
@@ -116,7 +105,7 @@ def cloudevents_line(
 ) -> Octets:
     """``base``: the URI of the source; ``instance``: what tells its journals apart. An event that
     came as one in JSON is passed on as it is, ``opaque`` or not."""
-    properties = look(message) or Properties()
+    properties = readable_properties(message) or Properties()
     content_type = properties.content_type
     if len(message.body) > LIMIT:
         return too_large(base, position, message)

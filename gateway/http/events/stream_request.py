@@ -4,12 +4,15 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic.json_schema import SkipJsonSchema
 
 from gateway.config.web import HttpSettings
 from gateway.http import problems
 from gateway.http.access.catalogue import PARAMETER, PREFIX, Catalogue, Filled
-from gateway.http.events.formats import FORMATS
+from gateway.http.events.formats import Format
 from gateway.http.events.parameters import (
     MOST_FIELDS,
     Pairs,
@@ -20,21 +23,95 @@ from gateway.http.events.parameters import (
 from gateway.http.events.sources import Name
 from gateway.http.events.stream import Options, Slow
 from gateway.http.events.views import Spec
-from gateway.http.filters import MOST_TERMS, BadFilter, Filter, Term, read_filter, read_selector
+from gateway.http.filters import (
+    MOST_TERMS,
+    Filter,
+    FilterText,
+    SelectorText,
+    read_filter,
+    read_selector,
+)
 from gateway.http.problems import Problem
 from gateway.http.typed_json import once, refuse
 
 BINDING = "?binding="
 MAX_NAME = 255
 Ack = Literal["none", "on-next", "explicit"]
-EVENTS = ("none", "subject", "type", "source")
-SINGLE = frozenset(
-    {"from", "last_event_id", "heartbeat", "format", "event", "slow", "ack", "credit", "errors"}
-    | {"keepalive", "journal", "lease_ms", "payload", "selector"}
-)
-PARAMETERS = SINGLE | {"source", "binding", "filter", "ticket"}
+OF_OURS = "Value error, "
+"""What pydantic puts before the text of a ``ValueError``."""
+
+
+def decimal(text: str) -> str:
+    """Raises ``ValueError``."""
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise ValueError("must be a whole number")
+    return text
+
+
+WHOLE = BeforeValidator(decimal)
+
+
+class StreamQuery(BaseModel):
+    """The parameters of a stream beside its sources, as text. ``None``: a default that depends on
+    the settings or on other parameters."""
+
+    start: str = Field(
+        default="latest",
+        alias="from",
+        description="Start of a first connection: `latest`, `earliest`, `offset:N` (a position "
+        "from `bridge.open`), `time:RFC3339`, or a duration back from now, `-PT5M`",
+    )
+    last_event_id: str | SkipJsonSchema[None] = Field(
+        default=None, description="Cursor, as in the header `Last-Event-ID`", examples=["b1.Qk0"]
+    )
+    heartbeat: Annotated[int, Field(ge=5, le=55), WHOLE] | SkipJsonSchema[None] = Field(
+        default=None, description="Seconds between heartbeats on an idle stream", examples=[15]
+    )
+    keepalive: Literal["comment", "event"] = Field(
+        default="comment", description="Form of heartbeats"
+    )
+    filter: list[FilterText] = Field(
+        default=[],
+        max_length=MOST_TERMS,
+        description="Filter on events; repeatable, all must match",
+        examples=[["subject^=eur."]],
+    )
+    selector: SelectorText | SkipJsonSchema[None] = Field(
+        default=None,
+        description="JMS selector on events; applies in addition to all filters",
+        examples=["kind = 'invoice' AND JMSPriority > 3"],
+    )
+    format: Format = Field(default="json", description="Content of `data:` lines")
+    payload: Literal["auto", "base64"] = Field(
+        default="auto", description="`base64`: all bodies in base64, none as JSON or text"
+    )
+    event: Literal["none", "subject", "type", "source"] = Field(
+        default="none", description="Content of `event:` lines"
+    )
+    slow: Literal["pause", "skip", "latest", "close"] | SkipJsonSchema[None] = Field(
+        default=None, description="Treatment of a reader that falls behind", examples=["skip"]
+    )
+    ack: Ack = Field(default="none", description="Time at which messages of a queue are accepted")
+    credit: Annotated[int, Field(ge=1, le=1000), WHOLE] | SkipJsonSchema[None] = Field(
+        default=None, description="Maximum number of unaccepted messages", examples=[32]
+    )
+    lease_ms: Annotated[int, Field(ge=1000, le=1_800_000), WHOLE] | SkipJsonSchema[None] = Field(
+        default=None, description="Duration of a lease (`ack=explicit`)", examples=[30000]
+    )
+    journal: Literal["memory", "durable"] | SkipJsonSchema[None] = Field(
+        default=None, description="Journal of exchange sources", examples=["durable"]
+    )
+    errors: Literal["http", "inband"] = Field(default="http", description="Form of errors")
+
+    @property
+    def conditions(self) -> Filter:
+        terms = tuple(dict.fromkeys(map(read_filter, self.filter)))
+        return Filter(terms, None if self.selector is None else read_selector(self.selector))
+
+
+NAMES = frozenset(field.alias or name for name, field in StreamQuery.model_fields.items())
+PARAMETERS = NAMES | {"source", "binding", "ticket"}
 """No parameter of a route has such a name."""
-REPEATED = frozenset({"binding", "filter"})
 DURATION = re.compile(
     r"-P(?:(\d{1,4})D)?(?:T(?:(\d{1,5})H)?(?:(\d{1,7})M)?(?:(\d{1,9})(?:\.(\d{1,3}))?S)?)?",
     re.ASCII,
@@ -91,11 +168,11 @@ class StreamRequests:
     def members(self, names: dict[str, str]) -> frozenset[str]:
         """The members that a body may have. Raises ``Problem``: there is no such route."""
         if not self.kind:
-            return SINGLE | REPEATED | {"source"}
+            return NAMES | {"source", "binding"}
         if self.kind != "route":
-            return SINGLE | REPEATED
+            return NAMES | {"binding"}
         route = self.catalogue.route(names["vhost"], names["route"])
-        return SINGLE | REPEATED | set(PARAMETER.findall(route.key))
+        return NAMES | {"binding"} | set(PARAMETER.findall(route.key))
 
     def from_parameters(self, given: StreamParameters, pairs: Pairs) -> StreamRequest:
         """Raises ``Problem``."""
@@ -161,84 +238,64 @@ def read_stream_request(
     find: Find = no_routes,
 ) -> StreamRequest:
     """``implied``: the source that the path names. Raises ``Problem``."""
-    once: dict[str, str] = {}
+    given: dict[str, Any] = {"filter": []}
     sources = Sources(find)
     if implied is not None:
         sources.add(implied)
-    terms: list[Term] = []
     for key, value in pairs:
         if key == "source" and implied is None:
             sources.read(value)
         elif key == "binding":
             sources.bind(value)
         elif key == "filter":
-            terms.append(read_term(value))
-        elif key not in SINGLE:
+            given[key].append(value)
+        elif key not in NAMES:
             raise invalid(f"no such parameter: {key}")
-        elif key in once:
+        elif key in given:
             raise invalid(f"{key} given twice")
         else:
-            once[key] = value
-    if len(terms) > MOST_TERMS:
-        raise invalid(f"at most {MOST_TERMS} filters")
-    journal = choose(once, "journal", ("durable", "memory"), None)
-    choose(once, "errors", ("http", "inband"), "http")
-    names = sources.names
+            given[key] = value
+    try:
+        query = StreamQuery.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise invalid(f"{first['loc'][0]}: {first['msg'].removeprefix(OF_OURS)}") from None
     return StreamRequest(
-        names,
-        read_start(once.get("from", "latest")),
-        last_event_id or once.get("last_event_id") or None,
-        read_options(once, read_wanted(once, terms), names, default_heartbeat, most_credit),
-        None if journal is None else journal == "durable",
-        read_whole(once, "lease_ms", 1000, 1_800_000, 30_000),
+        sources.names,
+        read_start(query.start),
+        last_event_id or query.last_event_id or None,
+        read_options(query, sources.names, default_heartbeat, most_credit),
+        None if query.journal is None else query.journal == "durable",
+        query.lease_ms or 30_000,
         sources.aliases,
     )
 
 
-def choose(once: dict[str, str], name: str, words: tuple[str, ...], default: Any) -> Any:
-    found = once.get(name, default)
-    if found is not default and found not in words:
-        raise invalid(f"{name} must be {' or '.join(words)}")
-    return found
-
-
-def read_whole(once: dict[str, str], name: str, least: int, most: int, default: int) -> int:
-    text = once.get(name)
-    if text is None:
-        return default
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
-        raise invalid(f"{name} must be from {least} to {most}")
-    return int(text)
-
-
 def read_options(
-    once: dict[str, str],
-    wanted: Filter,
-    names: list[Name],
-    default_heartbeat: int,
-    most_credit: int,
+    query: StreamQuery, names: list[Name], default_heartbeat: int, most_credit: int
 ) -> Options:
-    ack = choose(once, "ack", get_args(Ack), "none")
-    slow = choose(once, "slow", tuple(one.value for one in Slow), None)
-    check_kinds(None if slow is None else Slow(slow), ack, names)
+    """Raises ``Problem``."""
+    ack, slow = query.ack, None if query.slow is None else Slow(query.slow)
+    check_kinds(slow, ack, names)
     if ack == "explicit" and (len(names) != 1 or slow is not None):
         raise invalid("ack=explicit reads one queue, and takes no slow")
-    if "credit" in once and ack == "none":
+    if query.credit is not None and ack == "none":
         raise invalid("credit needs ack=on-next or ack=explicit")
-    if "lease_ms" in once and ack != "explicit":
+    if query.lease_ms is not None and ack != "explicit":
         raise invalid("lease_ms needs ack=explicit")
-    form = choose(once, "format", FORMATS, "json")
-    opaque = choose(once, "payload", ("auto", "base64"), "auto") == "base64"
-    if opaque and form == "text":
+    opaque = query.payload == "base64"
+    if opaque and query.format == "text":
         raise invalid("format=text shows bodies as they are, not as base64")
     most = 1000 if ack == "explicit" else most_credit
-    credit = read_whole(once, "credit", 1, most, min(32, most))
+    credit = query.credit or min(32, most)
+    if credit > most:
+        raise invalid(f"credit must be from 1 to {most}")
     return Options(
-        read_whole(once, "heartbeat", 5, 55, default_heartbeat),
-        Spec(form, choose(once, "event", EVENTS, "none"), opaque, wanted),
-        None if slow is None else Slow(slow),
+        query.heartbeat or default_heartbeat,
+        Spec(query.format, query.event, opaque, query.conditions),
+        slow,
         credit if ack != "none" else 0,
-        choose(once, "keepalive", ("comment", "event"), "comment") == "event",
+        query.keepalive == "event",
         ack,
     )
 
@@ -280,22 +337,6 @@ def read_moment(text: str) -> int:
         return int(found.astimezone(UTC).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise invalid("from=time: needs RFC 3339 with an offset, as 2026-01-31T09:30:00Z") from None
-
-
-def read_term(text: str) -> Term:
-    try:
-        return read_filter(text)
-    except BadFilter as error:
-        raise invalid(str(error)) from None
-
-
-def read_wanted(once: dict[str, str], terms: list[Term]) -> Filter:
-    text = once.get("selector")
-    try:
-        selector = None if text is None else read_selector(text)
-    except BadFilter as error:
-        raise invalid(f"selector: {error}") from None
-    return Filter(tuple(dict.fromkeys(terms)), selector)
 
 
 def read_source(text: str) -> Name:

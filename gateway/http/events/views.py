@@ -13,6 +13,7 @@ from gateway.http.events.formats import Renderer
 from gateway.http.events.journal import NOTHING_ASKED, Event, Journal
 from gateway.http.filters import Filter
 from gateway.http.large import Octets, linked
+from gateway.http.message_json import readable_properties
 from gateway.http.redaction import redacted
 from gateway.message import Message
 from gateway.selector.like import EFFORT
@@ -153,15 +154,10 @@ class View:
 
 def name_of(message: Message, asked: str) -> str:
     """The subject or type of a message, "" if it has none."""
-    try:
-        properties = message.properties
-    except (ValueError, RecursionError):
+    properties = readable_properties(message)
+    if properties is None:
         return ""
-    finally:
-        message.forget_properties()
-    if asked == "type":
-        return properties.type or ""
-    return properties.subject or message.key
+    return (properties.type or "") if asked == "type" else properties.subject or message.key
 
 
 def event_line(name: str) -> bytes:

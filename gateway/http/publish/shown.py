@@ -18,8 +18,8 @@ from gateway.http.publish.forms import (
     time,
     user,
 )
+from gateway.http.typed import moment
 from gateway.http.typed_json import (
-    moment,
     write_json,
 )
 from gateway.message import Properties, Table

@@ -280,7 +280,10 @@ class RequestsEndpoint:
     async def wait(self, call: Call, *others: "asyncio.Task[None]") -> None:
         """Until its alarm rings, or one of the others is done."""
         try:
-            await asyncio.wait((call.alarm.future, *others), return_when=asyncio.FIRST_COMPLETED)
+            if not call.alarm.future.done():
+                await asyncio.wait(
+                    (call.alarm.future, *others), return_when=asyncio.FIRST_COMPLETED
+                )
         finally:
             with self.dependencies.turn():
                 self.calls.end(call)

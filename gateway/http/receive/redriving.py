@@ -15,11 +15,12 @@ from gateway.broker.local import LocalChannel
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
+from gateway.http.message_json import readable_properties
 from gateway.http.problems import Problem
 from gateway.http.receive.browsing import NO_STORE, read_place, write_place
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import Redrive, Target, Which, read_query, read_request
-from gateway.http.receive.views import dead_letter, look, plain
+from gateway.http.receive.views import dead_letter, plain
 from gateway.http.receive.waiting import Alarm, stored_turn
 from gateway.message import Message, Properties
 
@@ -44,7 +45,7 @@ def matches(message: Message, which: Which, deaths: list[dict[str, Any]]) -> boo
         return False
     if not which.properties:
         return True
-    properties = look(message)
+    properties = readable_properties(message)
     headers = (properties.application if properties is not None else None) or {}
     return all(same(headers.get(name), wanted, name in headers)
                for name, wanted in which.properties.items())  # fmt: skip
@@ -200,7 +201,7 @@ class Redriving:
 
     def send(self, drive: Drive, channel: LocalChannel, seen: Seen) -> int:
         """How many went: 1 or 0."""
-        properties = look(seen.message)
+        properties = readable_properties(seen.message)
         deaths = dead_letter(properties)
         if not matches(seen.message, drive.asked.filter, deaths):
             drive.skipped += 1

@@ -9,16 +9,15 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from starlette.requests import Request
 
 from gateway.http import problems
-from gateway.http.filters import MOST_OCTETS as FILTER_OCTETS
 from gateway.http.filters import (
     MOST_TERMS,
-    BadFilter,
+    Filter,
+    FilterText,
     SelectorText,
     Term,
     read_filter,
     read_selector,
 )
-from gateway.http.filters import Filter as Conditions
 from gateway.http.problems import Problem
 from gateway.http.request_parameters import read_limited
 from gateway.http.typed_json import once, refuse
@@ -33,17 +32,6 @@ Payload = Literal["auto", "base64"]
 OF_OURS = "Value error, "
 """What pydantic puts before the text of a ``ValueError``."""
 T = TypeVar("T")
-
-
-def readable(text: str) -> str:
-    try:
-        read_filter(text)
-    except BadFilter as error:
-        raise ValueError(str(error)) from None
-    return text
-
-
-Filter = Annotated[str, Field(min_length=1, max_length=FILTER_OCTETS), AfterValidator(readable)]
 
 
 class ReceiveRequest(BaseModel):
@@ -67,7 +55,7 @@ class Receive(ReceiveRequest):
     mode: Literal["lease", "auto"] = Field(
         default="lease", description="auto: accepted when the answer is written (at most once)"
     )
-    filter: Filter | Annotated[list[Filter], Field(max_length=MOST_TERMS)] | None = Field(
+    filter: FilterText | Annotated[list[FilterText], Field(max_length=MOST_TERMS)] | None = Field(
         default=None,
         description="filters of event streams, such as FIELD=VALUE; all must match",
         examples=["property.kind=invoice"],
@@ -85,13 +73,13 @@ class Receive(ReceiveRequest):
         description="number of deliveries after which a message is dead-lettered instead",
     )
 
-    def wanted(self) -> Conditions:
+    def wanted(self) -> Filter:
         """What must hold of a message."""
         given = self.filter if isinstance(self.filter, list) else [self.filter or ""]
         terms = tuple(read_filter(one) for one in given if one)
         if self.group is not None:
             terms += (Term("group", "=", self.group),)
-        return Conditions(terms, None if self.selector is None else read_selector(self.selector))
+        return Filter(terms, None if self.selector is None else read_selector(self.selector))
 
 
 class Renew(ReceiveRequest):

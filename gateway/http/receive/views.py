@@ -7,7 +7,7 @@ import http_sf
 
 from gateway.http.fields import sf_string, write_headers
 from gateway.http.large import Octets, linked, trimmed
-from gateway.http.message_json import body_json, compact
+from gateway.http.message_json import body_json, compact, readable_properties
 from gateway.http.publish.shown import full_octets, write_full, write_simple
 from gateway.http.typed import moment
 from gateway.message import Message, Properties, Table
@@ -26,16 +26,6 @@ ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, 
 """What a property may raise that cannot be shown."""
 
 Pairs = list[tuple[str, str]]
-
-
-def look(message: Message) -> Properties | None:
-    """The decoded properties; ``None`` for what cannot be decoded."""
-    try:
-        return message.properties
-    except (ValueError, RecursionError):
-        return None
-    finally:
-        message.forget_properties()
 
 
 def dead_letter(properties: Properties | None) -> list[dict[str, Any]]:
@@ -71,7 +61,7 @@ def message_json(
     message: Message, view: str, payload: str, *, redelivered: bool, deliveries: int
 ) -> Octets:
     """``deliveries``: which delivery this is, from 1, or 0 for one that was never delivered."""
-    properties = look(message)
+    properties = readable_properties(message)
     if properties is not None:
         try:
             return readable_json(message, properties, view, payload, redelivered, deliveries)
@@ -129,7 +119,7 @@ def raw_fields(message: Message, redelivered: bool, deliveries: int) -> Pairs | 
 
 
 def fields_of(message: Message, redelivered: bool, deliveries: int) -> Pairs | None:
-    properties = look(message)
+    properties = readable_properties(message)
     if properties is None:
         return None
     content_type = properties.content_type
