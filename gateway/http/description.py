@@ -117,6 +117,24 @@ def in_header(name: str, example: str, text: str) -> dict[str, Any]:
     }
 
 
+def in_queries(model: type[BaseModel]) -> list[dict[str, Any]]:
+    """The members of a model as parameters of a query."""
+    made = []
+    for name, member in model.model_json_schema()["properties"].items():
+        schema = {**member.get("anyOf", [member])[0]}
+        for key in ("title", "description", "examples", "default"):
+            schema.pop(key, None)
+        default = member.get("default")
+        if default:
+            schema["default"] = default
+        example = member.get("examples", [default])[0]
+        one = in_query(name, member.get("description", "As in the body"), example, **schema)
+        made.append(one | LISTED if schema["type"] == "array" else one)
+    return made
+
+
+LISTED = {"explode": True, "style": "form"}
+"""A parameter of a query that may be repeated."""
 VHOST = in_path("vhost", "Virtual host; `/` is written `%2F`", "/")
 
 

@@ -79,19 +79,13 @@ def omitted(body: Body) -> dict[str, Any]:
     return {"omitted": "too-large", "octets": len(body)}
 
 
-async def send_body(send: Send, body: Body | Pieces) -> None:
-    """Give all of it to the server, at the pace of the peer. More is to follow, an empty end if
-    nothing else. Raises ``OSError``."""
-    async for piece in pieces(body):
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-
-
 async def send_answer(
     send: Send, status: int, headers: list[tuple[bytes, bytes]], body: Body | Pieces
 ) -> None:
-    """A whole answer. Raises ``OSError``."""
+    """A whole answer, at the pace of the peer. Raises ``OSError``."""
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send_body(send, body)
+    async for piece in pieces(body):
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 
 

@@ -11,6 +11,7 @@ digest of the owner (8), first deadline in ms (6).
 import hashlib
 import os
 from collections import Counter
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -67,43 +68,30 @@ class Holder(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Lease:
     """One delivery in the hands of a caller. Times are ms since 1970, ``length`` ms."""
 
-    __slots__ = (
-        "table", "number", "holder", "vhost", "queue", "owner", "delivery", "count", "length",
-        "since", "until", "fate", "forget", "due", "route",
-    )  # fmt: skip
+    table: "LeaseTable"
+    number: int
+    holder: Holder
+    vhost: str
+    queue: str
+    owner: Owner
+    delivery: int
+    count: int
+    length: int
+    route: str = ""
+    """The declared route that it came by: all that its owner knows of the queue."""
+    fate: Fate = Fate.OPEN
+    forget: int = 0
+    due: int | None = None
+    since: int = field(init=False)
+    until: int = field(init=False)
 
-    def __init__(
-        self,
-        table: "LeaseTable",
-        number: int,
-        holder: Holder,
-        vhost: str,
-        queue: str,
-        owner: Owner,
-        delivery: int,
-        count: int,
-        length: int,
-        route: str = "",
-    ) -> None:
-        self.table = table
-        self.number = number
-        self.holder = holder
-        self.vhost = vhost
-        self.queue = queue
-        self.owner = owner
-        self.delivery = delivery
-        self.count = count
-        self.length = length
-        self.route = route
-        """The declared route that it came by: all that its owner knows of the queue."""
-        self.since = table.state.now
-        self.until = self.since + length
-        self.fate = Fate.OPEN
-        self.forget = 0
-        self.due: int | None = None
+    def __post_init__(self) -> None:
+        self.since = self.table.state.now
+        self.until = self.since + self.length
 
     @property
     def message(self) -> Message | None:

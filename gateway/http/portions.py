@@ -71,18 +71,11 @@ def encoded(value: Any) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def separated(items: Iterable[bytes]) -> Iterator[bytes]:
-    """With commas between."""
-    comma = b""
-    for one in items:
-        yield comma + one
-        comma = b","
-
-
 def array(items: Iterable[bytes], head: bytes = b"[", tail: bytes = b"]") -> Iterator[bytes]:
     """A JSON array of encoded items, with what stands around it."""
     yield head
-    yield from separated(items)
+    for index, one in enumerate(items):
+        yield b"," + one if index else one
     yield tail
 
 

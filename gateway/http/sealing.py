@@ -3,7 +3,7 @@
 One secret, one key per purpose (HKDF's expand step, RFC 5869 §2.3), so that what was sealed as a
 cursor opens as nothing else. ``seal`` leaves the contents readable and proves where they came from
 (HMAC-SHA256, 16 octets); ``hide`` also conceals them (AES-256-GCM). Neither knows what the contents
-mean; a token that expires has its deadline in front, whole seconds since 1970.
+mean.
 
 Every token names the secret in three octets: one that was made with another secret, as by a gateway
 that kept none over its restart, is *foreign*; one of ours that has been changed is *forged*.
@@ -29,7 +29,6 @@ BLOCK_OCTETS = 64
 INNER = bytes([octet ^ 0x36 for octet in range(256)])
 OUTER = bytes([octet ^ 0x5C for octet in range(256)])
 NONCE_OCTETS = 12
-DEADLINE_OCTETS = 5
 URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
@@ -38,11 +37,6 @@ class Purpose(Enum):
 
     CURSOR = 1
     LEASE = 2
-    TICKET = 3
-    COOKIE = 4
-    CSRF = 5
-    OPERATION = 6
-    PAGE = 7
 
 
 class Forged(Exception):
@@ -51,14 +45,6 @@ class Forged(Exception):
 
 class Foreign(Forged):
     """Made with another secret, or never: it means nothing here."""
-
-
-class Expired(Exception):
-    """The text was a token of ours. ``plain`` is what it held."""
-
-    def __init__(self, plain: bytes) -> None:
-        super().__init__("the token has expired")
-        self.plain = plain
 
 
 def encode(octets: bytes) -> bytes:
@@ -100,7 +86,7 @@ class Seal:
         return outer.digest()[:MAC_OCTETS]
 
     def seal(self, plain: bytes) -> bytes:
-        """Readable by whoever has it, changeable by nobody."""
+        """Readable, and protected against changes."""
         octets = self.head + plain
         return encode(octets + self.mac(octets))
 
@@ -121,7 +107,7 @@ class Seal:
         return octets
 
     def hide(self, plain: bytes) -> bytes:
-        """Readable and changeable by nobody but us."""
+        """Unreadable, and protected against changes."""
         nonce = os.urandom(NONCE_OCTETS)
         return encode(self.head + nonce + self._cipher.encrypt(nonce, plain, self.head))
 
@@ -134,38 +120,9 @@ class Seal:
         except InvalidTag:
             raise Forged("the seal is broken") from None
 
-    # --- with a deadline ------------------------------------------------------------------------
-
-    def seal_until(self, deadline: float, plain: bytes) -> bytes:
-        return self.seal(until(deadline) + plain)
-
-    def open_until(self, now: float, text: str | bytes) -> bytes:
-        """Raises ``Forged`` and ``Expired``."""
-        return in_time(now, self.open(text))
-
-    def hide_until(self, deadline: float, plain: bytes) -> bytes:
-        return self.hide(until(deadline) + plain)
-
-    def reveal_until(self, now: float, text: str | bytes) -> bytes:
-        """Raises ``Forged`` and ``Expired``."""
-        return in_time(now, self.reveal(text))
-
-
-def until(deadline: float) -> bytes:
-    return int(deadline).to_bytes(DEADLINE_OCTETS, "big")
-
-
-def in_time(now: float, octets: bytes) -> bytes:
-    if len(octets) < DEADLINE_OCTETS:
-        raise Forged("not the shape of a token with a deadline")
-    plain = octets[DEADLINE_OCTETS:]
-    if now >= int.from_bytes(octets[:DEADLINE_OCTETS], "big"):
-        raise Expired(plain)
-    return plain
-
 
 def kept_secret(path: Path) -> bytes:
-    """The secret in a file that nobody else reads, made if there is none."""
+    """The secret in a file that only its owner may read, made if there is none."""
     try:
         kept = path.read_bytes()
         if len(kept) == KEY_OCTETS:

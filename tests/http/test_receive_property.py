@@ -78,7 +78,7 @@ class Leases(RuleBasedStateMachine):
         receive_channel = self.receive_channels.of("/", owner[0])
         for taken in receive_channel.fetch("q", most, 1000):
             lease = self.table.grant(
-                receive_channel, "/", "q", owner, taken.delivery, taken.times, length
+                receive_channel, "/", "q", owner, taken.delivery, taken.count, length
             )
             body = self.body(lease)
             assert body == self.ready.pop(0)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.sealing import Expired, Foreign, Forged, Purpose, Seal
+from gateway.http.sealing import Foreign, Forged, Purpose, Seal
 
 SECRET = b"s" * 32
 CURSORS = Seal(SECRET, Purpose.CURSOR)
@@ -17,10 +17,6 @@ def test_what_goes_in_comes_out(plain: bytes, secret: bytes, purpose: Purpose) -
     seal = Seal(secret, purpose)
     assert seal.open(seal.seal(plain)) == plain
     assert seal.reveal(seal.hide(plain).decode()) == plain
-    assert seal.open_until(99.9, seal.seal_until(100.0, plain)) == plain
-    with pytest.raises(Expired) as raised:
-        seal.reveal_until(100.0, seal.hide_until(100.0, plain))
-    assert raised.value.plain == plain
 
 
 @given(st.booleans(), st.binary(max_size=30), st.integers(0, 10_000), st.integers(0, 7))

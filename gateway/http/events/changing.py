@@ -1,7 +1,6 @@
 """Sources that come to a live stream or leave it. Its cursor stays exact: it always holds the
 positions of what is being read, and says so at once."""
 
-import json
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
@@ -11,11 +10,17 @@ from gateway.http.events.opening import complete, open_cursor, source_opened, st
 from gateway.http.events.parameters import invalid
 from gateway.http.events.rendering import control
 from gateway.http.events.stream import EventStream, Reading
-from gateway.http.events.stream_request import Find, Sources, Start, check_kinds, read_start
+from gateway.http.events.stream_request import (
+    Find,
+    Sources,
+    Start,
+    check_kinds,
+    read_object,
+    read_start,
+)
 from gateway.http.large import Octets
 from gateway.http.problems import Problem
 from gateway.http.request_parameters import read_limited
-from gateway.http.typed_json import once, refuse
 
 BODY_OCTETS = 64 * 1024
 MEMBERS = frozenset({"add", "remove", "from", "last_event_id"})
@@ -39,14 +44,7 @@ async def read_change(request: Request, find: Find) -> Change | None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Problem(problems.UNSUPPORTED_MEDIA, "a change of a stream comes as JSON")
-    try:
-        document = json.loads(body, object_pairs_hook=once, parse_constant=refuse)
-    except (ValueError, RecursionError):
-        raise invalid("the body is not JSON") from None
-    if not isinstance(document, dict):
-        raise invalid("a change is a JSON object")
-    if odd := document.keys() - MEMBERS:
-        raise problems.strange_member(min(odd))
+    document = read_object(body, MEMBERS)
     add = Sources(find)
     for source in texts(document, "add"):
         add.read(source)

@@ -7,9 +7,11 @@ from pydantic import ConfigDict, Field
 
 from gateway.http import problems as p
 from gateway.http.description import (
+    LISTED,
     VHOST,
     in_header,
     in_path,
+    in_queries,
     in_query,
     json_content,
     reference,
@@ -66,32 +68,21 @@ EXAMPLE = {
 """One event, parsed: what the schema of a stream is of (``description.EVENT``)."""
 
 
-SOURCE = in_query(
-    "source",
-    "Source to read; repeatable, up to 64",
-    ["queue:orders"],
-    type="array",
-    items={"type": "string"},
-    maxItems=64,
-) | {"required": True, "explode": True, "style": "form"}
+SOURCE = (
+    in_query(
+        "source",
+        "Source to read; repeatable, up to 64",
+        ["queue:orders"],
+        type="array",
+        items={"type": "string"},
+        maxItems=64,
+    )
+    | LISTED
+    | {"required": True}
+)
 BINDING = in_query("binding", "Binding key of the exchange source before it", "prices.#")
-
-
-def stream_parameter(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """One of ``StreamQuery``."""
-    text, examples = schema.pop("description"), schema.pop("examples", [schema.get("default")])
-    schema = {key: value for key, value in schema.items() if key not in ("title", "default")} | {
-        key: value for key, value in schema.items() if key == "default" and value
-    }
-    made = in_query(name, text, examples[0], **schema)
-    return made | {"explode": True, "style": "form"} if schema["type"] == "array" else made
-
-
 PARAMETERS = [
-    *(
-        stream_parameter(name, schema)
-        for name, schema in StreamQuery.model_json_schema()["properties"].items()
-    ),
+    *in_queries(StreamQuery),
     in_header("Last-Event-ID", "b1.Qk0", "The last received cursor"),
 ]
 QUEUE = in_path("queue", "Queue, percent-encoded", "orders")

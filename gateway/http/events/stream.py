@@ -7,6 +7,7 @@ what happens when it falls behind is its policy (``Slow``).
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -69,22 +70,18 @@ class Options(NamedTuple):
     ack: str = "none"
 
 
+@dataclass(slots=True, eq=False)
 class Reading:
     """One source as one stream reads it. ``shown`` is what its reader calls it; ``told``: the
     position in the last cursor sent."""
 
-    __slots__ = ("source", "shown", "position", "told", "view", "slow", "dropped")
-
-    def __init__(
-        self, source: Source, shown: str, position: int, view: View | None, slow: Slow
-    ) -> None:
-        self.source = source
-        self.shown = shown
-        self.position = position
-        self.told = position
-        self.view = view
-        self.slow = slow
-        self.dropped = 0
+    source: Source
+    shown: str
+    position: int
+    told: int
+    view: View | None
+    slow: Slow
+    dropped: int = 0
 
 
 class EventStream:
@@ -154,7 +151,7 @@ class EventStream:
         alias = self.aliases.get(source.name)
         spec = self.options.spec
         view = source.view(spec if alias is None else spec._replace(alias=alias.shown))
-        reading = Reading(source, self.label(source.name), position, view, slow)
+        reading = Reading(source, self.label(source.name), position, position, view, slow)
         self.readings.append(reading)
         if slow is Slow.PAUSE and source.name.kind == "queue":
             source.holding[self] = position

@@ -25,18 +25,17 @@ NO_STORE = {"cache-control": "no-store"}
 
 
 def routes(context: Context) -> list[BaseRoute]:
-    stream_admin = StreamAdmin(context)
     return [
         Described(
             "/v1/{vhost}/streams/{stream}",
-            stream_admin.stream,
+            StreamAdmin(context).stream,
             methods=("GET", "PATCH", "DELETE"),
             operations=described.streams(),
             models=described.MODELS,
         ),
         Described(
             "/v1/{vhost}/subscriptions",
-            Subscriptions(stream_admin),
+            Subscriptions(context),
             methods=("GET",),
             operations=described.subscriptions(),
         ),
@@ -50,7 +49,6 @@ class StreamAdmin:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.hub = context.hub
-        self.presence = Presence(context)
 
     async def stream(self, request: Request) -> Response:
         caller = await authenticate(self.context, request.scope)
@@ -99,41 +97,32 @@ class StreamAdmin:
             return stream
         raise Problem(problems.BY_STATUS[404], f"no stream {identity!r}")
 
-    async def subscriptions(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Of what the caller may see, all listeners: a list, or a stream for who asks for one."""
-        request = Request(scope, receive)
+
+class Subscriptions:
+    """Of what the caller may see, all listeners: a list, or a stream if one is asked for. A bare
+    ASGI endpoint: a stream that was opened is the one that leaves."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.presence = Presence(context)
+        self.__name__ = "subscriptions"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request, broker = Request(scope, receive), self.context.broker
         caller = await authenticate(self.context, scope)
-        broker = self.context.broker
         vhost = vhost_of(broker, request.path_params["vhost"])
         if not broker.access.may_enter(caller.user, vhost):
             raise Problem(problems.FORBIDDEN, f"no permission in virtual host {vhost!r}")
         everything = watches(self.context, caller)
         nodes = self.context.gate.names_nodes(scope)
-        wanted = request.headers.get("accept", "")
-        if request.method == "GET" and "text/event-stream" in wanted:
+        if request.method == "GET" and "text/event-stream" in request.headers.get("accept", ""):
             stream = PresenceStream(self.presence, caller, vhost, everything, nodes)
             stream.open()
             await stream(scope, receive, send)
             return
         found, more = self.presence.shown(caller, vhost, everything, nodes)
         shown = {"subscriptions": list(found.values()), "truncated": more}
-        answer = JSONResponse(shown, headers=NO_STORE)
-        await answer(scope, receive, send)
-
-
-class Subscriptions:
-    """``StreamAdmin.subscriptions`` as a bare ASGI endpoint: a stream that was opened is the one
-    that leaves."""
-
-    def __init__(self, stream_admin: StreamAdmin) -> None:
-        self.stream_admin = stream_admin
-        self.__name__ = "subscriptions"
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await self.stream_admin.subscriptions(scope, receive, send)
-        except Problem as problem:
-            await problem.response(scope["path"])(scope, receive, send)
+        await JSONResponse(shown, headers=NO_STORE)(scope, receive, send)
 
 
 def same_caller(caller: Principal, opened: Principal) -> bool:

@@ -162,8 +162,7 @@ class StreamRequests:
 
     def from_body(self, given: StreamParameters, body: bytes) -> Pairs:
         """The parameters in the JSON body of a request. Raises ``Problem``."""
-        known = self.members(given.names)
-        return read_document(body, known)
+        return pairs_of(read_object(body, self.members(given.names)))
 
     def members(self, names: dict[str, str]) -> frozenset[str]:
         """The members that a body may have. Raises ``Problem``: there is no such route."""
@@ -198,9 +197,8 @@ class StreamRequests:
         )
 
 
-def read_document(body: bytes, known: Collection[str]) -> Pairs:
-    """The same from JSON: an object whose members are the parameters, those that may be repeated
-    as lists. Raises ``Problem``."""
+def read_object(body: bytes, known: Collection[str]) -> dict[str, Any]:
+    """A JSON object with these members, or some of them. Raises ``Problem``."""
     try:
         document = json.loads(body, object_pairs_hook=once, parse_constant=refuse)
     except (ValueError, RecursionError):
@@ -209,6 +207,11 @@ def read_document(body: bytes, known: Collection[str]) -> Pairs:
         raise invalid("the body is not a JSON object")
     if odd := document.keys() - known:
         raise problems.strange_member(min(odd))
+    return document
+
+
+def pairs_of(document: dict[str, Any]) -> Pairs:
+    """The parameters in a JSON object, those that may be repeated as lists. Raises ``Problem``."""
     pairs: Pairs = []
     for key, value in document.items():
         for one in value if isinstance(value, list) else [value]:

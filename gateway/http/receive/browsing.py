@@ -1,5 +1,7 @@
 """Browsing: the messages of a queue, or of a dead-letter queue, are shown and stay there."""
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -7,6 +9,7 @@ from gateway.broker.browsing import Place, Seen
 from gateway.http import prepared_bodies, problems
 from gateway.http.access.principal import Action
 from gateway.http.large import Octets, linked
+from gateway.http.message_json import compact
 from gateway.http.portions import Whole, spread
 from gateway.http.problems import Problem
 from gateway.http.receive.receiver import Receiver
@@ -76,13 +79,12 @@ class Browsing:
         return await self.on_browse(request)
 
     def show(self, seen: Seen, view: str, payload: str) -> list[Octets]:
-        again = seen.deliveries > 0
-        expires = (
-            b"" if seen.expires is None else b',"expires":"%b"' % moment(seen.expires).encode()
-        )
-        place = write_place(seen.place).encode()
-        head = b'{"position":"%b","deliveries":%d%b,"message":' % (place, seen.deliveries, expires)
-        shown = message_json(
-            seen.message, view, payload, redelivered=again, deliveries=seen.deliveries + 1
-        )
-        return [head, shown, b"}"]
+        known: dict[str, Any] = {
+            "position": write_place(seen.place),
+            "deliveries": seen.deliveries,
+        }
+        if seen.expires is not None:
+            known["expires"] = moment(seen.expires)
+        count = seen.deliveries + 1
+        shown = message_json(seen.message, view, payload, redelivered=count > 1, deliveries=count)
+        return [compact(known)[:-1] + b',"message":', shown, b"}"]

@@ -11,6 +11,7 @@ ready is checked, and taken if it matches, until the time is up.
 """
 
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway.broker.broker import Broker
@@ -34,26 +35,24 @@ PORTION_STEPS = 4_000_000
 """Steps of a selector's patterns in one turn, after which no other message is looked at."""
 
 
-class Taken(NamedTuple):
-    """One unsettled delivery. ``times``: which delivery of the message this is, from 1."""
+@dataclass(slots=True, eq=False)
+class Taken:
+    """One unsettled delivery. ``count``: which delivery of the message this is, from 1."""
 
     delivery: int
-    times: int
+    count: int
     message: Message
 
 
+@dataclass(slots=True, eq=False)
 class Waiting:
-    """A caller who waits for up to ``most`` messages. ``alarm`` rings when some have come, when
-    the time is up, or when there will be none."""
+    """A caller who waits for messages. ``alarm`` rings when some have come, when the time is up, or
+    when there will be none."""
 
-    __slots__ = ("tag", "alarm", "most", "taken", "gone")
-
-    def __init__(self, tag: str, alarm: Alarm, most: int) -> None:
-        self.tag = tag
-        self.alarm = alarm
-        self.most = most
-        self.taken: list[Taken] = []
-        self.gone = False
+    tag: str
+    alarm: Alarm
+    taken: list[Taken] = field(default_factory=list)
+    gone: bool = False
 
 
 class Wanted(NamedTuple):
@@ -211,7 +210,7 @@ class ReceiveChannel:
         channel = self.channel
         channel.prefetch(most, octets)
         tag = channel.subscribe(queue)
-        waiting = self.waiting[tag] = Waiting(tag, Alarm(self.state, until), most)
+        waiting = self.waiting[tag] = Waiting(tag, Alarm(self.state, until))
         channel.start(tag)
         return waiting
 

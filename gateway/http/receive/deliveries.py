@@ -16,6 +16,7 @@ from gateway.http import problems
 from gateway.http.access.principal import Action
 from gateway.http.large import Octets, linked, pieces
 from gateway.http.leases import Lease
+from gateway.http.message_json import compact
 from gateway.http.portions import spread
 from gateway.http.prepared_bodies import ready
 from gateway.http.problems import Problem
@@ -135,12 +136,13 @@ class DeliveriesEndpoint:
     def show(self, one: Lease | Taken, view: str, payload: str) -> list[Octets]:
         message = one.message
         assert message is not None  # leases that are shown are open
+        known: dict[str, Any] = {}
+        count = one.count
         if isinstance(one, Lease):
-            count, known = one.count, head(self.receiver.leasing.token(one), one.count, one.until)
-        else:
-            count, known = one.times, head(None, one.times)
+            known = {"token": self.receiver.leasing.token(one), "lock_until": moment(one.until)}
+        known |= {"delivery_count": count, "redelivered": count > 1}
         shown = message_json(message, view, payload, redelivered=count > 1, deliveries=count)
-        return [known + b',"message":', shown, b"}"]
+        return [compact(known)[:-1] + b',"message":', shown, b"}"]
 
     def render_raw(self, batch: Batch, vhost: str) -> tuple[int, Pairs, Body] | None:
         """The body of the one message as it is; ``None`` if its fields take too much room."""
@@ -155,20 +157,11 @@ class DeliveriesEndpoint:
                 ("location", f"/v1/{vhost}/deliveries/{token}"),
             ]
         else:
-            message, count, more = batch.taken[0].message, batch.taken[0].times, []
+            message, count, more = batch.taken[0].message, batch.taken[0].count, []
         pairs = raw_fields(message, count > 1, count)
         if pairs is None:
             return None
         return 200, pairs + more, message.body
-
-
-def head(token: str | None, count: int, until: int | None = None) -> bytes:
-    redelivered = b"true" if count > 1 else b"false"
-    if token is None or until is None:
-        return b'{"delivery_count":%d,"redelivered":%b' % (count, redelivered)
-    return b'{"token":"%b","lock_until":"%b","delivery_count":%d,"redelivered":%b' % (
-        token.encode(), moment(until).encode(), count, redelivered,
-    )  # fmt: skip
 
 
 # --- the request --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from gateway.http.description import (
     VHOST,
     in_header,
     in_path,
+    in_queries,
     in_query,
     json_content,
     reference,
@@ -18,8 +19,6 @@ from gateway.http.description import (
 from gateway.http.publish.described import OperationView
 from gateway.http.publish.operations import MEDIA_TYPE as OPERATION
 from gateway.http.receive.requests import (
-    LONGEST_LEASE,
-    LONGEST_WAIT,
     Modify,
     Receive,
     Redrive,
@@ -29,7 +28,6 @@ from gateway.http.receive.requests import (
     SettleItem,
 )
 from gateway.http.schemas import Shape
-from gateway.selector.errors import LONGEST
 
 TOKEN = "AgAAAKl2dG9rZW4"
 MESSAGE: dict[str, Any] = {
@@ -228,39 +226,11 @@ def settle(name: str, summary: str, text: str, model: Any, example: Any) -> Oper
 
 
 def receive() -> Operation:
-    numbers = (("max", 1, 1, 1000), ("wait_ms", 0, 0, LONGEST_WAIT),
-               ("lease_ms", 30000, 1000, LONGEST_LEASE))  # fmt: skip
     parameters = [
         QUEUE,
         in_header("Receive-Attempt-Id", "6f0e-1", "Makes the receive repeatable")
         | {"schema": {"type": "string", "pattern": "^[!-~]{1,128}$"}},
-        *(
-            in_query(name, "As in the body", value, type="integer", minimum=low, maximum=high)
-            for name, value, low, high in numbers
-        ),
-        in_query("view", "As in the body", "simple", type="string", enum=["simple", "full", "raw"]),
-        PAYLOAD,
-        in_query("mode", "As in the body", "lease", type="string", enum=["lease", "auto"]),
-        in_query(
-            "filter",
-            "As in the body, but a single filter",
-            "property.kind=invoice",
-            type="string",
-            minLength=1,
-            maxLength=1024,
-        ),
-        in_query(
-            "selector",
-            "As in the body",
-            "kind = 'invoice'",
-            type="string",
-            minLength=1,
-            maxLength=LONGEST,
-        ),
-        in_query("group", "As in the body", "g-17", type="string", minLength=1, maxLength=1024),
-        in_query(
-            "max_deliveries", "As in the body", 5, type="integer", minimum=1, maximum=1_000_000
-        ),
+        *in_queries(Receive),
     ]
     delivery = {
         "token": TOKEN,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from starlette.types import Scope
@@ -32,18 +33,16 @@ Key = tuple[str, str, Owner, str]
 """Virtual host, queue, owner, and what the caller wrote in ``Receive-Attempt-Id``."""
 
 
+@dataclass(slots=True, eq=False)
 class Attempt:
     """A receive that may be repeated while one of its leases runs. ``round`` counts answers."""
 
-    __slots__ = ("attempts", "key", "leases", "round", "waiting", "due")
-
-    def __init__(self, attempts: "dict[Key, Attempt]", key: Key) -> None:
-        self.attempts = attempts
-        self.key = key
-        self.leases: list[Lease] = []
-        self.round = 0
-        self.waiting: Waiting | Seeking | None = None
-        self.due: int | None = None
+    attempts: "dict[Key, Attempt]"
+    key: Key
+    leases: list[Lease] = field(default_factory=list)
+    round: int = 0
+    waiting: Waiting | Seeking | None = None
+    due: int | None = None
 
     def open_leases(self) -> list[Lease]:
         for lease in self.leases:
@@ -73,19 +72,17 @@ class ReceiveCall(NamedTuple):
     attempt_id: str
 
 
+@dataclass(slots=True, eq=False)
 class Batch:
     """What one receive has got. Mode "lease" has leases, "auto" what is accepted when the answer
     has been written. ``written`` or ``hang_up`` ends it."""
 
-    __slots__ = ("call", "receive_channel", "leases", "taken", "attempt", "round")
-
-    def __init__(self, call: ReceiveCall, receive_channel: ReceiveChannel) -> None:
-        self.call = call
-        self.receive_channel = receive_channel
-        self.leases: list[Lease] = []
-        self.taken: list[Taken] = []
-        self.attempt: Attempt | None = None
-        self.round = 0
+    call: ReceiveCall
+    receive_channel: ReceiveChannel
+    leases: list[Lease] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)
+    attempt: Attempt | None = None
+    round: int = 0
 
     def written(self) -> None:
         """The answer has left. Within a turn."""
@@ -280,7 +277,7 @@ class Receiver:
                 call.queue,
                 owner,
                 taken.delivery,
-                taken.times,
+                taken.count,
                 lease_ms,
             )
             for taken in found[:left]

@@ -49,7 +49,9 @@ class Receive(ReceiveRequest):
     ] = 0
     lease_ms: Annotated[int, Field(ge=1000, le=LONGEST_LEASE)] = 30_000
     view: Literal["simple", "full", "raw"] | None = Field(
-        default=None, description="raw: the unchanged body of one message, metadata in HTTP fields"
+        default=None,
+        description="raw: the unchanged body of one message, metadata in HTTP fields",
+        examples=["simple"],
     )
     payload: Payload = "auto"
     mode: Literal["lease", "auto"] = Field(
@@ -66,11 +68,12 @@ class Receive(ReceiveRequest):
         examples=["kind = 'invoice' AND amount > 100"],
     )
     group: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
-        default=None, description="group id of the messages"
+        default=None, description="group id of the messages", examples=["g-17"]
     )
     max_deliveries: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
         default=None,
         description="number of deliveries after which a message is dead-lettered instead",
+        examples=[5],
     )
 
     def wanted(self) -> Filter:
