@@ -34,7 +34,7 @@ SIZES = (EPOCH_OCTETS, 6, 6, 8, 6)
 MOST_TEXT = 256
 
 
-class Fate(Enum):
+class LeaseState(Enum):
     """What became of a lease."""
 
     OPEN = "leased"
@@ -48,10 +48,10 @@ class Fate(Enum):
     @property
     def settled(self) -> bool:
         """Somebody said so."""
-        return self not in (Fate.OPEN, Fate.EXPIRED, Fate.LOST)
+        return self not in (LeaseState.OPEN, LeaseState.EXPIRED, LeaseState.LOST)
 
 
-class Holder(Protocol):
+class LeaseHolder(Protocol):
     """Who holds the unsettled delivery: a channel of this gateway in the broker."""
 
     def held(self, delivery: int) -> Message | None:
@@ -62,7 +62,7 @@ class Holder(Protocol):
         """Within a turn."""
         ...
 
-    def elsewhere(self, delivery: int) -> Outcome | None:
+    def undeliverable_here(self, delivery: int) -> Outcome | None:
         """The outcome that brings the message to another receiver; ``None``: there is none, since
         whoever asks here next could be given it again."""
         ...
@@ -74,7 +74,7 @@ class Lease:
 
     table: "LeaseTable"
     number: int
-    holder: Holder
+    holder: LeaseHolder
     vhost: str
     queue: str
     owner: Owner
@@ -83,7 +83,7 @@ class Lease:
     length: int
     route: str = ""
     """The declared route that it came by: all that its owner knows of the queue."""
-    fate: Fate = Fate.OPEN
+    state: LeaseState = LeaseState.OPEN
     forget: int = 0
     due: int | None = None
     since: int = field(init=False)
@@ -96,7 +96,7 @@ class Lease:
     @property
     def message(self) -> Message | None:
         """The message while the lease is open."""
-        return self.holder.held(self.delivery) if self.fate is Fate.OPEN else None
+        return self.holder.held(self.delivery) if self.state is LeaseState.OPEN else None
 
     def on_due(self) -> None:
         self.table.look_at(self)
@@ -114,13 +114,13 @@ class LeaseTable:
         self.per_route: Counter[tuple[str, str]] = Counter()
         """By virtual host and declared route: what its streams may lease, their credit, and what
         is still leased of those that have ended."""
-        self.fates: Counter[Fate] = Counter()
+        self.ended: Counter[LeaseState] = Counter()
         """How many leases ended how since the start."""
         self.granted = 0
 
     def grant(
         self,
-        holder: Holder,
+        holder: LeaseHolder,
         vhost: str,
         queue: str,
         owner: Owner,
@@ -142,13 +142,15 @@ class LeaseTable:
     def find(self, number: int) -> Lease | None:
         """An open lease, or one that is over and remembered. Sees what has happened to it."""
         lease = self.leases.get(number)
-        if lease is not None and lease.fate is Fate.OPEN:
+        if lease is not None and lease.state is LeaseState.OPEN:
             self.look_at(lease)
         return lease
 
-    def settle(self, lease: Lease, fate: Fate, outcome: Outcome, notes: Table | None) -> None:
+    def settle(
+        self, lease: Lease, state: LeaseState, outcome: Outcome, notes: Table | None
+    ) -> None:
         """An open lease ends so. Within a turn."""
-        self.close(lease, fate)
+        self.close(lease, state)
         lease.holder.settle(lease.delivery, outcome, notes)
 
     def renew(self, lease: Lease, length: int) -> None:
@@ -160,11 +162,11 @@ class LeaseTable:
     def look_at(self, lease: Lease) -> None:
         """Its time may have come: to go back to the queue, or to be forgotten."""
         now = self.state.now
-        if lease.fate is Fate.OPEN:
+        if lease.state is LeaseState.OPEN:
             if lease.message is None:
-                self.settle(lease, Fate.LOST, Outcome.RELEASE, None)
+                self.settle(lease, LeaseState.LOST, Outcome.RELEASE, None)
             elif now >= lease.until:
-                self.settle(lease, Fate.EXPIRED, Outcome.RELEASE, None)
+                self.settle(lease, LeaseState.EXPIRED, Outcome.RELEASE, None)
             else:
                 self.state.schedule(lease, lease.until)
         elif now >= lease.forget:
@@ -173,9 +175,9 @@ class LeaseTable:
         elif lease.number in self.leases:
             self.state.schedule(lease, lease.forget)
 
-    def close(self, lease: Lease, fate: Fate) -> None:
-        lease.fate = fate
-        self.fates[fate] += 1
+    def close(self, lease: Lease, state: LeaseState) -> None:
+        lease.state = state
+        self.ended[state] += 1
         lease.forget = self.state.now + 2 * lease.length
         tally(self.per_owner, lease.owner, -1)
         self.closed[lease.number] = lease

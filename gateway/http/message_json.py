@@ -10,8 +10,8 @@ import json
 from typing import Any, NamedTuple, NoReturn
 
 from gateway.bodies import Body
-from gateway.http.large import Octets, Pieces, octets_of, omitted
 from gateway.http.observe.trace import trace_of
+from gateway.http.octets import Chunks, Octets, octets_of, omitted
 from gateway.http.typed import json_value, moment
 from gateway.message import Message, Properties
 
@@ -35,7 +35,7 @@ class Shown(NamedTuple):
     lines: bool = False
 
 
-SHOWN: dict[Shown, Pieces] = {}
+SHOWN: dict[Shown, Chunks] = {}
 """Large bodies that ``prepared_bodies`` has made ready."""
 NOT_TEXT: dict[Shown, str] = {}
 """The reasons why some of them have no ``lines``."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gateway.http.large import Octets, Pieces, send_answer
+from gateway.http.octets import Chunks, Octets, send_answer
 
 SLICE_SECONDS = 0.01
 PORTION_OCTETS = 256 * 1024
@@ -60,9 +60,9 @@ async def portions(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield b"".join(made)
 
 
-async def gathered(parts: Iterable[bytes]) -> Pieces:
+async def gathered(parts: Iterable[bytes]) -> Chunks:
     """All of it, in pieces."""
-    return Pieces([portion async for portion in portions(parts)])
+    return Chunks([portion async for portion in portions(parts)])
 
 
 def encoded(value: Any) -> bytes:

@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 
 from gateway.bodies import Body
 from gateway.http.json_check import Steps, json_steps, utf8_steps
-from gateway.http.large import Pieces, octets_of
 from gateway.http.message_json import (
     LINE_ENDS,
     NOT_TEXT,
@@ -24,6 +23,7 @@ from gateway.http.message_json import (
     readable_properties,
     reading_of,
 )
+from gateway.http.octets import Chunks, octets_of
 from gateway.http.portions import gathered
 from gateway.message import Message
 
@@ -149,7 +149,7 @@ async def prepare(key: Shown, body: Body) -> Shown | None:
                 try:
                     SHOWN[key] = await gathered(steps_of(key, octets))
                 except NotText as reason:
-                    SHOWN[key] = Pieces(())
+                    SHOWN[key] = Chunks(())
                     NOT_TEXT[key] = str(reason)
             finally:
                 del MAKING[key]

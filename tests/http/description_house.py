@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import httpx
 
-from gateway.http.receive.described import TOKEN
+from gateway.http.receive.openapi import TOKEN
 from gateway.net.dialer import dial
 from gateway.operations import BeginSession
 from tests.http.description_words import Operation, examples

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.http.access.principal import Principal
-from gateway.http.events.leased import open_leased
+from gateway.http.events.leased_stream import open_leased
 from gateway.http.events.stream_request import read_query
 from gateway.operations import DeleteQueue
 from tests.drawing import examples

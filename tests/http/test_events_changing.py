@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.config.web import DeclaredRoute, RouteQuota
 from gateway.http.app import close
 from gateway.http.events import presence
-from gateway.http.events.changing import Change, apply
+from gateway.http.events.source_changes import Change, apply
 from gateway.http.events.stream_request import Sources, Start, read_stream_request
 from tests.drawing import examples
 from tests.http.stream_peer import Peer

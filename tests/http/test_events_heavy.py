@@ -9,7 +9,7 @@ import pytest
 
 from gateway.http import message_json, portions, prepared_bodies
 from gateway.http.events import formats, rendering
-from gateway.http.large import Pieces
+from gateway.http.octets import Chunks
 from gateway.message import DIALECTS, NO_ESSENTIALS, Message
 from tests.http.stream_words import ALL
 
@@ -50,7 +50,7 @@ async def test_lines_in_pieces(octets: bytes) -> None:
     assert key is not None and max(map(len, message_json.SHOWN[key].parts), default=0) < MOST
     made = formats.text_line("queue:q", 7, message)
     assert bytes(made) == at_once
-    assert b"not-text" in at_once or isinstance(made, Pieces)
+    assert b"not-text" in at_once or isinstance(made, Chunks)
     prepared_bodies.release([key])
 
 

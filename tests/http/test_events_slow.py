@@ -14,7 +14,7 @@ from gateway.http.access.principal import Principal
 from gateway.http.events.opening import open_stream
 from gateway.http.events.stream import EventStream
 from gateway.http.events.stream_request import read_query
-from gateway.http.large import Pieces
+from gateway.http.octets import Chunks
 from tests.drawing import examples
 from tests.http.stream_peer import Peer, numbers
 from tests.http.stream_peer import publish as put
@@ -28,7 +28,7 @@ def make(rig: Any, query: str, cursor: str | None = None) -> EventStream:
     return stream
 
 
-def bodies(chunk: bytes | Pieces) -> list[int]:
+def bodies(chunk: bytes | Chunks) -> list[int]:
     return [int(part.split('"')[0]) for part in bytes(chunk).decode().split('"text":"')[1:]]
 
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from gateway.http.events.cursor import Cursors, Forged, digest_of
 from gateway.http.events.journal import Gap, Journal
-from gateway.http.large import Pieces
+from gateway.http.octets import Chunks
 
 EPOCH = b"epoch"
 
@@ -18,7 +18,7 @@ def frame(number: int) -> bytes:
     return b"<%d>" % number
 
 
-def numbers(chunk: bytes | Pieces) -> list[int]:
+def numbers(chunk: bytes | Chunks) -> list[int]:
     return [int(part) for part in bytes(chunk).decode().strip("<>").split("><") if part]
 
 

@@ -10,7 +10,7 @@ import gateway.adapters  # noqa: F401  (registers the dialects)
 from gateway.broker.broker import Broker
 from gateway.broker.limits import Limits
 from gateway.broker.memory_store import MemoryStore
-from gateway.http.leases import Fate, Lease, LeaseTable
+from gateway.http.leases import Lease, LeaseState, LeaseTable
 from gateway.http.publish.templates import encode
 from gateway.http.receive.channels import ReceiveChannels
 from gateway.message import DIALECTS, Message, Properties
@@ -21,9 +21,9 @@ from tests.drawing import examples
 
 OWNERS = [("alice", ""), ("bob", "")]
 FATES = {
-    Fate.ACCEPTED: Outcome.ACCEPT,
-    Fate.RELEASED: Outcome.RELEASE,
-    Fate.REJECTED: Outcome.REJECT,
+    LeaseState.ACCEPTED: Outcome.ACCEPT,
+    LeaseState.RELEASED: Outcome.RELEASE,
+    LeaseState.REJECTED: Outcome.REJECT,
 }
 
 
@@ -48,7 +48,7 @@ class Leases(RuleBasedStateMachine):
         self.held: dict[int, tuple[Lease, int]] = {}
         """By body: the lease and its end."""
         self.dead: list[int] = []
-        self.over: list[tuple[Lease, Fate, int]] = []
+        self.over: list[tuple[Lease, LeaseState, int]] = []
         """Leases, what became of them, and until when that must be known."""
         self.next = 0
 
@@ -57,12 +57,12 @@ class Leases(RuleBasedStateMachine):
         assert message is not None
         return int(in_memory.octets(message))
 
-    def end(self, body: int, fate: Fate) -> None:
+    def end(self, body: int, fate: LeaseState) -> None:
         lease, _ = self.held.pop(body)
         self.over.append((lease, fate, self.now + 2 * lease.length))
-        if fate in (Fate.RELEASED, Fate.EXPIRED):
+        if fate in (LeaseState.RELEASED, LeaseState.EXPIRED):
             self.ready = sorted([*self.ready, body])
-        elif fate is Fate.REJECTED:
+        elif fate is LeaseState.REJECTED:
             self.dead.append(body)
 
     @rule()
@@ -86,7 +86,7 @@ class Leases(RuleBasedStateMachine):
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), fate=st.sampled_from(list(FATES)))
-    def settle(self, data: Any, fate: Fate) -> None:
+    def settle(self, data: Any, fate: LeaseState) -> None:
         body = data.draw(st.sampled_from(sorted(self.held)))
         self.table.settle(self.held[body][0], fate, FATES[fate], None)
         self.end(body, fate)
@@ -104,7 +104,7 @@ class Leases(RuleBasedStateMachine):
         self.now += ms
         for body, (_, until) in sorted(self.held.items()):
             if until <= self.now:
-                self.end(body, Fate.EXPIRED)
+                self.end(body, LeaseState.EXPIRED)
         self.broker.state.tick(self.now)
 
     @invariant()
@@ -125,7 +125,7 @@ class Leases(RuleBasedStateMachine):
     @invariant()
     def what_became_of_a_lease_is_known_as_long_as_promised(self) -> None:
         for lease, fate, until in self.over:
-            assert lease.fate is fate
+            assert lease.state is fate
             found = self.table.find(lease.number)
             assert found is (lease if self.now < until else None)
 

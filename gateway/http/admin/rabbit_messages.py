@@ -21,8 +21,8 @@ from gateway.http.admin.admin_endpoints import Call, parse
 from gateway.http.admin.rabbit_shape import Bad, Missing, need_keys
 from gateway.http.admin.tables import write_table
 from gateway.http.json_check import Span
-from gateway.http.large import SHOWN, Octets, linked, parts_of, trimmed
 from gateway.http.message_json import Shown, body_shown
+from gateway.http.octets import SHOWN, Octets, chunks_of, concatenated, trimmed
 from gateway.http.portions import Whole, encoded, spread
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target
@@ -277,7 +277,7 @@ async def rabbit_get(call: Call) -> Response:
     async for one in spread(taken):
         comma = b"," if shown else b""
         shown += [comma, *await show(one, encoding, cut(one.message.body, 0, most))]
-    return Whole(linked(b"[", *shown, b"]"), {"cache-control": "no-cache"})
+    return Whole(concatenated(b"[", *shown, b"]"), {"cache-control": "no-cache"})
 
 
 async def show(one: Fetched, encoding: str, body: Body) -> list[Octets]:
@@ -288,7 +288,7 @@ async def show(one: Fetched, encoding: str, body: Body) -> list[Octets]:
         payload = body_shown(False, auto, body)
     finally:
         prepared_bodies.release([ready])
-    string = parts_of(payload)[0].startswith(AS_TEXT)
+    string = chunks_of(payload)[0].startswith(AS_TEXT)
     told = {
         "payload_bytes": len(message.body),
         "redelivered": one.redelivered,

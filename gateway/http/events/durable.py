@@ -96,7 +96,7 @@ class DurableSource(Source):
                 first = journal.first
                 journal.append(None, Event(message, False, stamp or 0, message.size))
                 if len(message.body) > HEAVY:
-                    self.weigh(journal.head)
+                    self.mark_heavy(journal.head)
                 self.drop_before(first)
                 self.next = position + 1
 
@@ -186,7 +186,7 @@ class DurableSource(Source):
             frame = self.rendered(journal.head + 1, event) if octets <= AT_ONCE else None
             position = journal.append(frame, event)
             if octets > HEAVY:
-                self.weigh(position)
+                self.mark_heavy(position)
             self.hub.appended(self)
             appended = True
         if appended:

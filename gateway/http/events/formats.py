@@ -12,8 +12,6 @@ from urllib.parse import quote
 
 from gateway.bodies import Body
 from gateway.http.events.rendering import control, data_line
-from gateway.http.large import SHOWN as LIMIT
-from gateway.http.large import Octets, linked, octets_of, parts_of, trimmed
 from gateway.http.message_json import (
     LINE_ENDS,
     NOT_TEXT,
@@ -26,6 +24,8 @@ from gateway.http.message_json import (
     readable_properties,
 )
 from gateway.http.observe.trace import trace_of
+from gateway.http.octets import SHOWN as LIMIT
+from gateway.http.octets import Octets, chunks_of, concatenated, octets_of, trimmed
 from gateway.http.publish.shown import full_octets, write_full
 from gateway.http.typed import json_value, moment
 from gateway.message import Message, Properties
@@ -55,7 +55,7 @@ def full_line(
         properties.first_acquirer = not redelivered
         shown |= write_full(properties, b"", exchange, key)
     whole = full_octets(shown, body_json(None, None, message.body), len(message.body))
-    return linked(b"data: ", whole, b"\n\n")
+    return concatenated(b"data: ", whole, b"\n\n")
 
 
 def text_line(source: str, position: int, message: Message) -> Octets:
@@ -96,7 +96,7 @@ def as_it_is(message: Message) -> Octets | None:
     else:
         body = octets_of(message.body) or b""
         inner = body.translate(LINE_ENDS) if is_json(body) else b""
-    start = next((part.lstrip() for part in parts_of(inner) if part.strip()), b"")
+    start = next((part.lstrip() for part in chunks_of(inner) if part.strip()), b"")
     return inner if start[:1] == b"{" else None
 
 
@@ -110,7 +110,7 @@ def cloudevents_line(
     if len(message.body) > LIMIT:
         return too_large(base, position, message)
     if is_event(content_type) and (event := as_it_is(message)) is not None:
-        return linked(b"data: ", event, b"\n\n")
+        return concatenated(b"data: ", event, b"\n\n")
     shown = attributes_of(properties)
     if shown is None:
         shown = made_attributes(base, instance, position, message, properties)
@@ -119,7 +119,7 @@ def cloudevents_line(
     if content_type is not None:
         shown["datacontenttype"] = content_type
     data = data_member(properties, message.body, opaque)
-    return linked(b"data: %b," % compact(shown)[:-1], data, b"}\n\n")
+    return concatenated(b"data: %b," % compact(shown)[:-1], data, b"}\n\n")
 
 
 def attributes_of(properties: Properties) -> dict[str, Any] | None:
@@ -178,11 +178,11 @@ def made_attributes(
 def data_member(properties: Properties, body: Body, opaque: bool) -> Octets:
     media = None if opaque else properties.content_type
     shown = body_json(media, properties.content_encoding, body)
-    start = parts_of(shown)[0]
+    start = chunks_of(shown)[0]
     for kind, name in ((AS_JSON, b'"data":'), (b'{"text":', b'"data":')):
         if start.startswith(kind):
-            return linked(name, trimmed(shown, len(kind), 1))
-    return linked(b'"data_base64":', trimmed(shown, len(b'{"base64":'), 1))
+            return concatenated(name, trimmed(shown, len(kind), 1))
+    return concatenated(b'"data_base64":', trimmed(shown, len(b'{"base64":'), 1))
 
 
 # --- any of them --------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from gateway.http.events.sources import Name, Reader, Source
 from gateway.http.leases import Leasing, tally
 from gateway.http.problems import Problem
 
-Place = tuple[str, str]
+QuotaScope = tuple[str, str]
 """A virtual host and a declared route in it, or ""."""
 TICK_SECONDS = 0.5
 PROOF_TICKS = 4
@@ -77,8 +77,8 @@ class Hub:
         self.streams: set[Stream] = set()
         self.per_user: Counter[str] = Counter()
         self.per_browser: Counter[tuple[str, ...]] = Counter()
-        self.per_place: Counter[Place] = Counter()
-        self.places: dict[Stream, list[Place]] = {}
+        self.per_place: Counter[QuotaScope] = Counter()
+        self.places: dict[Stream, list[QuotaScope]] = {}
         """Where each stream counts: its virtual host and its declared routes."""
         self.closing = False
         self.events = 0
@@ -130,7 +130,7 @@ class Hub:
         for one in aliases:
             self.admit_to((vhost, one.route.name), one.route.quota.streams)
 
-    def admit_to(self, place: Place, most: int | None) -> None:
+    def admit_to(self, place: QuotaScope, most: int | None) -> None:
         """Raises ``Problem``."""
         if most is not None and self.per_place[place] >= most:
             what = f"the route {place[1]!r}" if place[1] else f"the virtual host {place[0]!r}"

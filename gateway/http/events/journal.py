@@ -11,7 +11,7 @@ reader may have seen one just before it vanished.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gateway.http.large import Octets, linked
+from gateway.http.octets import Octets, concatenated
 from gateway.message import Message
 
 NOTHING_ASKED = (-1, -1, 0)
@@ -156,7 +156,7 @@ class Journal:
         asked = (after, self.head, max_octets)
         if asked != self.chunk_asked:
             frames, reached = self.frames(after, max_octets)
-            self.chunk = (frames[0] if len(frames) == 1 else linked(*frames), reached)
+            self.chunk = (frames[0] if len(frames) == 1 else concatenated(*frames), reached)
             self.chunk_asked = asked
         return self.chunk
 

@@ -22,16 +22,16 @@ from gateway.http.access.tickets import Claim, Terms, bad_ticket
 from gateway.http.client.served import CLIENT_ROUTE, serve_client
 from gateway.http.context import Context
 from gateway.http.description import Described
-from gateway.http.events import described
+from gateway.http.events import openapi as described
 from gateway.http.events.cursor import DIGEST_OCTETS, END, Forged, Positions
 from gateway.http.events.hub import Hub
-from gateway.http.events.leased import open_leased
+from gateway.http.events.leased_stream import open_leased
 from gateway.http.events.parameters import Pairs, invalid, read_pairs, read_parameters
 from gateway.http.events.rendering import STREAM_HEADERS, control, jittered
 from gateway.http.events.sources import Name, Source
 from gateway.http.events.stream import EventStream, Reading, Resume
 from gateway.http.events.stream_request import Start, StreamRequest, StreamRequests
-from gateway.http.large import Octets
+from gateway.http.octets import Octets
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.request_parameters import authenticate, existing_vhost, read_limited
 
@@ -63,7 +63,7 @@ def routes(context: Context) -> list[BaseRoute]:
     return [*made, Described(CLIENT_ROUTE, serve_client, methods=("GET",), operations=None)]
 
 
-class Over(Exception):
+class StreamOver(Exception):
     """The client was told that its stream is over and reconnects, as browsers do."""
 
 
@@ -106,7 +106,7 @@ class EventsEndpoint:
         except (Problem, Refusal) as error:
             answer = refusal(error, attempt, scope, self.settings.reconnect_ms)
             await answer(scope, receive, send)
-        except Over:
+        except StreamOver:
             # The only answer that ends the reconnects of a browser's ``EventSource``.
             await Response(status_code=204, headers=NO_STORE)(scope, receive, send)
         else:
@@ -117,7 +117,7 @@ class EventsEndpoint:
                 await self.gate.tickets.run(digest, scope, receive, send, stream)
 
     async def open(self, scope: Scope, receive: Receive, attempt: Attempt) -> EventStream:
-        """Raises ``Problem``, ``Refusal`` and ``Over``."""
+        """Raises ``Problem``, ``Refusal`` and ``StreamOver``."""
         if scope["method"] not in METHODS:
             allow = {"allow": ", ".join(METHODS)}
             raise Problem(problems.BY_STATUS[405], "a stream has no HEAD", headers=allow)
@@ -125,7 +125,7 @@ class EventsEndpoint:
         query = attempt.pairs = read_pairs(scope["query_string"])
         given = read_parameters(scope, query)
         if given.cursor == END:
-            raise Over  # without a look at the credential, which may have ended meanwhile
+            raise StreamOver  # without a look at the credential, which may have ended meanwhile
         attempt.pairs = given.pairs
 
         gate, vhost = self.gate, given.names["vhost"]
@@ -151,7 +151,7 @@ class EventsEndpoint:
         if not wanted.aliases.keys() >= set(wanted.names) and not gate.names_nodes(scope):
             raise Problem(problems.BY_STATUS[404], NO_NODES)
         if wanted.cursor == END:
-            raise Over
+            raise StreamOver
 
         if attempt.ticket is not None:
             wanted = use_ticket(gate, attempt.ticket, wanted, attempt.pairs)

@@ -12,8 +12,8 @@ from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
 from gateway.http.events.stream import EventStream, Options, Resume
-from gateway.http.large import Octets, linked
 from gateway.http.message_json import compact
+from gateway.http.octets import Octets, concatenated
 from gateway.http.problems import Problem
 from gateway.http.typed import moment
 
@@ -177,7 +177,7 @@ class PresenceStream(EventStream):
 
     def take(self) -> Octets:
         pending, self.pending = self.pending, []
-        return linked(*pending)
+        return concatenated(*pending)
 
     def more(self) -> bool:
         return bool(self.pending)

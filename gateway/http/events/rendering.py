@@ -3,8 +3,8 @@
 import random
 from typing import Any
 
-from gateway.http.large import Octets, linked
 from gateway.http.message_json import body_json, compact, metadata
+from gateway.http.octets import Octets, concatenated
 from gateway.message import Message
 
 STREAM_HEADERS = {
@@ -39,7 +39,7 @@ def data_line(
     body = body_json(None if opaque else content_type, coding, message.body)
     if fields:
         head = b"%b,%b" % (head, compact(fields)[1:-1])
-    return linked(head + b',"body":', body, b"}\n\n")
+    return concatenated(head + b',"body":', body, b"}\n\n")
 
 
 def data_head(source: str) -> bytes:

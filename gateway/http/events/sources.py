@@ -21,7 +21,7 @@ from gateway.http.events.formats import Renderer
 from gateway.http.events.journal import Event, Journal
 from gateway.http.events.rendering import data_head, data_line
 from gateway.http.events.views import Spec, View
-from gateway.http.large import Octets, linked
+from gateway.http.octets import Octets, concatenated
 from gateway.http.prepared_bodies import HEAVY
 from gateway.message import Message
 from gateway.operations import Outcome
@@ -304,12 +304,12 @@ class Source:
         frame = self.rendered(journal.head + 1, event) if plain else None
         position = journal.append(frame, event)
         if octets > HEAVY:
-            self.weigh(position)
+            self.mark_heavy(position)
         if self.name.key is None:
             self.unsettled.append((position, delivery))
         self.hub.appended(self)
 
-    def weigh(self, position: int) -> None:
+    def mark_heavy(self, position: int) -> None:
         """Its body is made ready by who reads it, before it is rendered."""
         self.heavy = [one for one in self.heavy if one >= self.journal.first]
         self.heavy.append(position)
@@ -320,7 +320,7 @@ class Source:
 
     def rendered(self, position: int, event: Event) -> Octets:
         data = data_line(self.head, event.message, event.redelivered)
-        return linked(self.id_line(position), data)
+        return concatenated(self.id_line(position), data)
 
     def cancelled(self, tag: str) -> None:
         self.hub.lost(self, "it was deleted")

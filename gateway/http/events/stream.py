@@ -22,8 +22,8 @@ from gateway.http.events.hub import Hub
 from gateway.http.events.rendering import STREAM_HEADERS, control, jittered
 from gateway.http.events.sources import Name, Source
 from gateway.http.events.views import PLAIN, Spec, View
-from gateway.http.large import Octets, Pieces, linked, pieces, trimmed
 from gateway.http.message_json import Shown
+from gateway.http.octets import Chunks, Octets, concatenated, pieces, trimmed
 from gateway.http.prepared_bodies import acquire, release
 from gateway.http.problems import Problem
 from gateway.http.typed import moment
@@ -155,10 +155,10 @@ class EventStream:
         self.readings.append(reading)
         if slow is Slow.PAUSE and source.name.kind == "queue":
             source.holding[self] = position
-        self.judge()
+        self.update_direct()
         return reading
 
-    def judge(self) -> None:
+    def update_direct(self) -> None:
         readings = self.readings
         self.direct = (
             len(readings) == 1
@@ -183,10 +183,10 @@ class EventStream:
 
     def wake(self) -> None:
         waiter = self.waiter
-        if waiter is not None and not waiter.done() and not self.hurry():
+        if waiter is not None and not waiter.done() and not self.write_directly():
             waiter.set_result(None)
 
-    def hurry(self) -> bool:
+    def write_directly(self) -> bool:
         """Write what is due without the stream's own task, which waits. Whether nothing is left
         for it. Hot: waking a thousand tasks costs as much as writing to a thousand sockets."""
         pipe = self.pipe
@@ -203,7 +203,7 @@ class EventStream:
             chunk = self.take()
         except Exception:
             return False  # it happens again in the stream's task, and ends nothing but that
-        if isinstance(chunk, Pieces):
+        if isinstance(chunk, Chunks):
             self.pending.append(chunk)
             return False
         if chunk:
@@ -219,7 +219,7 @@ class EventStream:
             if reading.source is source:
                 source.release(reading.view)
         self.readings = [one for one in self.readings if one.source is not source]
-        self.judge()
+        self.update_direct()
         told: dict[str, Any] = {"source": self.label(source.name), "reason": text}
         if self.readings:
             self.pending.append(control("bridge.warn", {"type": "source-lost"} | told))
@@ -273,9 +273,9 @@ class EventStream:
             return
         if self.finished:
             return
-        self.look_at_credential(wall)
+        self.check_credential(wall)
         if not self.direct:
-            self.tell_of_silence()
+            self.report_progress()
         if now - self.wrote_at >= self.options.heartbeat and not self.pending:
             beat = HEARTBEAT
             if self.options.keepalive:
@@ -284,7 +284,7 @@ class EventStream:
             self.pending.append(beat)
             self.wake()
 
-    def look_at_credential(self, wall: float) -> None:
+    def check_credential(self, wall: float) -> None:
         expires = self.caller.expires
         if expires is not None and wall >= expires:
             self.close("the credential has expired")
@@ -304,7 +304,7 @@ class EventStream:
     def path(self) -> str:
         return f"/v1/{quote(self.vhost, safe='')}/streams/{self.identity}"
 
-    def tell_of_silence(self) -> None:
+    def report_progress(self) -> None:
         """A cursor after what a filter left out, and what ``latest`` has left out."""
         for reading in self.readings:
             if reading.dropped:
@@ -346,7 +346,7 @@ class EventStream:
                 self.take_from(reading, pending)
         pending += self.pending
         self.pending = []
-        return linked(*pending)
+        return concatenated(*pending)
 
     def skip_gap(self, reading: Reading, pending: list[Octets], close: bool = True) -> bool:
         """Say what the ring has lost, unless the stream is to end for it. Whether to read on."""
@@ -396,7 +396,7 @@ class EventStream:
             if several:
                 # Each event's id holds the positions of all sources.
                 line = b"id: " + self.cursor() + b"\n"
-                frame = linked(line, trimmed(frame, source.id_octets))
+                frame = concatenated(line, trimmed(frame, source.id_octets))
             octets += len(frame)
             pending.append(frame)
         reading.position = position

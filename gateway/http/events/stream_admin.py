@@ -13,9 +13,9 @@ from gateway.http.access.gate import NO_NODES
 from gateway.http.access.principal import MONITORS, Principal
 from gateway.http.context import Context
 from gateway.http.description import Described
-from gateway.http.events import described
-from gateway.http.events.changing import apply, read_change
+from gateway.http.events import openapi as described
 from gateway.http.events.presence import Presence, PresenceStream
+from gateway.http.events.source_changes import apply, read_change
 from gateway.http.events.stream import EventStream
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.request_parameters import authenticate, vhost_of

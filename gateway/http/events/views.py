@@ -12,8 +12,8 @@ from typing import NamedTuple
 from gateway.http.events.formats import Renderer
 from gateway.http.events.journal import NOTHING_ASKED, Event, Journal
 from gateway.http.filters import Filter
-from gateway.http.large import Octets, linked
 from gateway.http.message_json import readable_properties
+from gateway.http.octets import Octets, concatenated
 from gateway.http.redaction import redacted
 from gateway.message import Message
 from gateway.selector.like import EFFORT
@@ -72,7 +72,7 @@ class View:
         asked = (after, self.journal.head, max_octets)
         if asked != self.chunk_asked:
             frames, reached = self.frames(after, max_octets)
-            self.chunk = (linked(*frames), reached)
+            self.chunk = (concatenated(*frames), reached)
             self.chunk_asked = asked
         return self.chunk
 
@@ -119,7 +119,7 @@ class View:
         if self.as_stored:
             return self.journal.frame(position)
         head = self.id_line(position) + self.name_line(event)
-        return linked(head, self.lines(position, event))
+        return concatenated(head, self.lines(position, event))
 
     def wants(self, message: Message) -> bool:
         wanted = self.spec.filter

@@ -25,7 +25,7 @@ from gateway.http.json_check import (
     outline_steps,
     utf8_steps,
 )
-from gateway.http.large import SHOWN, octets_of
+from gateway.http.octets import SHOWN, octets_of
 from gateway.http.portions import spread, stepped
 from gateway.http.problems import Problem
 from gateway.http.publish.items import (

@@ -16,7 +16,7 @@ from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.context import Context
 from gateway.http.fields import BadField
-from gateway.http.large import send_answer
+from gateway.http.octets import send_answer
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.publish import cloudevents
 from gateway.http.publish.addresses import Target

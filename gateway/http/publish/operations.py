@@ -12,7 +12,7 @@ from gateway.broker.broker import Broker
 from gateway.config.web import PublishSettings
 from gateway.http import problems
 from gateway.http.access.principal import Principal
-from gateway.http.large import Octets, linked
+from gateway.http.octets import Octets, concatenated
 from gateway.http.problems import Problem
 from gateway.http.publish.results import Answer, Headers, answer_of, instant
 
@@ -53,7 +53,7 @@ class Operation:
         status, headers, body = self.task.result()
         media = next(value.decode() for name, value in headers if name == b"content-type")
         head = json.dumps({**shown, "result": {"status": status, "content_type": media}})
-        return linked(head[:-2].encode() + b', "body": ', body, b"}}")
+        return concatenated(head[:-2].encode() + b', "body": ', body, b"}}")
 
 
 class Operations:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.fields import write_identifier
-from gateway.http.large import Octets
+from gateway.http.octets import Octets
 from gateway.http.portions import array, gathered, spread
 from gateway.http.problems import MEDIA_TYPE, NOT_ATTEMPTED, Problem, Row
 from gateway.http.publish.addresses import Target

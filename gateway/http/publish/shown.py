@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.adapters.methods.content import write_id
 from gateway.bodies import Body
-from gateway.http.large import Octets, linked, octets_of, omitted, trimmed
+from gateway.http.octets import Octets, concatenated, octets_of, omitted, trimmed
 from gateway.http.portions import encoded
 from gateway.http.publish.forms import (
     GROUP,
@@ -70,7 +70,7 @@ def full_octets(shown: dict[str, Any], body: Octets, size: int) -> Octets:
     head = encoded(shown)[:-1] + b',"body":{"kind":"%b"' % kind.encode()
     if kind == "none" and not size:
         return head + b"}}"
-    return linked(head + b",", trimmed(body, 1), b"}")
+    return concatenated(head + b",", trimmed(body, 1), b"}")
 
 
 def write_simple(

@@ -1,4 +1,4 @@
-"""Browsing: the messages of a queue, or of a dead-letter queue, are shown and stay there."""
+"""BrowseEndpoints: the messages of a queue, or of a dead-letter queue, are shown and stay there."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ from starlette.responses import Response
 from gateway.broker.browsing import Place, Seen
 from gateway.http import prepared_bodies, problems
 from gateway.http.access.principal import Action
-from gateway.http.large import Octets, linked
 from gateway.http.message_json import compact
+from gateway.http.octets import Octets, concatenated
 from gateway.http.portions import Whole, spread
 from gateway.http.problems import Problem
 from gateway.http.receive.receiver import Receiver
@@ -47,7 +47,7 @@ def read_page(query: bytes) -> tuple[Place | None, int, str, str]:
     return after, int(limit), *read_view(given)
 
 
-class Browsing:
+class BrowseEndpoints:
     """``GET .../queues/{queue}/messages`` and ``GET .../dead-letters/{queue}``."""
 
     def __init__(self, receiver: Receiver) -> None:
@@ -72,7 +72,7 @@ class Browsing:
         # A page that was cut by its octets is followed by another one, too.
         last = f'"{write_place(seen[-1].place)}"' if seen else "null"
         head, tail = b'{"ready":%d,"messages":[' % ready, b'],"next":%b}' % last.encode()
-        return Whole(linked(head, *parts, tail), NO_STORE)
+        return Whole(concatenated(head, *parts, tail), NO_STORE)
 
     async def on_letters(self, request: Request) -> Response:
         """The same; the console and metrics tell them apart."""

@@ -36,7 +36,7 @@ PORTION_STEPS = 4_000_000
 
 
 @dataclass(slots=True, eq=False)
-class Taken:
+class TakenMessage:
     """One unsettled delivery. ``count``: which delivery of the message this is, from 1."""
 
     delivery: int
@@ -45,17 +45,17 @@ class Taken:
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
+class PendingReceive:
     """A caller who waits for messages. ``alarm`` rings when some have come, when the time is up, or
     when there will be none."""
 
     tag: str
     alarm: Alarm
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[TakenMessage] = field(default_factory=list)
     gone: bool = False
 
 
-class Wanted(NamedTuple):
+class ReceiveCondition(NamedTuple):
     """What passes ``filter``. ``most_deliveries``: of what was delivered so often already, no
     more."""
 
@@ -69,15 +69,15 @@ class Wanted(NamedTuple):
         return self.most_deliveries is not None and deliveries >= self.most_deliveries
 
 
-def wanted_of(asked: Receive) -> Wanted | None:
+def condition_of(asked: Receive) -> ReceiveCondition | None:
     """``None`` if anything will do."""
     conditions = asked.wanted()
     if not conditions and asked.max_deliveries is None:
         return None
-    return Wanted(conditions, asked.max_deliveries)
+    return ReceiveCondition(conditions, asked.max_deliveries)
 
 
-class Seeking:
+class FilteredReceive:
     """A caller who seeks up to ``most`` messages and ``octets`` of bodies (but one in any case).
     A watcher of the queue. Use within a turn; ``ReceiveChannel.stop`` ends it."""
 
@@ -85,7 +85,7 @@ class Seeking:
         self,
         receive_channel: "ReceiveChannel",
         queue: str,
-        wanted: Wanted,
+        wanted: ReceiveCondition,
         most: int,
         octets: int,
         wait_ms: int,
@@ -97,7 +97,7 @@ class Seeking:
         self.octets = octets
         state = receive_channel.state
         self.until = state.now + wait_ms
-        self.taken: list[Taken] = []
+        self.taken: list[TakenMessage] = []
         self.gone = False
         self.searching = True
         self.after: Place | None = None
@@ -171,14 +171,17 @@ def behind(place: Place, other: Place) -> bool:
     return (-place.priority, place.position) > (-other.priority, other.position)
 
 
+Wait = PendingReceive | FilteredReceive
+
+
 class ReceiveChannel:
     """One channel, its deliveries, and who waits. The channel's subscriber. Use within a turn."""
 
     def __init__(self, broker: Broker, vhost: str, user: str, tally: Counter[str]) -> None:
         self.state = broker.state
         self.tally = tally
-        self.waiting: dict[str, Waiting] = {}
-        self.seeking: dict[Seeking, None] = {}
+        self.waiting: dict[str, PendingReceive] = {}
+        self.seeking: dict[FilteredReceive, None] = {}
         self.client = LocalClient(broker, vhost, user, f"HTTP receiver of {user}")
         self.channel = self.client.channel(self)
 
@@ -191,32 +194,34 @@ class ReceiveChannel:
     def waits(self) -> int:
         return len(self.waiting) + len(self.seeking)
 
-    def fetch(self, queue: str, most: int, octets: int) -> list[Taken]:
+    def fetch(self, queue: str, most: int, octets: int) -> list[TakenMessage]:
         """What is there now: up to so many, and so many octets but for the first. Raises
         ``Refusal``; then nothing was taken."""
         channel = self.channel
-        found: list[Taken] = []
+        found: list[TakenMessage] = []
         while len(found) < most and (octets > 0 or not found):
             got = channel.fetch(queue)
             if got is None:
                 break
             octets -= len(got.message.body)
             count = channel.delivery_count(got.delivery) + 1
-            found.append(Taken(got.delivery, count, got.message))
+            found.append(TakenMessage(got.delivery, count, got.message))
         return found
 
-    def wait(self, queue: str, most: int, octets: int, until: int) -> Waiting:
+    def wait(self, queue: str, most: int, octets: int, until: int) -> PendingReceive:
         """Become a consumer for as long as nothing has come. Raises ``Refusal``."""
         channel = self.channel
         channel.prefetch(most, octets)
         tag = channel.subscribe(queue)
-        waiting = self.waiting[tag] = Waiting(tag, Alarm(self.state, until))
+        waiting = self.waiting[tag] = PendingReceive(tag, Alarm(self.state, until))
         channel.start(tag)
         return waiting
 
-    def seek(self, queue: str, wanted: Wanted, most: int, octets: int, wait_ms: int) -> Seeking:
+    def seek(
+        self, queue: str, wanted: ReceiveCondition, most: int, octets: int, wait_ms: int
+    ) -> FilteredReceive:
         """Look for certain messages, and wait for them. Raises ``Refusal``."""
-        seeking = Seeking(self, queue, wanted, most, octets, wait_ms)
+        seeking = FilteredReceive(self, queue, wanted, most, octets, wait_ms)
         self.seeking[seeking] = None
         seeking.look()
         return seeking
@@ -225,21 +230,23 @@ class ReceiveChannel:
         """Raises ``Refusal``."""
         return self.channel.readable(queue)
 
-    def pick(self, queue: Queue, place: Place) -> Taken | None:
+    def pick(self, queue: Queue, place: Place) -> TakenMessage | None:
         """The message at a place, if it is ready there."""
         got = self.channel.pick(queue, place)
         if got is None:
             return None
-        return Taken(got.delivery, self.channel.delivery_count(got.delivery) + 1, got.message)
+        return TakenMessage(
+            got.delivery, self.channel.delivery_count(got.delivery) + 1, got.message
+        )
 
     def dead_letter(self, queue: Queue, place: Place) -> None:
         """What was delivered too often goes to the dead letters, if there is such a place."""
         if discard(queue, place, POISON):
             self.tally[POISON] += 1
 
-    def stop(self, waiting: Waiting | Seeking) -> list[Taken]:
+    def stop(self, waiting: Wait) -> list[TakenMessage]:
         """The wait is over; what has come."""
-        if isinstance(waiting, Seeking):
+        if isinstance(waiting, FilteredReceive):
             self.seeking.pop(waiting, None)
             waiting.leave()
         elif self.waiting.pop(waiting.tag, None) is not None and not self.dead:
@@ -253,7 +260,7 @@ class ReceiveChannel:
     def held(self, delivery: int) -> Message | None:
         return self.channel.unsettled(delivery)
 
-    def elsewhere(self, delivery: int) -> Outcome | None:
+    def undeliverable_here(self, delivery: int) -> Outcome | None:
         """The dead letters, if a rejected delivery would come to another queue. All receivers of
         a user take from this channel, so none of them can be excluded."""
         return Outcome.REJECT if self.channel.would_dead_letter(delivery) else None
@@ -272,7 +279,7 @@ class ReceiveChannel:
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         waiting = self.waiting[consumer]
         count = self.channel.delivery_count(delivery) + 1
-        waiting.taken.append(Taken(delivery, count, message))
+        waiting.taken.append(TakenMessage(delivery, count, message))
         waiting.alarm.ring()
 
     def cancelled(self, tag: str) -> None:

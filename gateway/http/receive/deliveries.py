@@ -14,14 +14,14 @@ from starlette.types import Scope, Send
 from gateway.bodies import Body
 from gateway.http import problems
 from gateway.http.access.principal import Action
-from gateway.http.large import Octets, linked, pieces
 from gateway.http.leases import Lease
 from gateway.http.message_json import compact
+from gateway.http.octets import Octets, concatenated, pieces
 from gateway.http.portions import spread
 from gateway.http.prepared_bodies import ready
 from gateway.http.problems import Problem
-from gateway.http.receive.channels import Seeking, Taken, Waiting
-from gateway.http.receive.receiver import Batch, ReceiveCall, Receiver
+from gateway.http.receive.channels import FilteredReceive, TakenMessage, Wait
+from gateway.http.receive.receiver import Batch, Receiver, ReceiveRequest
 from gateway.http.receive.requests import Receive, check, read_json, read_query
 from gateway.http.receive.views import Pairs, message_json, raw_fields
 from gateway.http.typed import moment
@@ -52,14 +52,14 @@ class DeliveriesEndpoint:
             raise Problem(problems.CONFLICT, "Receive-Attempt-Id needs mode lease")
         gone = asyncio.create_task(hung_up(receive))
         try:
-            batch = await self.take(ReceiveCall(principal, vhost, queue, asked, attempt), gone)
+            batch = await self.take(ReceiveRequest(principal, vhost, queue, asked, attempt), gone)
             await self.answer(batch, scope["path_params"]["vhost"], send, gone)
         except HungUp:
             return
         finally:
             gone.cancel()
 
-    async def take(self, call: ReceiveCall, gone: "asyncio.Task[None]") -> Batch:
+    async def take(self, call: ReceiveRequest, gone: "asyncio.Task[None]") -> Batch:
         receiver, turn = self.receiver, self.dependencies.turn
         with turn():
             batch, waiting = receiver.begin(call)
@@ -75,10 +75,10 @@ class DeliveriesEndpoint:
             receiver.finish(batch, waiting)
         return batch
 
-    async def wait(self, waiting: Waiting | Seeking, gone: "asyncio.Task[None]") -> None:
+    async def wait(self, waiting: Wait, gone: "asyncio.Task[None]") -> None:
         """Raises ``HungUp``."""
         future = waiting.alarm.future
-        while isinstance(waiting, Seeking) and waiting.searching and not future.done():
+        while isinstance(waiting, FilteredReceive) and waiting.searching and not future.done():
             await asyncio.sleep(0)  # others want their turn, too
             if gone.done():
                 raise HungUp
@@ -118,7 +118,7 @@ class DeliveriesEndpoint:
             if raw is not None:
                 return raw
         view = "full" if asked.view in ("full", "raw") else "simple"
-        found: list[Lease | Taken] = [*batch.leases, *batch.taken]
+        found: list[Lease | TakenMessage] = [*batch.leases, *batch.taken]
         messages = [one.message for one in found]
         parts: list[Octets] = []
         async with ready(messages, view, asked.payload == "base64"):
@@ -127,13 +127,13 @@ class DeliveriesEndpoint:
                     parts += [b"," if parts else b"", *self.show(one, view, asked.payload)]
         if not parts:
             return 204, [], b""
-        body = linked(b'{"deliveries":[', *parts, b"]}")
+        body = concatenated(b'{"deliveries":[', *parts, b"]}")
         pairs = [("content-type", "application/json")]
         if asked.view == "raw":
             pairs.append(("amqp-view", "full"))
         return 200, pairs, body
 
-    def show(self, one: Lease | Taken, view: str, payload: str) -> list[Octets]:
+    def show(self, one: Lease | TakenMessage, view: str, payload: str) -> list[Octets]:
         message = one.message
         assert message is not None  # leases that are shown are open
         known: dict[str, Any] = {}

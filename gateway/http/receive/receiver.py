@@ -13,16 +13,15 @@ from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
-from gateway.http.leases import Fate, Lease, Owner
+from gateway.http.leases import Lease, LeaseState, Owner
 from gateway.http.problems import Problem
 from gateway.http.receive.channels import (
     ReceiveChannel,
     ReceiveChannels,
-    Seeking,
-    Taken,
-    Waiting,
+    TakenMessage,
+    Wait,
+    condition_of,
     no_queue,
-    wanted_of,
 )
 from gateway.http.receive.requests import Receive
 from gateway.http.request_parameters import authenticate, vhost_of
@@ -41,13 +40,13 @@ class Attempt:
     key: Key
     leases: list[Lease] = field(default_factory=list)
     round: int = 0
-    waiting: Waiting | Seeking | None = None
+    waiting: Wait | None = None
     due: int | None = None
 
     def open_leases(self) -> list[Lease]:
         for lease in self.leases:
             lease.table.look_at(lease)
-        return [lease for lease in self.leases if lease.fate is Fate.OPEN]
+        return [lease for lease in self.leases if lease.state is LeaseState.OPEN]
 
     def end(self) -> None:
         if self.attempts.get(self.key) is self:
@@ -62,7 +61,7 @@ class Attempt:
             self.end()
 
 
-class ReceiveCall(NamedTuple):
+class ReceiveRequest(NamedTuple):
     """Who receives from which queue, and how. ``attempt_id`` is "" unless it may be repeated."""
 
     principal: Principal
@@ -77,10 +76,10 @@ class Batch:
     """What one receive has got. Mode "lease" has leases, "auto" what is accepted when the answer
     has been written. ``written`` or ``hang_up`` ends it."""
 
-    call: ReceiveCall
+    call: ReceiveRequest
     receive_channel: ReceiveChannel
     leases: list[Lease] = field(default_factory=list)
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[TakenMessage] = field(default_factory=list)
     attempt: Attempt | None = None
     round: int = 0
 
@@ -100,8 +99,8 @@ class Batch:
         if attempt is not None and attempt.round != self.round:
             return
         for lease in self.leases:
-            if lease.fate is Fate.OPEN:
-                lease.table.settle(lease, Fate.LOST, Outcome.RELEASE, None)
+            if lease.state is LeaseState.OPEN:
+                lease.table.settle(lease, LeaseState.LOST, Outcome.RELEASE, None)
         if attempt is not None:
             attempt.end()
 
@@ -150,7 +149,7 @@ class Receiver:
 
     # --- receiving ------------------------------------------------------------------------------
 
-    def begin(self, call: ReceiveCall) -> tuple[Batch, Waiting | Seeking | None]:
+    def begin(self, call: ReceiveRequest) -> tuple[Batch, Wait | None]:
         """What is there, or a wait for it. Within a turn. Raises ``Problem`` and ``Refusal``."""
         owner = call.principal.identity
         most = self.room(owner, call.asked)
@@ -175,11 +174,11 @@ class Receiver:
             attempt.waiting = waiting
         return batch, waiting
 
-    def take(self, batch: Batch, most: int) -> tuple[list[Taken], Waiting | Seeking | None]:
+    def take(self, batch: Batch, most: int) -> tuple[list[TakenMessage], Wait | None]:
         """What is there; or, if that is nothing, a wait. Raises ``Problem`` and ``Refusal``."""
         call, receive_channel = batch.call, batch.receive_channel
         queue, wait_ms, octets = call.queue, call.asked.wait_ms, self.settings.receive_octets
-        wanted = wanted_of(call.asked)
+        wanted = condition_of(call.asked)
         if wanted is not None:
             self.check_waits(call.principal)
             seeking = receive_channel.seek(queue, wanted, most, octets, wait_ms)
@@ -220,7 +219,7 @@ class Receiver:
             attempt.waiting = None
         return attempt
 
-    def finish(self, batch: Batch, waiting: Waiting | Seeking) -> None:
+    def finish(self, batch: Batch, waiting: Wait) -> None:
         """The wait is over. Within a turn. Raises ``Problem`` and ``Refusal``."""
         attempt = batch.attempt
         if attempt is not None and attempt.waiting is waiting:
@@ -241,26 +240,26 @@ class Receiver:
             return
         self.hold(batch, found)
 
-    def may_still(self, call: ReceiveCall) -> None:
+    def may_still(self, call: ReceiveRequest) -> None:
         """A long wait outlives credentials and permissions. Raises ``Problem``."""
         principal = call.principal
         principal.need(self.broker, Action.RECEIVE, call.vhost, "queue", call.queue)
         if not self.context.gate.still_good(principal, self.broker.state.now / 1000):
             raise problems.challenge("The credentials have ended meanwhile.")
 
-    def abandon(self, batch: Batch, waiting: Waiting | Seeking) -> None:
+    def abandon(self, batch: Batch, waiting: Wait) -> None:
         """The caller hung up while waiting. Within a turn."""
         if batch.attempt is not None and batch.attempt.waiting is waiting:
             batch.attempt.end()
         self.give_back(batch, batch.receive_channel.stop(waiting))
         self.hang_ups += 1
 
-    def give_back(self, batch: Batch, found: list[Taken]) -> None:
+    def give_back(self, batch: Batch, found: list[TakenMessage]) -> None:
         for taken in found:
             batch.receive_channel.settle(taken.delivery, Outcome.RELEASE)
         found.clear()
 
-    def hold(self, batch: Batch, found: list[Taken]) -> None:
+    def hold(self, batch: Batch, found: list[TakenMessage]) -> None:
         """Lease what was found, or (mode "auto") keep it until the answer is written."""
         call, attempt = batch.call, batch.attempt
         if call.asked.mode == "auto":

@@ -34,13 +34,13 @@ OF_OURS = "Value error, "
 T = TypeVar("T")
 
 
-class ReceiveRequest(BaseModel):
+class RequestBody(BaseModel):
     """Members nobody knows are errors: a misspelt ``lease_ms`` must not lose a message."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class Receive(ReceiveRequest):
+class Receive(RequestBody):
     """The number of messages, the time to wait for the first, and the duration of the lease."""
 
     max: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -85,20 +85,20 @@ class Receive(ReceiveRequest):
         return Filter(terms, None if self.selector is None else read_selector(self.selector))
 
 
-class Renew(ReceiveRequest):
+class Renew(RequestBody):
     """New duration of a lease, from now."""
 
     lease_ms: Annotated[int, Field(ge=1000, le=LONGEST_LEASE)] = 30_000
 
 
-class Release(ReceiveRequest):
+class Release(RequestBody):
     """Return the message to its position in the queue. The broker counts every delivery, ``failed``
     or not."""
 
     failed: bool = False
 
 
-class Reject(ReceiveRequest):
+class Reject(RequestBody):
     """The message is dead-lettered if the queue has a dead letter exchange, else dropped. The
     reason goes with it."""
 
@@ -111,7 +111,7 @@ Scalar = bool | Long | float | str | None
 Note = Annotated[str, Field(pattern=r"^x-opt-[!-~]+$", max_length=128)]
 
 
-class Modify(ReceiveRequest):
+class Modify(RequestBody):
     """The message returns to the queue with annotations; with ``undeliverable_here`` it
     is dead-lettered instead."""
 
@@ -139,14 +139,14 @@ def short(name: str) -> str:
 Name = Annotated[str, Field(max_length=255), AfterValidator(short)]
 
 
-class Target(ReceiveRequest):
+class Target(RequestBody):
     """An exchange and a routing key; the exchange "" routes to the queue named by the key."""
 
     exchange: Name = ""
     routing_key: Name
 
 
-class Which(ReceiveRequest):
+class DeadLetterFilter(RequestBody):
     """Selection of dead letters: all given members must match."""
 
     reason: Literal["rejected", "expired", "maxlen", "delivery_limit"] | None = None
@@ -154,10 +154,10 @@ class Which(ReceiveRequest):
     properties: dict[str, Scalar] = Field(default={}, description="headers that must be equal")
 
 
-class Redrive(ReceiveRequest):
+class Redrive(RequestBody):
     """Selection, target and rate of a redrive."""
 
-    filter: Which = Which()
+    filter: DeadLetterFilter = DeadLetterFilter()
     limit: Annotated[int, Field(ge=1, le=100_000)] = 1000
     rate: Annotated[float, Field(gt=0, le=100_000, description="messages per second")] | None = None
     to: Literal["exchange", "queue"] | Target = Field(

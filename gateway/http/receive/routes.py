@@ -10,15 +10,15 @@ from gateway.http import problems
 from gateway.http.context import Context
 from gateway.http.description import Described
 from gateway.http.problems import Problem
-from gateway.http.receive import described
-from gateway.http.receive.browsing import Browsing
-from gateway.http.receive.calling import Calls, RequestsEndpoint
+from gateway.http.receive import openapi as described
+from gateway.http.receive.browsing import BrowseEndpoints
 from gateway.http.receive.deliveries import DeliveriesEndpoint
-from gateway.http.receive.figures import Figures
+from gateway.http.receive.metrics import ReceiveMetrics
 from gateway.http.receive.receiver import Receiver
-from gateway.http.receive.redriving import Redriving
+from gateway.http.receive.redrive import RedriveEndpoints
+from gateway.http.receive.request_reply import PendingRequests, RequestReplyEndpoint
 from gateway.http.receive.requests import Modify, Reject, Release, Renew
-from gateway.http.receive.settling import Handler, Settlements
+from gateway.http.receive.settlements import Handler, SettlementEndpoints
 
 QUEUE = "/v1/{vhost}/queues/{queue}"
 TOKENS = "/v1/{vhost}/deliveries"
@@ -28,9 +28,9 @@ LETTERS = "/v1/{vhost}/dead-letters/{queue}"
 
 def routes(context: Context) -> list[BaseRoute]:
     receiver = Receiver(context)
-    settlements, browsing = Settlements(receiver), Browsing(receiver)
-    redriving, calls = Redriving(receiver), Calls(receiver)
-    context.counters.registry.register(Figures(receiver, redriving, calls))
+    settlements, browsing = SettlementEndpoints(receiver), BrowseEndpoints(receiver)
+    redriving, calls = RedriveEndpoints(receiver), PendingRequests(receiver)
+    context.counters.registry.register(ReceiveMetrics(receiver, redriving, calls))
 
     async def close() -> None:
         await receiver.close()
@@ -53,7 +53,7 @@ def routes(context: Context) -> list[BaseRoute]:
         ("GET", LETTERS, browsing.on_letters),
         ("DELETE", LETTERS, redriving.on_purge),
         ("POST", f"{LETTERS}/redrive", redriving.on_redrive),
-        ("POST", "/v1/{vhost}/requests", RequestsEndpoint(receiver, calls, context.operations)),
+        ("POST", "/v1/{vhost}/requests", RequestReplyEndpoint(receiver, calls, context.operations)),
     ]
     return [
         Described(

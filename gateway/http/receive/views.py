@@ -6,8 +6,8 @@ from typing import Any
 import http_sf
 
 from gateway.http.fields import sf_string, write_headers
-from gateway.http.large import Octets, linked, trimmed
 from gateway.http.message_json import body_json, compact, readable_properties
+from gateway.http.octets import Octets, concatenated, trimmed
 from gateway.http.publish.shown import full_octets, write_full, write_simple
 from gateway.http.typed import moment
 from gateway.message import Message, Properties, Table
@@ -101,13 +101,13 @@ def readable_json(
         shown = body_json(properties.content_type, properties.content_encoding, message.body)
     else:
         kind = compact({"kind": body.get("kind")})[:-1] + b","
-        shown = linked(kind, trimmed(body_json(None, None, message.body), 1))
+        shown = concatenated(kind, trimmed(body_json(None, None, message.body), 1))
     return spliced(fields, shown)
 
 
 def spliced(fields: Table, body: Octets) -> Octets:
     """The body's own octets are kept: big numbers and repeated keys survive."""
-    return linked(compact(fields)[:-1] + b',"body":', body, b"}")
+    return concatenated(compact(fields)[:-1] + b',"body":', body, b"}")
 
 
 def raw_fields(message: Message, redelivered: bool, deliveries: int) -> Pairs | None:

@@ -5,18 +5,20 @@ from collections.abc import Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gateway.http.leases import Fate
-from gateway.http.receive.calling import Calls
+from gateway.http.leases import LeaseState
 from gateway.http.receive.receiver import Receiver
-from gateway.http.receive.redriving import Redriving
+from gateway.http.receive.redrive import RedriveEndpoints
+from gateway.http.receive.request_reply import PendingRequests
 
 PREFIX = "amqp_gateway_"
 
 
-class Figures(Collector):
+class ReceiveMetrics(Collector):
     """Registered with the other counters."""
 
-    def __init__(self, receiver: Receiver, redriving: Redriving, calls: Calls) -> None:
+    def __init__(
+        self, receiver: Receiver, redriving: RedriveEndpoints, calls: PendingRequests
+    ) -> None:
         self.receiver = receiver
         self.redriving = redriving
         self.calls = calls
@@ -30,9 +32,9 @@ class Figures(Collector):
         ended = CounterMetricFamily(
             f"{PREFIX}leases_ended", "Leases that are over, by how.", labels=("fate",)
         )
-        for fate in Fate:
-            if fate is not Fate.OPEN:
-                ended.add_metric((fate.value,), leases.fates[fate])
+        for fate in LeaseState:
+            if fate is not LeaseState.OPEN:
+                ended.add_metric((fate.value,), leases.ended[fate])
         yield ended
         waits = sum(
             receive_channel.waits for receive_channel in receiver.receive_channels.by_user.values()

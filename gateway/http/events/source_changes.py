@@ -18,7 +18,7 @@ from gateway.http.events.stream_request import (
     read_object,
     read_start,
 )
-from gateway.http.large import Octets
+from gateway.http.octets import Octets
 from gateway.http.problems import Problem
 from gateway.http.request_parameters import read_limited
 
@@ -103,7 +103,7 @@ def apply(stream: EventStream, asked: Change) -> None:
         reading.source.release(reading.view)
         stream.aliases.pop(reading.source.name, None)
         hub.quit(stream, reading.source)
-    stream.judge()
+    stream.update_direct()
     hub.count(stream, stream.vhost)
     announce(stream, added, [one.shown for one in gone])
 

@@ -16,7 +16,7 @@ PIECE = 1 << 18
 """Octets of a body given to the server at once."""
 
 
-class Pieces:
+class Chunks:
     """Octets as a row of pieces, of which none is large: what is made of a large body is kept and
     sent as it lies, since a copy of all of it would hold the loop."""
 
@@ -33,14 +33,14 @@ class Pieces:
         return b"".join(self.parts)
 
 
-Octets = bytes | Pieces
+Octets = bytes | Chunks
 
 
-def parts_of(octets: Octets) -> list[bytes]:
+def chunks_of(octets: Octets) -> list[bytes]:
     return [octets] if isinstance(octets, bytes) else octets.parts
 
 
-def linked(*octets: Octets) -> Octets:
+def concatenated(*octets: Octets) -> Octets:
     """All of it, one behind the other: joined if all is plain."""
     found: list[bytes] = []
     small: list[bytes] = []
@@ -52,7 +52,7 @@ def linked(*octets: Octets) -> Octets:
             whole = False
             found += [b"".join(small), *one.parts]
             small = []
-    return b"".join(small) if whole else Pieces([*found, b"".join(small)])
+    return b"".join(small) if whole else Chunks([*found, b"".join(small)])
 
 
 def trimmed(octets: Octets, first: int, last: int = 0) -> Octets:
@@ -63,7 +63,7 @@ def trimmed(octets: Octets, first: int, last: int = 0) -> Octets:
     if last:
         parts[-1] = parts[-1][:-last]
     parts[0] = parts[0][first:]
-    return Pieces(parts)
+    return Chunks(parts)
 
 
 def octets_of(body: Body) -> bytes | None:
@@ -80,7 +80,7 @@ def omitted(body: Body) -> dict[str, Any]:
 
 
 async def send_answer(
-    send: Send, status: int, headers: list[tuple[bytes, bytes]], body: Body | Pieces
+    send: Send, status: int, headers: list[tuple[bytes, bytes]], body: Body | Chunks
 ) -> None:
     """A whole answer, at the pace of the peer. Raises ``OSError``."""
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -89,7 +89,7 @@ async def send_answer(
     await send({"type": "http.response.body", "body": b""})
 
 
-async def pieces(body: Body | Pieces) -> AsyncIterator[bytes]:
+async def pieces(body: Body | Chunks) -> AsyncIterator[bytes]:
     """The body as it is, or piece by piece; others go in between."""
     if isinstance(body, bytes):
         yield body

@@ -22,8 +22,8 @@ from gateway.http import prepared_bodies, problems
 from gateway.http.access.principal import Principal
 from gateway.http.fields import READERS, BadField, read_properties, write_identifier
 from gateway.http.identifiers import uuid7
-from gateway.http.large import Octets, send_answer
 from gateway.http.observe.trace import stamp
+from gateway.http.octets import Octets, send_answer
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target, read_address
 from gateway.http.publish.forms import FORM
@@ -46,7 +46,7 @@ REPLY = f"{FORM}; view=simple"
 """How an operation shows its reply."""
 
 
-class Call:
+class PendingRequest:
     """One request: its channel, the outcome of its publish, and its reply. ``due`` is when a
     call whose caller has gone is dropped."""
 
@@ -54,7 +54,7 @@ class Call:
         "calls", "channel", "alarm", "reply", "accepted", "condition", "late", "lost", "due",
     )  # fmt: skip
 
-    def __init__(self, calls: "Calls", client: LocalClient, until: int) -> None:
+    def __init__(self, calls: "PendingRequests", client: LocalClient, until: int) -> None:
         self.calls = calls
         self.reply: Message | None = None
         self.accepted: bool | None = None
@@ -95,11 +95,11 @@ class Call:
         self.alarm.ring()
 
 
-class CallRequest(NamedTuple):
+class SentRequest(NamedTuple):
     """A call, where its request went, the id of the request as a field value, and the time limit
     for the reply."""
 
-    call: Call
+    call: PendingRequest
     target: Target
     shown: str
     seconds: float
@@ -110,7 +110,7 @@ class CallRequest(NamedTuple):
         return b"amqp-request-id", self.shown.encode("latin-1")
 
 
-class Calls:
+class PendingRequests:
     """All requests of this gateway."""
 
     def __init__(self, receiver: Receiver) -> None:
@@ -118,15 +118,15 @@ class Calls:
         self.settings = receiver.settings
         self.clients: dict[tuple[str, str], LocalClient] = {}
         self.waiting: Counter[str] = Counter()
-        self.open: dict[PendingCall, None] = {}
+        self.open: dict[PendingRequest, None] = {}
         """Those that somebody waits for."""
-        self.lingering: dict[PendingCall, None] = {}
+        self.lingering: dict[PendingRequest, None] = {}
         self.late = 0
         """Replies that came too late."""
         self.timeouts = 0
         self.replied = 0
 
-    def begin(self, vhost: str, user: str, message: Message, seconds: float) -> PendingCall:
+    def begin(self, vhost: str, user: str, message: Message, seconds: float) -> PendingRequest:
         """Publish it. Within a turn. Raises ``Problem`` and ``Refusal``; then nothing was sent."""
         if self.waiting[user] >= self.settings.max_requests_per_user:
             raise Problem(problems.QUOTA, "this user has too many requests waiting for replies")
@@ -135,7 +135,7 @@ class Calls:
             client = LocalClient(self.broker, vhost, user, f"HTTP requests of {user}")
             self.clients[vhost, user] = client
             client.ended = partial(self.lose, client)
-        call = PendingCall(self, client, self.broker.state.now + int(seconds * 1000))
+        call = PendingRequest(self, client, self.broker.state.now + int(seconds * 1000))
         try:
             stamp(message)
             call.channel.publish(message, call)
@@ -152,7 +152,7 @@ class Calls:
             if call.channel.client is client:
                 call.lose()
 
-    def end(self, call: PendingCall) -> None:
+    def end(self, call: PendingRequest) -> None:
         """Nobody waits for it any more. Within a turn."""
         user = call.channel.client.user
         self.waiting[user] -= 1
@@ -171,7 +171,7 @@ class Calls:
         if len(self.lingering) > MOST_LINGERING:
             self.clear(next(iter(self.lingering)))
 
-    def clear(self, call: PendingCall) -> None:
+    def clear(self, call: PendingRequest) -> None:
         if self.lingering.pop(call, call) is None:
             call.channel.close()
 
@@ -183,8 +183,8 @@ class Calls:
         self.lingering.clear()
 
 
-class RequestsEndpoint:
-    def __init__(self, receiver: Receiver, calls: Calls, operations: Operations) -> None:
+class RequestReplyEndpoint:
+    def __init__(self, receiver: Receiver, calls: PendingRequests, operations: Operations) -> None:
         self.receiver = receiver
         self.calls = calls
         self.context = receiver.context
@@ -221,7 +221,7 @@ class RequestsEndpoint:
             seconds = settings.reply_seconds if patience is None else patience
         with self.dependencies.turn():
             call = self.calls.begin(vhost, principal.user, message, seconds)
-        asked = CallRequest(call, target, shown, seconds)
+        asked = SentRequest(call, target, shown, seconds)
         if later:
             applied = "respond-async" + ("" if patience is None else f", wait={patience:g}")
             work = self.reply_later(asked, scope["path"])
@@ -277,7 +277,7 @@ class RequestsEndpoint:
         properties.reply_to = REPLY_TO
         return write_identifier(properties.message_id), encode(properties)[0]
 
-    async def wait(self, call: Call, *others: "asyncio.Task[None]") -> None:
+    async def wait(self, call: PendingRequest, *others: "asyncio.Task[None]") -> None:
         """Until its alarm rings, or one of the others is done."""
         try:
             if not call.alarm.future.done():
@@ -290,7 +290,7 @@ class RequestsEndpoint:
 
     # --- the reply ------------------------------------------------------------------------------
 
-    async def reply_later(self, asked: CallRequest, instance: str) -> Answer:
+    async def reply_later(self, asked: SentRequest, instance: str) -> Answer:
         """The reply as JSON, or why there is none."""
         await self.wait(asked.call)
         reply = asked.call.reply
@@ -302,7 +302,7 @@ class RequestsEndpoint:
         return answer_of(200, REPLY, body, [asked.header])
 
     async def reply_now(
-        self, asked: CallRequest
+        self, asked: SentRequest
     ) -> tuple[int, list[tuple[bytes, bytes]], Body | Octets]:
         """The body of the reply as it is, or its full view in JSON. Raises ``Problem``."""
         reply = asked.call.reply
@@ -323,7 +323,7 @@ class RequestsEndpoint:
         ]
         return 200, headers, body
 
-    def no_reply(self, asked: CallRequest) -> Problem:
+    def no_reply(self, asked: SentRequest) -> Problem:
         """Why there is none, and what became of the request."""
         call, target, shown, seconds = asked
         if call.condition is Condition.NO_ROUTE and target.queue:

@@ -11,9 +11,9 @@ from starlette.responses import JSONResponse, Response
 from gateway.errors import Refusal
 from gateway.http import prepared_bodies, problems
 from gateway.http.access.principal import Action, Principal
-from gateway.http.large import linked
-from gateway.http.leases import Fate, Lease, owner_of
+from gateway.http.leases import Lease, LeaseState, owner_of
 from gateway.http.message_json import compact
+from gateway.http.octets import concatenated
 from gateway.http.portions import Whole
 from gateway.http.problems import Problem
 from gateway.http.receive.receiver import Receiver
@@ -61,7 +61,7 @@ class Caller(NamedTuple):
     query: dict[str, Any]
 
 
-class Settlements:
+class SettlementEndpoints:
     """The endpoints of ``/v1/{vhost}/deliveries``."""
 
     def __init__(self, receiver: Receiver) -> None:
@@ -95,30 +95,30 @@ class Settlements:
             principal.need(broker, Action.SETTLE, vhost, "route", lease.route, queue)
         else:
             principal.need(broker, Action.SETTLE, vhost, "queue", queue)
-        if lease.fate is Fate.EXPIRED:
+        if lease.state is LeaseState.EXPIRED:
             raise lost("the lease ran out; the message went back to its queue")
-        if lease.fate is Fate.LOST:
+        if lease.state is LeaseState.LOST:
             raise lost("the message went back, or is gone with its queue")
         return lease
 
     def end(
-        self, lease: Lease, fate: Fate, outcome: Outcome, notes: Table | None = None
+        self, lease: Lease, state: LeaseState, outcome: Outcome, notes: Table | None = None
     ) -> dict[str, Any]:
         """Settle, or find it settled so. Within a turn. Raises ``Problem``."""
-        repeated = lease.fate is not Fate.OPEN
+        repeated = lease.state is not LeaseState.OPEN
         if not repeated:
-            self.leases.settle(lease, fate, outcome, notes)
-        elif lease.fate is not fate:
+            self.leases.settle(lease, state, outcome, notes)
+        elif lease.state is not state:
             raise already(lease)
-        return {"outcome": fate.value, "confirmed": True, "repeated": repeated}
+        return {"outcome": state.value, "confirmed": True, "repeated": repeated}
 
     # --- outcomes -------------------------------------------------------------------------------
 
     def accept(self, lease: Lease, asked: Any) -> dict[str, Any]:
-        return self.end(lease, Fate.ACCEPTED, Outcome.ACCEPT)
+        return self.end(lease, LeaseState.ACCEPTED, Outcome.ACCEPT)
 
     def release(self, lease: Lease, asked: Any) -> dict[str, Any]:
-        return self.end(lease, Fate.RELEASED, Outcome.RELEASE)
+        return self.end(lease, LeaseState.RELEASED, Outcome.RELEASE)
 
     def reject(self, lease: Lease, asked: Reject) -> dict[str, Any]:
         notes = {
@@ -126,21 +126,21 @@ class Settlements:
             "x-opt-reject-description": asked.description,
         }
         notes = {name: value for name, value in notes.items() if value is not None}
-        return self.end(lease, Fate.REJECTED, Outcome.REJECT, notes)
+        return self.end(lease, LeaseState.REJECTED, Outcome.REJECT, notes)
 
     def modify(self, lease: Lease, asked: Modify) -> dict[str, Any]:
         outcome: Outcome | None = Outcome.RELEASE
-        if asked.undeliverable_here and lease.fate is Fate.OPEN:
+        if asked.undeliverable_here and lease.state is LeaseState.OPEN:
             try:
-                outcome = lease.holder.elsewhere(lease.delivery)
+                outcome = lease.holder.undeliverable_here(lease.delivery)
             except Refusal as refusal:
                 raise Problem(problems.OUTCOME_UNSUPPORTED, refusal.text) from None
         if outcome is None:
             raise Problem(problems.OUTCOME_UNSUPPORTED, NOWHERE)
-        return self.end(lease, Fate.MODIFIED, outcome, dict(asked.annotations))
+        return self.end(lease, LeaseState.MODIFIED, outcome, dict(asked.annotations))
 
     def renew(self, lease: Lease, asked: Renew | SettleItem) -> dict[str, Any]:
-        if lease.fate is not Fate.OPEN:
+        if lease.state is not LeaseState.OPEN:
             raise already(lease)
         self.leases.renew(lease, asked.lease_ms)
         return {"outcome": "renewed", "lock_until": moment(lease.until)}
@@ -173,7 +173,9 @@ class Settlements:
             lease = self.find(caller, request.path_params["token"])
             message = lease.message
         if message is None:
-            return JSONResponse({"state": "settled", "outcome": lease.fate.value}, headers=NO_STORE)
+            return JSONResponse(
+                {"state": "settled", "outcome": lease.state.value}, headers=NO_STORE
+            )
         if lease.route:
             message = redacted(message)
         async with prepared_bodies.ready([message], view, payload == "base64"):
@@ -186,7 +188,7 @@ class Settlements:
             "delivery_count": lease.count,
             "redelivered": lease.count > 1,
         }
-        return Whole(linked(compact(head)[:-1], b',"message":', shown, b"}"), NO_STORE)
+        return Whole(concatenated(compact(head)[:-1], b',"message":', shown, b"}"), NO_STORE)
 
     async def on_settle(self, request: Request) -> Response:
         """Many at once, each with its own result: 200 if all went well, else 207."""
@@ -216,8 +218,8 @@ class Settlements:
 
 
 def already(lease: Lease) -> Problem:
-    fate = lease.fate.value
-    return Problem(problems.ALREADY_SETTLED, f"this delivery is {fate} already", settled=fate)
+    state = lease.state.value
+    return Problem(problems.ALREADY_SETTLED, f"this delivery is {state} already", settled=state)
 
 
 def lost(detail: str) -> Problem:

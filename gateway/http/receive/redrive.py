@@ -19,7 +19,13 @@ from gateway.http.message_json import readable_properties
 from gateway.http.problems import Problem
 from gateway.http.receive.browsing import NO_STORE, read_place, write_place
 from gateway.http.receive.receiver import Receiver
-from gateway.http.receive.requests import Redrive, Target, Which, read_query, read_request
+from gateway.http.receive.requests import (
+    DeadLetterFilter,
+    Redrive,
+    Target,
+    read_query,
+    read_request,
+)
 from gateway.http.receive.views import dead_letter, plain
 from gateway.http.receive.waiting import Alarm, stored_turn
 from gateway.message import Message, Properties
@@ -36,7 +42,7 @@ class Address(NamedTuple):
     key: str
 
 
-def matches(message: Message, which: Which, deaths: list[dict[str, Any]]) -> bool:
+def matches(message: Message, which: DeadLetterFilter, deaths: list[dict[str, Any]]) -> bool:
     """Whether this is one of those asked for. Its last death counts."""
     last = deaths[0] if deaths else {}
     if which.reason is not None and last.get("reason") != which.reason:
@@ -78,7 +84,7 @@ def address_of(
     return Address(first["exchange"], keys[0] if keys else "")
 
 
-class Drive:
+class RedriveRun:
     """One redrive under way."""
 
     def __init__(
@@ -106,7 +112,7 @@ class Drive:
             self.failures.append({"position": write_place(seen.place), "reason": why})
 
 
-class Redriving:
+class RedriveEndpoints:
     """``POST .../dead-letters/{queue}/redrive`` and ``DELETE .../dead-letters/{queue}``."""
 
     def __init__(self, receiver: Receiver) -> None:
@@ -152,11 +158,11 @@ class Redriving:
 
     async def drive(
         self, request: Request, principal: Principal, vhost: str, queue: str, asked: Redrive
-    ) -> Drive:
+    ) -> RedriveRun:
         dependencies, broker = self.dependencies, self.broker
         with dependencies.turn(), self.receiver.reading(vhost, principal.user) as channel:
             started = broker.state.now
-            drive = Drive(principal, vhost, queue, asked, channel.readable(queue).depth)
+            drive = RedriveRun(principal, vhost, queue, asked, channel.readable(queue).depth)
         deadline = started + dependencies.settings.redrive_seconds * 1000
         while True:
             async with stored_turn(dependencies, "the redrive so far"):
@@ -185,7 +191,7 @@ class Redriving:
             return asked.limit
         return min(asked.limit, 1 + int(elapsed * asked.rate / 1000))
 
-    def portion(self, drive: Drive, due: int) -> None:
+    def portion(self, drive: RedriveRun, due: int) -> None:
         """Look at some, and send those that are due. Within a turn. Raises ``Refusal``."""
         with self.receiver.reading(drive.vhost, drive.principal.user) as channel:
             most = min(PORTION, drive.left)
@@ -199,7 +205,7 @@ class Redriving:
                 drive.left -= 1
                 due -= self.send(drive, channel, one)
 
-    def send(self, drive: Drive, channel: LocalChannel, seen: Seen) -> int:
+    def send(self, drive: RedriveRun, channel: LocalChannel, seen: Seen) -> int:
         """How many went: 1 or 0."""
         properties = readable_properties(seen.message)
         deaths = dead_letter(properties)

@@ -20,9 +20,9 @@ from gateway.http.events.rendering import control, data_head, data_line
 from gateway.http.events.sources import AT_ONCE, Name
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
 from gateway.http.events.stream_request import StreamRequest
-from gateway.http.large import Octets, linked
-from gateway.http.leases import Fate, Lease, Leasing, tally
+from gateway.http.leases import Lease, LeaseState, Leasing, tally
 from gateway.http.message_json import Shown, compact
+from gateway.http.octets import Octets, concatenated
 from gateway.http.prepared_bodies import HEAVY, acquire
 from gateway.http.problems import Problem
 from gateway.http.redaction import redacted
@@ -64,7 +64,7 @@ class LeasedStream(EventStream):
         self.client: LocalClient | None = None
         self.channel: LocalChannel | None = None
         self.tag: str | None = None
-        self.reckoned = self.booked = 0
+        self.counted_for_route = self.counted_for_user = 0
         """What it counts for in the quota of its route; and in its user's, besides its leases."""
 
     def open(self) -> None:
@@ -88,7 +88,7 @@ class LeasedStream(EventStream):
             sources=[{"source": self.shown, "resume": Resume.fresh.name}],
         )
         hub.enter(self, self.vhost, [], returning=False)
-        self.reckon()
+        self.update_quotas()
         with hub.turn():
             self.channel.start(self.tag)
 
@@ -112,7 +112,7 @@ class LeasedStream(EventStream):
             self.unwritten.popleft()
             octets += len(frame)
             pending.append(frame)
-        return linked(*pending)
+        return concatenated(*pending)
 
     def more(self) -> bool:
         return bool(self.pending or self.unwritten)
@@ -138,23 +138,27 @@ class LeasedStream(EventStream):
             self.unrendered.pop(delivery, None)
             leased = self.held_leases.get(delivery)
             if leased is not None:
-                self.leasing.leases.settle(leased.lease, Fate.LOST, Outcome.RELEASE, None)
-        self.reckon()
-        self.let_go()
+                self.leasing.leases.settle(leased.lease, LeaseState.LOST, Outcome.RELEASE, None)
+        self.update_quotas()
+        self.close_channel()
 
-    def reckon(self) -> None:
+    def update_quotas(self) -> None:
         """As long as it goes on its whole credit counts, taken or not; then what is still leased.
         So no quota is ever exceeded, and nothing that was begun is refused."""
         held = len(self.held_leases)
         counts = held if self.tag is None else self.options.credit
         leases, owner = self.leasing.leases, self.caller.identity
-        tally(leases.per_owner, owner, counts - held - self.booked)
-        self.booked = counts - held
+        tally(leases.per_owner, owner, counts - held - self.counted_for_user)
+        self.counted_for_user = counts - held
         if self.alias is not None:
-            tally(leases.per_route, (self.vhost, self.alias.route.name), counts - self.reckoned)
-            self.reckoned = counts
+            tally(
+                leases.per_route,
+                (self.vhost, self.alias.route.name),
+                counts - self.counted_for_route,
+            )
+            self.counted_for_route = counts
 
-    def let_go(self) -> None:
+    def close_channel(self) -> None:
         """When the stream has ended and nothing is unsettled any more."""
         if self.tag is None and not self.held_leases and self.client is not None:
             self.client.close()
@@ -164,7 +168,7 @@ class LeasedStream(EventStream):
     def held(self, delivery: int) -> Message | None:
         return None if self.channel is None else self.channel.unsettled(delivery)
 
-    def elsewhere(self, delivery: int) -> Outcome | None:
+    def undeliverable_here(self, delivery: int) -> Outcome | None:
         """The dead letters, or the queue for other consumers: this stream has one of its own, which
         is not given the message again."""
         if self.channel is not None:
@@ -176,15 +180,15 @@ class LeasedStream(EventStream):
         if self.channel is not None:
             self.channel.settle(delivery, outcome, notes)
         if leased is not None and self.tag is not None:
-            fate = leased.lease.fate
+            state = leased.lease.state
             told = {"token": leased.token}
-            if fate.settled:
-                told["outcome"] = fate.value
-            kind = "bridge.settled" if fate.settled else "bridge.lock-lost"
+            if state.settled:
+                told["outcome"] = state.value
+            kind = "bridge.settled" if state.settled else "bridge.lock-lost"
             self.pending.append(control(kind, told))
             self.wake()
-        self.reckon()
-        self.let_go()
+        self.update_quotas()
+        self.close_channel()
 
     # --- subscriber -----------------------------------------------------------------------------
 
@@ -203,7 +207,7 @@ class LeasedStream(EventStream):
         )
         token = self.leasing.token(lease)
         self.held_leases[delivery] = Leased(lease, token)
-        self.reckon()
+        self.update_quotas()
         lock = {"token": token, "until": moment(lease.until), "delivery_count": count}
         head = self.head + b',"lock":' + compact(lock)
         if self.alias is not None:
@@ -230,7 +234,7 @@ class LeasedStream(EventStream):
 
     def cancelled(self, tag: str) -> None:
         self.tag = None
-        self.reckon()
+        self.update_quotas()
         self.end({"reason": "it was deleted", "source": self.shown}, False)
 
 
