@@ -8,7 +8,7 @@ that wait for the same body share the work.
 import asyncio
 import base64
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from contextlib import asynccontextmanager
 
 from gateway.bodies import Body
@@ -41,14 +41,13 @@ MAKING: dict[Shown, asyncio.Future[None]] = {}
 USERS: Counter[Shown] = Counter()
 
 
-def verdict(steps: Steps, said: list[bool]) -> Iterator[bytes]:
-    """Work without octets; the result is put into ``said``."""
+def verdict(steps: Steps) -> Generator[bytes, None, bool]:
+    """Work without octets, and its result."""
     while True:
         try:
             next(steps)
         except StopIteration as ended:
-            said.append(ended.value)
-            return
+            return bool(ended.value)
         yield b""
 
 
@@ -60,10 +59,8 @@ def steps_of(shown: Shown, octets: bytes) -> Iterator[bytes]:
 
 
 def line_steps(octets: bytes) -> Iterator[bytes]:
-    """What ``formats.text_line`` makes. Raises ``NotText``."""
-    said: list[bool] = []
-    yield from verdict(utf8_steps(octets), said)
-    if not said[-1]:
+    """What ``rendering.text_line`` makes. Raises ``NotText``."""
+    if not (yield from verdict(utf8_steps(octets))):
         raise NotText("the body is not UTF-8")
     for at in range(0, len(octets), PIECE):
         if b"\r" in octets[at : at + PIECE]:
@@ -77,32 +74,26 @@ def line_steps(octets: bytes) -> Iterator[bytes]:
 
 def body_steps(json: bool, text: bool, octets: bytes) -> Iterator[bytes]:
     """What ``rendering.body_json`` makes."""
-    said = [False]
-    if json:
-        yield from verdict(json_steps(octets), said)
-        if said[-1]:
-            yield b'{"json":'
-            for at in range(0, len(octets), PIECE):
-                yield octets[at : at + PIECE].translate(LINE_ENDS)
-            yield b"}"
-            return
-    if text:
-        yield from verdict(utf8_steps(octets), said)
-        if said[-1]:
-            yield b'{"text":"'
-            at = 0
-            while at < len(octets):
-                end = min(at + PIECE, len(octets))
-                while end < len(octets) and octets[end] & 0xC0 == 0x80:
-                    end -= 1  # between two characters
-                yield compact(octets[at:end].decode())[1:-1]
-                at = end
-            yield b'"}'
-            return
-    yield b'{"base64":"'
-    for at in range(0, len(octets), PIECE):
-        yield base64.b64encode(octets[at : at + PIECE])
-    yield b'"}'
+    if json and (yield from verdict(json_steps(octets))):
+        yield b'{"json":'
+        for at in range(0, len(octets), PIECE):
+            yield octets[at : at + PIECE].translate(LINE_ENDS)
+        yield b"}"
+    elif text and (yield from verdict(utf8_steps(octets))):
+        yield b'{"text":"'
+        at = 0
+        while at < len(octets):
+            end = min(at + PIECE, len(octets))
+            while end < len(octets) and octets[end] & 0xC0 == 0x80:
+                end -= 1  # between two characters
+            yield compact(octets[at:end].decode())[1:-1]
+            at = end
+        yield b'"}'
+    else:
+        yield b'{"base64":"'
+        for at in range(0, len(octets), PIECE):
+            yield base64.b64encode(octets[at : at + PIECE])
+        yield b'"}'
 
 
 def key_of(message: Message, how: str = "simple", opaque: bool = False) -> Shown:

@@ -6,8 +6,8 @@ from typing import Any
 
 from gateway.http.access.principal import Principal
 from gateway.http.events.opening import open_stream
-from gateway.http.events.stream_request import read_query
 from gateway.message import DIALECTS, Essentials, Message, Properties
+from tests.http.stream_words import read_query
 
 
 class Peer:

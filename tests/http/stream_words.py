@@ -4,7 +4,15 @@ import asyncio
 from typing import Any
 from urllib.parse import quote
 
+from gateway.http.events.parameters import read_pairs
+from gateway.http.events.stream_request import StreamRequest, read_stream_request
+
 ALL = "source=" + quote("exchange:prices?binding=#", safe="")
+
+
+def read_query(query: bytes, last_event_id: str | None, heartbeat: int) -> StreamRequest:
+    """Raises ``Problem``."""
+    return read_stream_request(read_pairs(query), last_event_id, heartbeat)
 
 
 async def publish(

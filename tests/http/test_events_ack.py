@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 
 from gateway.http.access.principal import Principal
 from gateway.http.events.leased_stream import open_leased
-from gateway.http.events.stream_request import read_query
 from gateway.operations import DeleteQueue
 from tests.drawing import examples
 from tests.http.receiving_words import RECEIVE
 from tests.http.stream_peer import Peer, numbers
 from tests.http.stream_peer import publish as put
-from tests.http.stream_words import TEXT, publish, texts
+from tests.http.stream_words import TEXT, publish, read_query, texts
 
 ON_NEXT = "source=queue:orders&ack=on-next"
 EXPLICIT = "source=queue:orders&ack=explicit"

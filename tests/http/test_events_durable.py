@@ -13,13 +13,12 @@ from gateway.broker.memory_store import MemoryStore
 from gateway.http.access.principal import Principal
 from gateway.http.admin.definitions import members
 from gateway.http.events.opening import open_stream
-from gateway.http.events.stream_request import read_query
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.operations import DeclareExchange, DeleteExchange
 from tests.drawing import examples
 from tests.http.stream_peer import Peer, numbers
 from tests.http.stream_peer import publish as put
-from tests.http.stream_words import TEXT, publish, texts
+from tests.http.stream_words import TEXT, publish, read_query, texts
 
 TOPIC = "source=" + quote("exchange:amq.topic?binding=#", safe="")
 DURABLE = TOPIC + "&journal=durable"

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from gateway.http.access.principal import Principal
 from gateway.http.events.opening import open_stream
 from gateway.http.events.stream import CHUNK_OCTETS, LOOK_STEPS
-from gateway.http.events.stream_request import read_query
 from gateway.http.events.views import STEPS_OF_AN_OCTET, event_line
 from gateway.http.filters import BadFilter, Filter, Term, read_filter, read_selector
 from gateway.http.publish.templates import encode
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.selector.like import EFFORT, LONGEST_TEXT, MOST_STEPS
-from tests.http.stream_words import ALL, TEXT, publish, texts
+from tests.http.stream_words import ALL, TEXT, publish, read_query, texts
 
 JSON = {"Content-Type": "application/json"}
 

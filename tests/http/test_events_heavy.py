@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.http import message_json, portions, prepared_bodies
-from gateway.http.events import formats, rendering
+from gateway.http.events import rendering
 from gateway.http.octets import Chunks
 from gateway.message import DIALECTS, NO_ESSENTIALS, Message
 from tests.http.stream_words import ALL
@@ -45,10 +45,10 @@ async def test_pieces_make_the_whole(
 @pytest.mark.parametrize("octets", [TEXT, TEXT[:-1], TEXT + b"\r", TEXT + b"\xff"])
 async def test_lines_in_pieces(octets: bytes) -> None:
     message = Message(DIALECTS["0-9-1"], b"\0\0", octets, "", "k", NO_ESSENTIALS)
-    at_once = bytes(formats.text_line("queue:q", 7, message))
+    at_once = bytes(rendering.text_line("queue:q", 7, message))
     key = await prepared_bodies.acquire(message, "text")
     assert key is not None and max(map(len, message_json.SHOWN[key].parts), default=0) < MOST
-    made = formats.text_line("queue:q", 7, message)
+    made = rendering.text_line("queue:q", 7, message)
     assert bytes(made) == at_once
     assert b"not-text" in at_once or isinstance(made, Chunks)
     prepared_bodies.release([key])

@@ -12,11 +12,11 @@ from joserfc.jwk import OctKey
 from gateway.http.access.principal import Principal
 from gateway.http.app import close
 from gateway.http.events.opening import open_stream
-from gateway.http.events.stream_request import Start, read_query, read_start
+from gateway.http.events.stream_request import Start, read_start
 from gateway.http.problems import Problem
 from gateway.operations import DeleteQueue
 from tests.http.settings_words import shared_bearer
-from tests.http.stream_words import ALL, TEXT, publish, texts
+from tests.http.stream_words import ALL, TEXT, publish, read_query, texts
 
 KEY = OctKey.import_key(b"k" * 32)
 BEARER = shared_bearer(b"k" * 32, "alice")

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from gateway.http.access.principal import Principal
 from gateway.http.events.opening import open_stream
 from gateway.http.events.stream import EventStream
-from gateway.http.events.stream_request import read_query
 from gateway.http.octets import Chunks
 from tests.drawing import examples
 from tests.http.stream_peer import Peer, numbers
 from tests.http.stream_peer import publish as put
-from tests.http.stream_words import ALL, TEXT, publish, texts
+from tests.http.stream_words import ALL, TEXT, publish, read_query, texts
 
 
 def make(rig: Any, query: str, cursor: str | None = None) -> EventStream:

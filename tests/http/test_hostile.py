@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from gateway.http.access.principal import Principal
 from gateway.http.events.opening import open_stream
-from gateway.http.events.stream_request import read_query
 from gateway.http.sealing import Purpose, Seal
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from tests.drawing import examples
 from tests.http.settings_words import route_with_schema
 from tests.http.stream_peer import publish as put
-from tests.http.stream_words import ALL, publish
+from tests.http.stream_words import ALL, publish, read_query
 
 JSON = {"content-type": "application/json"}
 FORM = {"content-type": "application/vnd.amqp-gateway.message+json"}

@@ -5,8 +5,7 @@ from typing import Any
 
 from gateway.http.access.principal import Principal
 from gateway.http.events.opening import open_stream
-from gateway.http.events.stream_request import read_query
-from tests.http.stream_words import ALL, TEXT, publish, texts
+from tests.http.stream_words import ALL, TEXT, publish, read_query, texts
 
 
 async def test_the_first_bytes(rig: Any, listener: Any) -> None:

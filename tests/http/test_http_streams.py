@@ -8,10 +8,9 @@ from gateway.http.access.principal import Principal
 from gateway.http.app import close
 from gateway.http.events.opening import open_stream
 from gateway.http.events.stream import EventStream
-from gateway.http.events.stream_request import read_query
 from gateway.http.problems import Problem
 from gateway.operations import DeleteQueue
-from tests.http.stream_words import ALL, TEXT, publish
+from tests.http.stream_words import ALL, TEXT, publish, read_query
 
 
 async def test_bad_requests(make_rig: Any) -> None:

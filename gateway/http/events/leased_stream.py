@@ -97,9 +97,6 @@ class LeasedStream(EventStream):
 
     # --- what is to be written ------------------------------------------------------------------
 
-    def cursor(self) -> bytes:
-        return b""
-
     def take(self) -> Octets:
         pending, self.pending = self.pending, []
         octets = 0

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from gateway.http import problems as p
 from gateway.http.description import (
@@ -17,7 +17,7 @@ from gateway.http.description import (
     reference,
     row_responses,
 )
-from gateway.http.events.stream_request import StreamQuery
+from gateway.http.events.stream_request import StreamChange, StreamQuery
 from gateway.http.schemas import Shape
 
 TEXT = """Server-sent events of up to 64 sources.
@@ -134,17 +134,6 @@ class Subscription(Shape):
 class Subscriptions(Shape):
     subscriptions: list[Subscription]
     truncated: bool = Field(description="the list is incomplete")
-
-
-class StreamChange(Shape):
-    """Sources to add and to remove. ``from`` and ``last_event_id`` apply to added ones."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    add: list[str] = Field(default=[], examples=[["exchange:prices?binding=usd.#"]])
-    remove: list[str] = Field(default=[], description="names of sources, as the stream shows them")
-    start: str = Field(default="latest", alias="from")
-    last_event_id: str | None = None
 
 
 MODELS = (StreamState, StreamSource, StreamChange, Subscription, Subscriptions)

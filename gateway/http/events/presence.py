@@ -13,7 +13,6 @@ from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
 from gateway.http.events.stream import EventStream, Options, Resume
 from gateway.http.message_json import compact
-from gateway.http.octets import Octets, concatenated
 from gateway.http.problems import Problem
 from gateway.http.typed import moment
 
@@ -171,13 +170,3 @@ class PresenceStream(EventStream):
                 self.pending.append(b"data: " + compact(told) + b"\n\n")
         if self.pending:
             self.wake()
-
-    def cursor(self) -> bytes:
-        return b""
-
-    def take(self) -> Octets:
-        pending, self.pending = self.pending, []
-        return concatenated(*pending)
-
-    def more(self) -> bool:
-        return bool(self.pending)

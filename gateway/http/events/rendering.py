@@ -1,17 +1,50 @@
-"""Server-sent events: the fields of the answer, messages as ``data:`` lines, and control events."""
+"""Server-sent events as octets: one message as the lines of one event, in each format that a stream
+may ask for, and control events.
+
+``json`` is ``data_line``. ``full`` has every section typed. ``cloudevents`` is the JSON format of
+CloudEvents 1.0: an event that came as one keeps its attributes, any other message gets them made.
+``text`` is the bare body, and only for bodies that a line-based format can carry: UTF-8 without
+carriage returns; anything else becomes a ``bridge.warn``.
+"""
 
 import random
-from typing import Any
+import re
+from typing import Any, Literal
+from urllib.parse import quote
 
-from gateway.http.message_json import body_json, compact, metadata
-from gateway.http.octets import Octets, concatenated
-from gateway.message import Message
+from gateway.bodies import Body
+from gateway.http.message_json import (
+    LINE_ENDS,
+    NOT_TEXT,
+    SHOWN,
+    Shown,
+    body_json,
+    compact,
+    is_event,
+    is_json,
+    metadata,
+    readable_properties,
+)
+from gateway.http.observe.trace import trace_of
+from gateway.http.octets import SHOWN as LIMIT
+from gateway.http.octets import Octets, chunks_of, concatenated, octets_of, trimmed
+from gateway.http.publish.shown import full_octets, write_full
+from gateway.http.typed import json_value, moment
+from gateway.message import Message, Properties
 
 STREAM_HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-store, no-transform",
     "x-accel-buffering": "no",
 }
+
+Format = Literal["json", "full", "cloudevents", "text"]
+
+ATTRIBUTE = re.compile(r"[a-z0-9]{1,20}")
+PREFIXES = ("cloudEvents_", "cloudEvents:")
+REQUIRED = ("id", "source", "specversion", "type")
+AS_JSON = b'{"json":'
+RESERVED = frozenset({*REQUIRED, "data", "data_base64", "datacontenttype"})
 
 
 def data_line(
@@ -59,3 +92,176 @@ def control(
 def jittered(reconnect_ms: int) -> int:
     """Another reconnect time for each client, so that not all come back at once."""
     return int(reconnect_ms * random.uniform(0.5, 1.5))
+
+
+def full_line(
+    source: str, position: int, message: Message, redelivered: bool, way: bool = True
+) -> Octets:
+    properties = readable_properties(message)
+    exchange = message.exchange if way else None
+    key = message.key if way or message.key else None
+    shown: dict[str, Any] = {"source": source, "position": position}
+    if properties is None:
+        shown |= {"properties_unreadable": True, "redelivered": redelivered}
+        known = {"exchange": exchange, "routing_key": key}
+        legacy = {name: value for name, value in known.items() if value is not None}
+        shown |= {"view": "full", "legacy": legacy, "body": {"kind": "data"}}
+    else:
+        properties.first_acquirer = not redelivered
+        shown |= write_full(properties, b"", exchange, key)
+    whole = full_octets(shown, body_json(None, None, message.body), len(message.body))
+    return concatenated(b"data: ", whole, b"\n\n")
+
+
+def text_line(source: str, position: int, message: Message) -> Octets:
+    key = Shown(id(message.body), lines=True)
+    if key in NOT_TEXT:
+        reason = NOT_TEXT[key]
+    elif key in SHOWN:
+        return SHOWN[key]
+    elif (body := octets_of(message.body)) is None:
+        return too_large(source, position, message)
+    else:
+        try:
+            body.decode()
+        except UnicodeDecodeError:
+            reason = "the body is not UTF-8"
+        else:
+            # A leading U+FEFF is safe: only one at the very beginning of the stream is dropped.
+            if b"\r" not in body:
+                return b"data: " + body.replace(b"\n", b"\ndata: ") + b"\n\n"
+            reason = "the body has a carriage return"
+    told = {"type": "not-text", "source": source, "position": position, "reason": reason}
+    return control("bridge.warn", told)
+
+
+def too_large(source: str, position: int, message: Message) -> bytes:
+    told = {"type": "too-large", "source": source, "position": position}
+    return control("bridge.warn", {**told, "octets": len(message.body)})
+
+
+# --- CloudEvents --------------------------------------------------------------------------------
+
+
+def as_it_is(message: Message) -> Octets | None:
+    """The body, if it is a JSON object."""
+    shown = SHOWN.get(Shown(id(message.body), True, True)) if SHOWN else None
+    if shown is not None:
+        inner = trimmed(shown, len(AS_JSON), 1) if shown.parts[0].startswith(AS_JSON) else b""
+    else:
+        body = octets_of(message.body) or b""
+        inner = body.translate(LINE_ENDS) if is_json(body) else b""
+    start = next((part.lstrip() for part in chunks_of(inner) if part.strip()), b"")
+    return inner if start[:1] == b"{" else None
+
+
+def cloudevents_line(
+    base: str, instance: str, position: int, message: Message, opaque: bool = False
+) -> Octets:
+    """``base``: the URI of the source; ``instance``: what tells its journals apart. An event that
+    came as one in JSON is passed on as it is, ``opaque`` or not."""
+    properties = readable_properties(message) or Properties()
+    content_type = properties.content_type
+    if len(message.body) > LIMIT:
+        return too_large(base, position, message)
+    if is_event(content_type) and (event := as_it_is(message)) is not None:
+        return concatenated(b"data: ", event, b"\n\n")
+    shown = attributes_of(properties)
+    if shown is None:
+        shown = made_attributes(base, instance, position, message, properties)
+    for name, value in trace_of(properties.application).items():
+        shown.setdefault(name, value)
+    if content_type is not None:
+        shown["datacontenttype"] = content_type
+    data = data_member(properties, message.body, opaque)
+    return concatenated(b"data: %b," % compact(shown)[:-1], data, b"}\n\n")
+
+
+def attributes_of(properties: Properties) -> dict[str, Any] | None:
+    """The attributes of an event in the binary mode of the AMQP binding, if it is one."""
+    given = properties.application or {}
+    found: dict[str, Any] = {}
+    for key, value in given.items():
+        name = next((key[len(p) :] for p in PREFIXES if isinstance(key, str) and key[:12] == p), "")
+        if ATTRIBUTE.fullmatch(name) and name not in ("data", "datacontenttype"):
+            shown = scalar(value)
+            if shown is not None:
+                found[name] = shown if name != "specversion" else str(shown)
+    if all(isinstance(found.get(name), str) and found[name] for name in REQUIRED):
+        return found
+    return None
+
+
+def scalar(value: Any) -> str | int | bool | None:
+    if isinstance(value, bool | str):
+        return value
+    shown = json_value(value)
+    if isinstance(shown, int) and -(2**31) <= shown < 2**31:
+        return shown
+    if isinstance(shown, dict):
+        shown = shown.get("value")
+    return str(shown) if isinstance(shown, str | int | float) else None
+
+
+def made_attributes(
+    base: str, instance: str, position: int, message: Message, properties: Properties
+) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "specversion": "1.0",
+        "id": f"{instance}-{position}",
+        "source": base,
+        "type": properties.type or "amqp.message",
+    }
+    identity = properties.message_id
+    if identity is not None and not isinstance(identity, bytes) and str(identity):
+        made["id"] = str(identity)
+    subject = properties.subject or message.key
+    if subject:
+        made["subject"] = subject
+    if properties.creation_time is not None:
+        shown = moment(properties.creation_time)
+        if "T" in shown:
+            made["time"] = shown
+    for key, value in (properties.application or {}).items():
+        if isinstance(key, str) and ATTRIBUTE.fullmatch(key) and key not in RESERVED | made.keys():
+            extension = scalar(value)
+            if extension is not None:
+                made[key] = extension
+    return made
+
+
+def data_member(properties: Properties, body: Body, opaque: bool) -> Octets:
+    media = None if opaque else properties.content_type
+    shown = body_json(media, properties.content_encoding, body)
+    start = chunks_of(shown)[0]
+    for kind, name in ((AS_JSON, b'"data":'), (b'{"text":', b'"data":')):
+        if start.startswith(kind):
+            return concatenated(name, trimmed(shown, len(kind), 1))
+    return concatenated(b'"data_base64":', trimmed(shown, len(b'{"base64":'), 1))
+
+
+# --- any of them --------------------------------------------------------------------------------
+
+
+class Renderer:
+    """What the formats need to know of a source, or of the route it is read by (``kind``)."""
+
+    __slots__ = ("source", "head", "base", "instance", "way")
+
+    def __init__(self, vhost: str, kind: str, name: str, shown: str, head: bytes, epoch: bytes):
+        self.source = shown
+        self.way = kind != "route"
+        self.head = head
+        self.base = f"/v1/{quote(vhost, safe='')}/{kind}s/{quote(name, safe='')}"
+        self.instance = epoch.hex()
+
+    def lines(
+        self, how: str, position: int, message: Message, redelivered: bool, opaque: bool
+    ) -> Octets:
+        if how == "full":
+            return full_line(self.source, position, message, redelivered, self.way)
+        if how == "cloudevents":
+            return cloudevents_line(self.base, self.instance, position, message, opaque)
+        if how == "text":
+            return text_line(self.source, position, message)
+        return data_line(self.head, message, redelivered, opaque, self.way)

@@ -14,9 +14,11 @@ from gateway.http.events.stream_request import (
     Find,
     Sources,
     Start,
+    StreamChange,
     check_kinds,
     read_object,
     read_start,
+    validated,
 )
 from gateway.http.octets import Octets
 from gateway.http.problems import Problem
@@ -44,26 +46,13 @@ async def read_change(request: Request, find: Find) -> Change | None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Problem(problems.UNSUPPORTED_MEDIA, "a change of a stream comes as JSON")
-    document = read_object(body, MEMBERS)
+    asked = validated(StreamChange, read_object(body, MEMBERS))
     add = Sources(find)
-    for source in texts(document, "add"):
+    for source in asked.add:
         add.read(source)
-    cursor = document.get("last_event_id")
-    begin = document.get("from", "latest")
-    if not isinstance(begin, str) or not isinstance(cursor, str | None):
-        raise invalid("from and last_event_id are text")
-    return Change(add, frozenset(texts(document, "remove")), read_start(begin), cursor or None)
-
-
-def texts(document: dict[str, Any], name: str) -> list[str]:
-    found = document.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise invalid(f"{name} is a list of text")
-    try:
-        "".join(found).encode()
-    except UnicodeEncodeError:
-        raise invalid("a source has a lone surrogate") from None
-    return found
+    return Change(
+        add, frozenset(asked.remove), read_start(asked.start), asked.last_event_id or None
+    )
 
 
 def apply(stream: EventStream, asked: Change) -> None:

@@ -17,9 +17,8 @@ from gateway.config.web import HttpSettings
 from gateway.errors import Refusal
 from gateway.http.access.principal import Principal
 from gateway.http.events.cursor import Cursors
-from gateway.http.events.formats import Renderer
 from gateway.http.events.journal import Event, Journal
-from gateway.http.events.rendering import data_head, data_line
+from gateway.http.events.rendering import Renderer, data_head, data_line
 from gateway.http.events.views import Spec, View
 from gateway.http.octets import Octets, concatenated
 from gateway.http.prepared_bodies import HEAVY

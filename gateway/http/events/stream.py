@@ -325,6 +325,9 @@ class EventStream:
     # --- what is to be written ------------------------------------------------------------------
 
     def cursor(self) -> bytes:
+        """Empty for a stream without sources."""
+        if not self.readings:
+            return b""
         for reading in self.readings:
             reading.told = reading.position
         return self.hub.cursors.seal([(one.source.key, one.position) for one in self.readings])

@@ -4,22 +4,21 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
 from gateway.config.web import HttpSettings
 from gateway.http import problems
 from gateway.http.access.catalogue import PARAMETER, PREFIX, Catalogue, Filled
-from gateway.http.events.formats import Format
 from gateway.http.events.parameters import (
     MOST_FIELDS,
     Pairs,
     StreamParameters,
     invalid,
-    read_pairs,
 )
+from gateway.http.events.rendering import Format
 from gateway.http.events.sources import Name
 from gateway.http.events.stream import Options, Slow
 from gateway.http.events.views import Spec
@@ -49,6 +48,7 @@ def decimal(text: str) -> str:
 
 
 WHOLE = BeforeValidator(decimal)
+M = TypeVar("M", bound=BaseModel)
 
 
 class StreamQuery(BaseModel):
@@ -107,6 +107,17 @@ class StreamQuery(BaseModel):
     def conditions(self) -> Filter:
         terms = tuple(dict.fromkeys(map(read_filter, self.filter)))
         return Filter(terms, None if self.selector is None else read_selector(self.selector))
+
+
+class StreamChange(BaseModel):
+    """Sources to add and to remove. ``from`` and ``last_event_id`` apply to added ones."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    add: list[str] = Field(default=[], examples=[["exchange:prices?binding=usd.#"]])
+    remove: list[str] = Field(default=[], description="names of sources, as the stream shows them")
+    start: str = Field(default="latest", alias="from")
+    last_event_id: str | None = None
 
 
 NAMES = frozenset(field.alias or name for name, field in StreamQuery.model_fields.items())
@@ -227,9 +238,13 @@ def pairs_of(document: dict[str, Any]) -> Pairs:
     return pairs
 
 
-def read_query(query: bytes, last_event_id: str | None, default_heartbeat: int) -> StreamRequest:
-    """Raises ``Problem``. The header wins over the parameter of the same meaning."""
-    return read_stream_request(read_pairs(query), last_event_id, default_heartbeat)
+def validated(model: type[M], given: dict[str, Any]) -> M:
+    """Raises ``Problem`` with the first error."""
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise invalid(f"{first['loc'][0]}: {first['msg'].removeprefix(OF_OURS)}") from None
 
 
 def read_stream_request(
@@ -258,11 +273,7 @@ def read_stream_request(
             raise invalid(f"{key} given twice")
         else:
             given[key] = value
-    try:
-        query = StreamQuery.model_validate(given)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise invalid(f"{first['loc'][0]}: {first['msg'].removeprefix(OF_OURS)}") from None
+    query = validated(StreamQuery, given)
     return StreamRequest(
         sources.names,
         read_start(query.start),

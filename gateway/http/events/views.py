@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gateway.http.events.formats import Renderer
 from gateway.http.events.journal import NOTHING_ASKED, Event, Journal
+from gateway.http.events.rendering import Renderer
 from gateway.http.filters import Filter
 from gateway.http.message_json import readable_properties
 from gateway.http.octets import Octets, concatenated

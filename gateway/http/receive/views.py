@@ -112,29 +112,25 @@ def spliced(fields: Table, body: Octets) -> Octets:
 
 def raw_fields(message: Message, redelivered: bool, deliveries: int) -> Pairs | None:
     """The fields of a raw answer, ``None`` if they take too much room or cannot be read."""
-    try:
-        return fields_of(message, redelivered, deliveries)
-    except ODD:
-        return None  # JSON has an escape for anything
-
-
-def fields_of(message: Message, redelivered: bool, deliveries: int) -> Pairs | None:
     properties = readable_properties(message)
     if properties is None:
         return None
     content_type = properties.content_type
     if content_type is not None and not MEDIA_TYPE.fullmatch(content_type):
         properties.content_type = None
-    pairs = write_headers(properties)
-    if properties.content_type is None:
-        pairs.append(("content-type", "application/octet-stream"))
-    pairs += [
-        ("amqp-exchange", http_sf.ser(sf_string(message.exchange))),
-        ("amqp-routing-key", http_sf.ser(sf_string(message.key))),
-        ("amqp-first-acquirer", "?0" if redelivered else "?1"),
-        ("amqp-delivery-count", str(max(0, deliveries - 1))),
-    ]
-    pairs += GUARD
+    try:
+        pairs = write_headers(properties)
+        if properties.content_type is None:
+            pairs.append(("content-type", "application/octet-stream"))
+        pairs += [
+            ("amqp-exchange", http_sf.ser(sf_string(message.exchange))),
+            ("amqp-routing-key", http_sf.ser(sf_string(message.key))),
+            ("amqp-first-acquirer", "?0" if redelivered else "?1"),
+            ("amqp-delivery-count", str(max(0, deliveries - 1))),
+            *GUARD,
+        ]
+    except ODD:
+        return None  # JSON has an escape for anything
     if sum(len(name) + len(value) + 4 for name, value in pairs) > HEADER_OCTETS:
         return None
     return pairs
