@@ -1,4 +1,4 @@
-"""Filters: which messages a stream, or a receive, wants.
+"""Filters: the messages that a stream, or a receive, selects.
 
 ``selector=`` is a condition as in JMS, the same as over AMQP (``gateway.selector``). ``filter=``
 may be repeated; all must hold, and the selector too. One is a field, an operator and a value::
@@ -59,7 +59,7 @@ class Term(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """What a reader wants; everything if this is empty."""
+    """Conditions of a reader; all messages pass an empty one."""
 
     terms: tuple[Term, ...] = ()
     selector: Selector | None = None
@@ -68,8 +68,8 @@ class Filter(NamedTuple):
         return bool(self.terms) or self.selector is not None
 
     def passes(self, message: Message) -> bool:
-        """Whether all terms hold and the selector is true. What cannot be decoded passes nothing
-        that asks for its properties; what was decoded is let go of."""
+        """Whether all terms hold and the selector is true. A message that cannot be
+        decoded passes no condition on its properties; decoded properties are forgotten."""
         selector = self.selector
         try:
             return all_hold(self.terms, message) and (selector is None or selector.matches(message))
@@ -119,8 +119,8 @@ SelectorText = Annotated[str, Field(min_length=1, max_length=LONGEST), readable(
 
 
 def all_hold(terms: tuple[Term, ...], message: Message) -> bool:
-    """Raises ``ValueError`` and ``RecursionError`` for what cannot be decoded, if a term looks at
-    more than key and exchange."""
+    """Raises ``ValueError`` and ``RecursionError`` for properties that cannot be decoded, if a term
+    looks at more than key and exchange."""
     for term in terms:
         if term.field == "key":
             value: Any = message.key

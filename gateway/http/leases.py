@@ -1,4 +1,4 @@
-"""Leases: deliveries that an HTTP caller holds for a time, and what has become of them.
+"""Leases: deliveries that an HTTP caller holds for a time, and their outcomes.
 
 A lease is open until it is settled, runs out, or is lost with its queue. After that it is
 remembered for twice its time, so that settling it again tells the truth.
@@ -35,7 +35,7 @@ MOST_TEXT = 256
 
 
 class LeaseState(Enum):
-    """What became of a lease."""
+    """State of a lease, open or ended."""
 
     OPEN = "leased"
     ACCEPTED = "accepted"
@@ -47,12 +47,12 @@ class LeaseState(Enum):
 
     @property
     def settled(self) -> bool:
-        """Somebody said so."""
+        """The caller settled it."""
         return self not in (LeaseState.OPEN, LeaseState.EXPIRED, LeaseState.LOST)
 
 
 class LeaseHolder(Protocol):
-    """Who holds the unsettled delivery: a channel of this gateway in the broker."""
+    """Holder of the unsettled delivery: a channel of this gateway in the broker."""
 
     def held(self, delivery: int) -> Message | None:
         """The message, unless it is gone with its queue."""
@@ -64,7 +64,7 @@ class LeaseHolder(Protocol):
 
     def undeliverable_here(self, delivery: int) -> Outcome | None:
         """The outcome that brings the message to another receiver; ``None``: there is none, since
-        whoever asks here next could be given it again."""
+        the next receive from this holder could be given it again."""
         ...
 
 
@@ -110,10 +110,10 @@ class LeaseTable:
         self.leases: dict[int, Lease] = {}
         self.closed: dict[int, Lease] = {}
         self.per_owner: Counter[Owner] = Counter()
-        """What is leased, and what the streams of this owner may still lease, their credit."""
+        """Open leases, and the unused credit of the streams of this owner."""
         self.per_route: Counter[tuple[str, str]] = Counter()
-        """By virtual host and declared route: what its streams may lease, their credit, and what
-        is still leased of those that have ended."""
+        """By virtual host and declared route: the credit of its streams, and the open leases of
+        those that have ended."""
         self.ended: Counter[LeaseState] = Counter()
         """How many leases ended how since the start."""
         self.granted = 0
@@ -140,7 +140,7 @@ class LeaseTable:
         return lease
 
     def find(self, number: int) -> Lease | None:
-        """An open lease, or one that is over and remembered. Sees what has happened to it."""
+        """An open lease, or one that is over and remembered. Its time may end here."""
         lease = self.leases.get(number)
         if lease is not None and lease.state is LeaseState.OPEN:
             self.look_at(lease)
@@ -198,7 +198,7 @@ def tally(counts: Counter[Key], key: Key, more: int) -> None:
 
 
 class Claim(NamedTuple):
-    """What a genuine token says. ``number`` means something only if ``epoch`` is ours."""
+    """Contents of a genuine token. ``number`` means something only if ``epoch`` is ours."""
 
     epoch: bytes
     number: int

@@ -26,8 +26,8 @@ def compact(value: Any) -> bytes:
 
 
 class Shown(NamedTuple):
-    """What is made of a body, by the identity of its octets: the ``body`` member, as JSON or text
-    if it may be shown so, or the ``lines`` of the format "text"."""
+    """Form in which a body is shown, and the identity of its octets: the ``body`` member, as JSON
+    or text if it may be shown so, or the ``lines`` of the format "text"."""
 
     body: int
     json: bool = False

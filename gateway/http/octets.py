@@ -1,4 +1,4 @@
-"""Large bodies where somebody wants to see them."""
+"""Octets of answers: plain, or in chunks where a body is large."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -9,16 +9,16 @@ from starlette.types import Send
 from gateway.bodies import Body, LargeBody
 
 SHOWN = 128 << 20
-"""Octets of the largest body that is shown in JSON or as text. For what is larger there is the raw
-view, and AMQP."""
+"""Octets of the largest body that is shown in JSON or as text. Larger ones are available in the raw
+view, and over AMQP."""
 
 PIECE = 1 << 18
 """Octets of a body given to the server at once."""
 
 
 class Chunks:
-    """Octets as a row of pieces, of which none is large: what is made of a large body is kept and
-    sent as it lies, since a copy of all of it would hold the loop."""
+    """Octets as a list of chunks, of which none is large: the rendering of a large body is kept and
+    sent in chunks, since a copy of all of it would hold the loop."""
 
     __slots__ = ("parts", "octets")
 
@@ -75,7 +75,7 @@ def octets_of(body: Body) -> bytes | None:
 
 
 def omitted(body: Body) -> dict[str, Any]:
-    """What stands for a body that is too large to be shown."""
+    """Replacement for a body that is too large to be shown."""
     return {"omitted": "too-large", "octets": len(body)}
 
 

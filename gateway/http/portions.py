@@ -40,7 +40,7 @@ async def stepped(steps: Generator[None, None, T]) -> T:
 
 
 async def portions(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """The parts, joined to what was made in a slice of time; others go in between. A part that is
+    """The parts, joined for each slice of time; others go in between. A part that is
     empty stands for work that has made no octets yet."""
     made: list[bytes] = []
     octets = 0
@@ -72,7 +72,7 @@ def encoded(value: Any) -> bytes:
 
 
 def array(items: Iterable[bytes], head: bytes = b"[", tail: bytes = b"]") -> Iterator[bytes]:
-    """A JSON array of encoded items, with what stands around it."""
+    """A JSON array of encoded items, between a head and a tail."""
     yield head
     for index, one in enumerate(items):
         yield b"," + one if index else one
@@ -80,7 +80,7 @@ def array(items: Iterable[bytes], head: bytes = b"[", tail: bytes = b"]") -> Ite
 
 
 class Portioned(Response):
-    """A response made while it is sent. What is done in one slice has a ``Content-Length``."""
+    """A response made while it is sent. One that is done in one slice has a ``Content-Length``."""
 
     def __init__(
         self,

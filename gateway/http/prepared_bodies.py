@@ -59,7 +59,7 @@ def steps_of(shown: Shown, octets: bytes) -> Iterator[bytes]:
 
 
 def line_steps(octets: bytes) -> Iterator[bytes]:
-    """What ``rendering.text_line`` makes. Raises ``NotText``."""
+    """The same octets as ``rendering.text_line``. Raises ``NotText``."""
     if not (yield from verdict(utf8_steps(octets))):
         raise NotText("the body is not UTF-8")
     for at in range(0, len(octets), PIECE):
@@ -73,7 +73,7 @@ def line_steps(octets: bytes) -> Iterator[bytes]:
 
 
 def body_steps(json: bool, text: bool, octets: bytes) -> Iterator[bytes]:
-    """What ``rendering.body_json`` makes."""
+    """The same octets as ``message_json.body_json``."""
     if json and (yield from verdict(json_steps(octets))):
         yield b'{"json":'
         for at in range(0, len(octets), PIECE):
@@ -97,8 +97,8 @@ def body_steps(json: bool, text: bool, octets: bytes) -> Iterator[bytes]:
 
 
 def key_of(message: Message, how: str = "simple", opaque: bool = False) -> Shown:
-    """What will be asked for of the body of a message: ``how`` is a format of streams, or "simple"
-    for the view of that name."""
+    """The form in which the body of a message will be shown: ``how`` is a format of streams, or
+    "simple" for the view of that name."""
     body = id(message.body)
     if how == "text":
         return Shown(body, lines=True)
@@ -115,14 +115,14 @@ def key_of(message: Message, how: str = "simple", opaque: bool = False) -> Shown
 
 
 async def acquire(message: Message, how: str = "simple", opaque: bool = False) -> Shown | None:
-    """Wait until the body is ready; ``None`` if it needs nothing. ``release`` what is given."""
+    """Wait until the body is ready; ``None`` if it needs nothing. ``release`` the key."""
     if len(message.body) <= HEAVY:
         return None
     return await prepare(key_of(message, how, opaque), message.body)
 
 
 async def prepare(key: Shown, body: Body) -> Shown | None:
-    """As ``acquire``, when it is known what will be asked for."""
+    """As ``acquire``, if the form is known."""
     if len(body) <= HEAVY:
         return None
     USERS[key] += 1

@@ -1,10 +1,10 @@
-"""What a reader of a declared route sees of a message: all that its publisher said, and nothing
+"""The view of a message for readers by a declared route: all that its publisher said, and nothing
 that names the nodes it went through.
 
 Left out are the exchange; the routing key where it is, or may be, the name of a queue (the default
 exchange, dead letters); ``to`` and annotations, which are for those on the way; and the headers in
-which a broker keeps a message's history. Filters look at the same message: what cannot be seen
-cannot be asked for either.
+which a broker keeps a message's history. Filters look at the same message: hidden
+properties cannot be filtered by either.
 """
 
 from gateway.message import Message, Properties

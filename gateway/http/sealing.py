@@ -1,9 +1,9 @@
 """Sealed tokens: text that the gateway hands out and takes back without keeping it.
 
-One secret, one key per purpose (HKDF's expand step, RFC 5869 §2.3), so that what was sealed as a
-cursor opens as nothing else. ``seal`` leaves the contents readable and proves where they came from
-(HMAC-SHA256, 16 octets); ``hide`` also conceals them (AES-256-GCM). Neither knows what the contents
-mean.
+One secret, one key per purpose (HKDF's expand step, RFC 5869 §2.3), so that a token that was sealed
+as a cursor opens as nothing else. ``seal`` leaves the contents readable and proves where they came
+from (HMAC-SHA256, 16 octets); ``hide`` also conceals them (AES-256-GCM). Neither knows what the
+contents mean.
 
 Every token names the secret in three octets: one that was made with another secret, as by a gateway
 that kept none over its restart, is *foreign*; one of ours that has been changed is *forged*.
@@ -33,7 +33,7 @@ URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class Purpose(Enum):
-    """What a token is for. The octet stands in front, the name goes into the key."""
+    """Purpose of a token. The octet stands in front, the name goes into the key."""
 
     CURSOR = 1
     LEASE = 2
@@ -91,7 +91,7 @@ class Seal:
         return encode(octets + self.mac(octets))
 
     def open(self, text: str | bytes) -> bytes:
-        """What was sealed. Raises ``Forged`` (``Foreign``)."""
+        """The sealed octets. Raises ``Forged`` (``Foreign``)."""
         octets = self.ours(text, MAC_OCTETS)
         plain, mac = octets[:-MAC_OCTETS], octets[-MAC_OCTETS:]
         if not hmac.compare_digest(mac, self.mac(plain)):
@@ -112,7 +112,7 @@ class Seal:
         return encode(self.head + nonce + self._cipher.encrypt(nonce, plain, self.head))
 
     def reveal(self, text: str | bytes) -> bytes:
-        """What was hidden. Raises ``Forged`` (``Foreign``)."""
+        """The hidden octets. Raises ``Forged`` (``Foreign``)."""
         rest = self.ours(text, NONCE_OCTETS + MAC_OCTETS)[HEAD_OCTETS:]
         nonce, rest = rest[:NONCE_OCTETS], rest[NONCE_OCTETS:]
         try:

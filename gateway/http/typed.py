@@ -1,8 +1,8 @@
 """Typed values of application properties: Structured Field item <-> AMQP value <-> JSON.
 
 A bare item stands for the default AMQP type (integer: long, decimal: double, string, byte sequence:
-binary, boolean, date: timestamp). Anything else says its type; whatever would lose digits is a
-string with a type.
+binary, boolean, date: timestamp). Anything else says its type; a number that would lose digits is
+a string with a type.
 """
 
 import base64

@@ -1,8 +1,8 @@
 """Typed JSON: any AMQP value as JSON that reads back to the identical value.
 
 Text, booleans, null, integers within 2^53 (long), fractions (double), objects (string keys) and
-arrays stand for themselves. Everything else is ``{"$type": ..., "value": ...}``. What is read is
-whatever was written here, and what a person would write by hand for the same types.
+arrays stand for themselves. Everything else is ``{"$type": ..., "value": ...}``. The reader takes
+all that the writer makes, and what a person would write by hand for the same types.
 """
 
 import base64
@@ -33,7 +33,7 @@ TEXTS: dict[str, type] = {
 
 
 class BadForm(Exception):
-    """What stands at ``pointer`` (RFC 6901) cannot be read."""
+    """The value at ``pointer`` (RFC 6901) cannot be read."""
 
     def __init__(self, pointer: str, text: str) -> None:
         super().__init__(f"{pointer or '/'}: {text}")
@@ -123,7 +123,7 @@ def write_float(value: float) -> Any:
         return typed(kind, "Infinity" if value > 0 else "-Infinity")
     if kind == "double" and not value.is_integer():
         return float(value)
-    # A number without a fraction is an integer to many who read JSON.
+    # Many readers of JSON take a number without a fraction for an integer.
     return typed(kind, repr(float(value)))
 
 

@@ -1,13 +1,13 @@
-"""Cursors: what ``id:`` of a server-sent event carries and a reconnect brings back.
+"""Cursors: the ``id:`` of server-sent events, which a reconnect brings back.
 
 ``b1.`` and a sealed list of, per source, a digest of its name (5 octets), the epoch of its journal
 (5) and a position (5). One source takes 51 characters, 64 take 1.3 KiB. The epoch changes when a
-journal begins anew: a position of another epoch means nothing, whatever its number. A cursor that
+journal begins anew: a position of another epoch means nothing. A cursor that
 was sealed with another secret, as by a gateway that kept none over its restart, is *unknown*; one
 that was changed is *forged*.
 
-A cursor is a position, not a right: rights are looked at when it is presented. It can be read by
-whoever has it, so the digest is keyed: the name behind a declared route cannot be guessed from it.
+A cursor is a position, not a right: rights are checked when it is presented. Clients can read
+it, so the digest is keyed: the name behind a declared route cannot be guessed from it.
 """
 
 import hashlib
@@ -19,8 +19,8 @@ from gateway.http.sealing import Forged as Forged
 
 PREFIX = "b1."
 END = "b0.end"
-"""The cursor of a stream that is over: whoever reconnects with it is told that it need not (204),
-which is the only way to stop a browser's ``EventSource``."""
+"""The cursor of a stream that is over: a reconnect with it is answered with 204, which is the only
+way to stop a browser's ``EventSource``."""
 EPOCH_OCTETS = 5
 DIGEST_OCTETS = 5
 POSITION_OCTETS = 5
@@ -61,7 +61,7 @@ class Cursors:
         return b"b1." + self.sealing.seal(key + position.to_bytes(POSITION_OCTETS, "big"))
 
     def open(self, text: str) -> Positions | None:
-        """The positions; ``None`` for what was not made here. Raises ``Forged``."""
+        """The positions; ``None`` for a cursor that was not made here. Raises ``Forged``."""
         if not text.startswith(PREFIX):
             return None
         if len(text) > MAX_TEXT:

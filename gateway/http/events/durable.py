@@ -2,7 +2,7 @@
 continues exactly where it was.
 
 Three things make that so. The exchange is bound to a durable queue of the source's own, so that
-nothing is missed while nobody is here. What comes out of it goes into the store under the journal's
+nothing is missed while no reader is here. Its messages go into the store under the journal's
 number in the same batch in which it leaves the queue, so that it is in one of them and not in both.
 And a reader is shown nothing that is not safe yet, so that no position is ever given out twice.
 """
@@ -84,7 +84,7 @@ class DurableSource(Source):
         )
 
     def restore(self) -> None:
-        """Read the journal back. The frames are made when somebody reads them."""
+        """Read the journal back. The frames are made when they are first read."""
         journal = self.journal
         while kept := self.store.read(self.number, self.next, PORTION):
             for position, message, stamp in kept:
@@ -101,7 +101,7 @@ class DurableSource(Source):
                 self.next = position + 1
 
     def drop_before(self, first: int) -> None:
-        """The ring has let go of what begins here: so does the store."""
+        """Remove from the store the events from here on that the ring has evicted."""
         for position in range(first, self.journal.first):
             self.store.remove(self.number, position)
 

@@ -49,7 +49,7 @@ class Stream(Reader, Protocol):
         ...
 
     def part(self) -> None:
-        """Let go of what is shared with other streams."""
+        """Release views shared with other streams."""
         ...
 
 
@@ -85,7 +85,7 @@ class Hub:
         """Events appended to journals since the start."""
         self.gaps = 0
         self.dropped = 0
-        """Events left out for slow readers who asked for that."""
+        """Events left out for slow readers with ``slow=latest``."""
         self._high = 0
         self._fresh: set[Source] = set()
         self._settle: dict[Source, int] = {}
@@ -93,7 +93,7 @@ class Hub:
         self._restore()
 
     def _restore(self) -> None:
-        """Durable sources go on from the start, whether anybody reads them or not."""
+        """Durable sources go on from the start, with or without readers."""
         with self.turn():
             for _, key, record in list(self.broker.state.store.records(KIND)):
                 vhost, exchange, binding = key
@@ -159,8 +159,8 @@ class Hub:
         self.start_ticker()
 
     def join(self, stream: Stream, vhost: str, names: list[Name], returning: bool) -> list[Source]:
-        """Join a stream to sources, opening what is not open. Raises ``Refusal`` or ``Problem``;
-        then the stream has joined none of them."""
+        """Join a stream to sources, opening those that are not open. Raises ``Refusal`` or
+        ``Problem``; then the stream has joined none of them."""
         joined: list[Source] = []
         with self.turn():
             try:
@@ -213,7 +213,7 @@ class Hub:
         return source
 
     def make_room(self, name: Name) -> None:
-        """For one more source, at the cost of the one that nobody has read for longest."""
+        """For one more source, by dropping the one without readers for the longest time."""
         if name.durable:
             durable = sum(known.durable for _, known in self.sources)
             if durable >= self.settings.max_durable_sources:
@@ -231,7 +231,7 @@ class Hub:
         self.drop(min(idle, key=lambda source: source.idle_since or 0.0))
 
     def complete(self, vhost: str, name: Name, durable: bool | None) -> Name:
-        """What a name leaves open: the key of an exchange source without one (everything), and
+        """The name with its defaults: the key of an exchange source without one (everything), and
         where its journal is (``durable``; ``None`` leaves it to the settings)."""
         if name.kind != "exchange":
             return name
@@ -360,7 +360,7 @@ class Hub:
                 reader.source_lost(source, "the permission to read was withdrawn")
 
     def barred(self, source: Source) -> list[Reader]:
-        """Readers who may not read this any more."""
+        """Readers without permission to read this any more."""
         may: dict[Principal, bool] = {}
         for reader in source.readers:
             if reader.caller not in may:
@@ -372,7 +372,7 @@ class Hub:
         return [reader for reader in source.readers if not may[reader.caller]]
 
     def expire(self, now: float) -> None:
-        """Drop sources that nobody has read for the linger time."""
+        """Drop sources that had no readers for the linger time."""
         for source in list(self.sources.values()):
             linger = (
                 self.settings.durable_linger_seconds
@@ -388,7 +388,7 @@ class Hub:
 
     async def close(self) -> None:
         """End all streams with a goodbye, spread over time when they come back, then let go of
-        all sources; what is durable stays."""
+        all sources; durable journals stay."""
         self.closing = True
         settings = self.settings
         for stream in list(self.streams):

@@ -1,7 +1,7 @@
 """The recent past of one source: a bounded ring of rendered events under one sequence.
 
-Readers keep the position of the last event they have and ask for what follows; live and replay
-are the same read. Pure: no clock, no loop, no broker.
+Readers keep the position of their last event and read on from there; live and replay are the same
+read. Pure: no clock, no loop, no broker.
 
 A queue source may *pin*: events above the pin are not settled yet and are never evicted. When they
 go back to the queue they become holes (``void``): their numbers are not given out again, because a
@@ -27,7 +27,7 @@ class Gap(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What a frame was made of. ``stamp`` is ms since 1970; ``size`` the octets of the message."""
+    """Source of a frame. ``stamp`` is ms since 1970; ``size`` the octets of the message."""
 
     message: Message
     redelivered: bool
@@ -102,7 +102,7 @@ class Journal:
         self.slots[at], self.events[at], self.weights[at] = b"", None, 0
 
     def grow(self) -> None:
-        """Double: the journal is young, or full of what may not be lost."""
+        """Double the capacity: the journal is young, or full of pinned events."""
         old, self.capacity = self.capacity, self.capacity * 2
         for name, nothing in (("slots", b""), ("events", None), ("weights", 0)):
             before = getattr(self, name)
@@ -122,7 +122,7 @@ class Journal:
         return self.slots[position % self.capacity] is not None
 
     def event(self, position: int) -> Event | None:
-        """What is kept at a position of the ring; ``None`` for a hole."""
+        """The event at a position of the ring; ``None`` for a hole."""
         return self.events[position % self.capacity]
 
     def since(self, stamp: int) -> int:
@@ -139,7 +139,7 @@ class Journal:
         return low - 1
 
     def gap(self, after: int) -> Gap | None:
-        """What a reader that has everything up to ``after`` can no longer get."""
+        """Evicted events that a reader at the position ``after`` has missed."""
         if after > self.head:
             return Gap(self.head + 1, after, None)
         if after + 1 >= self.first:

@@ -1,9 +1,9 @@
 """``ack=explicit``: a stream that competes for the messages of one queue and leases each of them.
 
 Every event has a token, and is settled where all leases are: ``/v1/{vhost}/deliveries/{token}``. A
-stream's credit is how many may be unsettled. What was never written goes back when the stream ends;
-what was written stays leased, because its reader may be settling it right now. There is no cursor:
-what comes next is for the queue to say.
+stream's credit is how many may be unsettled. Messages that were never written go back when the
+stream ends; written ones stay leased, because the reader may be settling them right now. There is
+no cursor: the queue decides which message comes next.
 """
 
 from collections import deque
@@ -59,13 +59,14 @@ class LeasedStream(EventStream):
         self.unwritten: deque[tuple[int, Octets | None]] = deque()
         """Delivery and frame; ``None`` for one that is in ``unrendered``."""
         self.unrendered: dict[int, tuple[bytes, Message, bool]] = {}
-        """What frames of all but small messages are made of, when they are written."""
+        """Head, message and redelivered flag of larger messages, which are rendered when
+        written."""
         self.held_leases: dict[int, Leased] = {}
         self.client: LocalClient | None = None
         self.channel: LocalChannel | None = None
         self.tag: str | None = None
         self.counted_for_route = self.counted_for_user = 0
-        """What it counts for in the quota of its route; and in its user's, besides its leases."""
+        """Its share in the quota of its route; and in that of its user, besides its leases."""
 
     def open(self) -> None:
         """Raises ``Refusal`` and ``Problem``."""
@@ -95,7 +96,7 @@ class LeasedStream(EventStream):
     def names(self) -> list[Name]:
         return [self.name]
 
-    # --- what is to be written ------------------------------------------------------------------
+    # --- output ---------------------------------------------------------------------------------
 
     def take(self) -> Octets:
         pending, self.pending = self.pending, []
@@ -242,7 +243,7 @@ def open_leased(
     leasing = hub.leasing
     if not asked.options.spec.plain:
         raise invalid(
-            "ack=explicit takes no filter, selector, format or event: what is left out would wait"
+            "ack=explicit takes no filter, selector, format or event: filtered messages would wait"
         )
     hub.admit(caller.user, vhost, asked.aliases.values())
     left = hub.settings.max_leases_per_user - leasing.leases.per_owner[caller.identity]

@@ -1,4 +1,4 @@
-"""What ``/openapi.json`` says of the routes of streams."""
+"""The OpenAPI description of the routes of streams."""
 
 import json
 from typing import Any
@@ -65,7 +65,7 @@ EXAMPLE = {
     "data": '{"source":"queue:orders","content_type":"application/json",'
     '"routing_key":"orders","body":{"json":{"order":17}}}',
 }
-"""One event, parsed: what the schema of a stream is of (``description.EVENT``)."""
+"""One event, parsed, of the schema ``description.EVENT``."""
 
 
 SOURCE = (
@@ -163,7 +163,7 @@ LISTENER = {
 def stream_operation(
     name: str, parameters: list[dict[str, Any]], asked: list[dict[str, Any]] | None = None
 ) -> dict[str, Any]:
-    """``asked``: what the body of ``POST`` may have."""
+    """``asked``: the members of the body of ``POST``."""
     made: dict[str, Any] = {
         "tags": ["events"],
         "operationId": name,
@@ -209,8 +209,8 @@ def stream_operation(
 
 
 def opening(name: str, *first: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """``GET`` and ``POST`` of one path. What is in the path need not be in the query; what is about
-    accepting has no meaning for an exchange."""
+    """``GET`` and ``POST`` of one path. A source in the path is not a parameter of the query;
+    acceptance has no meaning for an exchange."""
     places = [one["name"] for one in first if one["in"] == "path"]
     about = ("ack", "credit", "lease_ms") if "exchange" in places else ()
     every = [one for one in (*first, *PARAMETERS) if one["name"] not in about]

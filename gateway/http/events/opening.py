@@ -2,8 +2,8 @@
 
 ``EventsEndpoint.open`` takes the steps in order: the parameters (``parameters``,
 ``stream_request``), the rights of the caller, the sources (``hub``), a position in each of them,
-and ``bridge.open``, the first event of the stream (``stream``). ``refusal`` answers what one of
-the steps refuses.
+and ``bridge.open``, the first event of the stream (``stream``). ``refusal`` is the answer when
+one of the steps fails.
 """
 
 from typing import Any
@@ -68,7 +68,7 @@ class StreamOver(Exception):
 
 
 class Attempt:
-    """A request for a stream, as far as it has come: what a refusal depends on."""
+    """The parts of a request for a stream on which the answer to a failure depends."""
 
     __slots__ = ("pairs", "ticket", "hidden", "crowded")
 
@@ -78,8 +78,8 @@ class Attempt:
         self.hidden = False
         """The caller knows declared routes only."""
         self.crowded = False
-        """One stream too many for a browser. It is refused in-band whatever was asked for: a page
-        does not see any other answer."""
+        """One stream too many for a browser. It is always refused in-band: a page does not see any
+        other answer."""
 
     def inband(self, query: bytes) -> bool:
         """Whether a refusal is told in-band, also where the parameters cannot be read."""
@@ -88,7 +88,7 @@ class Attempt:
 
 class EventsEndpoint:
     """A bare ASGI endpoint, so that a stream that has joined is always the one that leaves.
-    ``kind``: what the path names ("queue", "exchange", "route"), "" for nothing."""
+    ``kind``: the kind of the source in the path ("queue", "exchange", "route"), or ""."""
 
     def __init__(self, context: Context, kind: str) -> None:
         self.context = context
@@ -237,7 +237,8 @@ def open_stream(
     hub.admit(caller.user, vhost, asked.aliases.values())
     stream = EventStream(hub, caller, vhost, uuid4().hex, asked.options, browser)
     names = complete(stream, asked.names, asked.aliases, asked.durable)
-    # Positions are taken before sources open: what a new subscription delivers at once is live.
+    # Positions are taken before sources open: messages that a new subscription delivers at once
+    # are live.
     heads = {name: hub.head(vhost, name) for name in names}
     hub.enter(stream, vhost, names, returning=known is not None)
     resumes = []
@@ -254,7 +255,7 @@ def open_stream(
 def complete(
     stream: EventStream, asked: list[Name], aliases: dict[Name, Filled], durable: bool | None
 ) -> list[Name]:
-    """What is asked for, each once and with all that its name left open. Raises ``Problem``."""
+    """The requested sources, each once and with its defaults. Raises ``Problem``."""
     names: dict[Name, None] = {}
     for asked_name in asked:
         name = stream.hub.complete(stream.vhost, asked_name, durable)
@@ -286,7 +287,7 @@ def start(
         if position is not None:
             return position, Resume.gap if journal.gap(position) else Resume.exact
         if not known or any(key[:DIGEST_OCTETS] == source.digest for key in known):
-            # A position of another journal of this source, or of nobody knows what.
+            # A position of another journal of this source, or of an unknown one.
             return NOWHERE, Resume.gap
     return first_connect(source, begin, head)
 
@@ -304,7 +305,7 @@ def first_connect(source: Source, begin: Start, head: int | None) -> tuple[int, 
         moment = begin.value if begin.kind == "time" else now - begin.value
         position = journal.since(moment)
         if position == oldest and oldest >= journal.born and len(journal):
-            # Whether what the ring has lost was young enough cannot be known.
+            # Events that the ring has evicted may be young enough.
             return NOWHERE, Resume.gap
         return position, Resume.fresh
     latest = journal.born - 1 if head is None else head

@@ -14,7 +14,7 @@ Pairs = list[tuple[str, str]]
 
 
 class StreamParameters(NamedTuple):
-    """``names`` are those in the path, by what they name. ``pairs`` are the query without its
+    """``names`` are those in the path, by their kind. ``pairs`` are the query without its
     ``tickets``; ``media`` is the type of the body, ``last_event_id`` and ``origin`` are the headers
     of these names."""
 

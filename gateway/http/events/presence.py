@@ -1,7 +1,7 @@
-"""Presence: who listens to what, as a list or as a stream of those who come and go.
+"""Presence: the listeners of sources, as a list or as a stream of arrivals and departures.
 
 A caller sees the listeners of the nodes and routes that it may see, and of a route no more than
-its name. What is there is looked at once per period for all who watch.
+its name. Listeners are looked up once per period for all watchers.
 """
 
 import asyncio
@@ -27,8 +27,8 @@ Listener = dict[str, Any]
 
 
 class Entry(NamedTuple):
-    """A listener, its kind, name and the name of the node behind that, and what tells it from all
-    others. Shared by all who watch."""
+    """A listener, its kind, name and the name of the node behind that, and a key that no other
+    listener has. Shared by all watchers."""
 
     place: tuple[str, str, str]
     listener: Listener
@@ -123,7 +123,7 @@ class Presence:
 
 
 class PresenceStream(EventStream):
-    """Who is there at first (``bridge.open``), then who comes and goes, one event each."""
+    """The listeners at the start (``bridge.open``), then one event for each that comes or goes."""
 
     def __init__(
         self, presence: Presence, caller: Principal, vhost: str, everything: bool, nodes: bool

@@ -51,7 +51,7 @@ def data_line(
     head: bytes, message: Message, redelivered: bool, opaque: bool = False, way: bool = True
 ) -> Octets:
     """``data: {...}`` and the blank line. ``head`` is the source's ``data: {"source":"..."``;
-    ``opaque``: the body is base64 whatever it is; ``way``: exchange and routing key are shown."""
+    ``opaque``: the body is always base64; ``way``: exchange and routing key are shown."""
     fields: dict[str, Any]
     try:
         properties = message.properties
@@ -158,7 +158,7 @@ def as_it_is(message: Message) -> Octets | None:
 def cloudevents_line(
     base: str, instance: str, position: int, message: Message, opaque: bool = False
 ) -> Octets:
-    """``base``: the URI of the source; ``instance``: what tells its journals apart. An event that
+    """``base``: the URI of the source; ``instance``: the epoch of its journal. An event that
     came as one in JSON is passed on as it is, ``opaque`` or not."""
     properties = readable_properties(message) or Properties()
     content_type = properties.content_type
@@ -244,7 +244,7 @@ def data_member(properties: Properties, body: Body, opaque: bool) -> Octets:
 
 
 class Renderer:
-    """What the formats need to know of a source, or of the route it is read by (``kind``)."""
+    """Renders the messages of one source, or of the route by which it is read (``kind``)."""
 
     __slots__ = ("source", "head", "base", "instance", "way")
 

@@ -1,5 +1,5 @@
 """Sources that come to a live stream or leave it. Its cursor stays exact: it always holds the
-positions of what is being read, and says so at once."""
+positions of the current sources, and a cursor is sent at once."""
 
 from typing import Any, NamedTuple
 
@@ -29,8 +29,8 @@ MEMBERS = frozenset({"add", "remove", "from", "last_event_id"})
 
 
 class Change(NamedTuple):
-    """``remove``: sources as the stream calls them. ``start`` and ``cursor`` are for what is
-    added."""
+    """``remove``: sources as the stream calls them. ``start`` and ``cursor`` are for added
+    sources."""
 
     add: Sources
     remove: frozenset[str]
@@ -58,7 +58,7 @@ async def read_change(request: Request, find: Find) -> Change | None:
 def apply(stream: EventStream, asked: Change) -> None:
     """All of it, or nothing. Raises ``Problem`` and ``Refusal``."""
     if not stream.readings:
-        raise invalid("this stream (of presence, or with ack=explicit) reads what it reads")
+        raise invalid("a stream of presence, or with ack=explicit, keeps its sources")
     hub, options = stream.hub, stream.options
     known = open_cursor(hub, asked.cursor)
     check_kinds(options.slow, options.ack, asked.add.names)
@@ -107,7 +107,7 @@ def check_count(count: int, settings: Any) -> None:
 def announce(
     stream: EventStream, added: list[tuple[Reading, dict[str, Any]]], removed: list[str]
 ) -> None:
-    """What has changed, what is missing of it, and the cursor of what is read now."""
+    """The change, gaps of the added sources, and the cursor of the current sources."""
     told = {"added": [shown for _, shown in added], "removed": removed}
     gaps: list[Octets] = []
     for reading, _ in added:

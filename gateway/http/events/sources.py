@@ -1,10 +1,11 @@
 """Sources of events: one shared broker subscription each, journaled, read by many streams.
 
 An exchange source is an exclusive server-named queue bound with the key; it goes on recording for
-a while after its last reader left. A queue source is a consumer on the queue; it stops when nobody
-reads, and a message is accepted only after it was written to at least one reader's socket. What was
-on its way when the last reader vanished may have arrived or not: it is kept, unsettled, until a
-cursor says so or the linger time is over; then it goes back to the queue.
+a while after its last reader left. A queue source is a consumer on the queue; it stops when it has
+no readers, and a message is accepted only after it was written to at least one reader's socket.
+Messages on their way when the last reader vanished may have arrived or not: they are kept,
+unsettled, until a cursor shows that they arrived, or until the linger time is over and they go
+back to the queue.
 """
 
 from collections import deque
@@ -30,8 +31,8 @@ AT_ONCE = 16 * 1024
 
 
 class Name(NamedTuple):
-    """What ``source=`` names. ``key`` is ``None`` for a queue. A ``durable`` journal of an exchange
-    is another source than one in memory."""
+    """The value of ``source=``. ``key`` is ``None`` for a queue. A ``durable`` journal of an
+    exchange is another source than one in memory."""
 
     kind: str
     name: str
@@ -94,7 +95,7 @@ class Source:
         self.digest = hub.cursors.digest(vhost, f"{name}\0durable" if name.durable else str(name))
         self.epoch = hub.epoch
         self.key = self.digest + self.epoch
-        """What stands for this journal in cursors."""
+        """Identity of this journal in cursors."""
         self.journal = Journal(settings.journal_events, settings.journal_octets, start)
         self.views: dict[Spec, View] = {}
         self.readers: set[Reader] = set()
@@ -109,11 +110,11 @@ class Source:
         self.id_octets = len(self.id_line(0))
         self.renderer = self.make_renderer()
         self.tag: str | None = None
-        """Our consumer on a queue; ``None`` while nobody reads."""
+        """Our consumer on a queue; ``None`` while there are no readers."""
         self.handed = start - 1
         """Newest position that was given to any reader's socket, arrived or not."""
         self.unsettled: deque[tuple[int, int]] = deque()
-        """Position and delivery number of what is not accepted yet (queue sources)."""
+        """Positions and delivery numbers of messages that are not accepted yet (queue sources)."""
         self.holding: dict[Reader, int] = {}
         """Readers that hold acceptance back, and the position up to which each has its events."""
         self.wrote = start - 1
@@ -130,12 +131,12 @@ class Source:
         return Renderer(self.vhost, name.kind, name.name, str(name), self.head, self.epoch)
 
     def renderer_of(self, alias: str) -> Renderer:
-        """For those who read it by a declared route, of which alone they know."""
+        """For readers by a declared route, who know the route only."""
         name = alias.removeprefix("route:").partition("?")[0]
         return Renderer(self.vhost, "route", name, alias, data_head(alias), self.epoch)
 
     def view(self, spec: Spec) -> View | None:
-        """For one more reader; ``None`` for what the journal holds as it is."""
+        """For one more reader; ``None`` if it reads the frames of the journal itself."""
         if spec.plain:
             return None
         view = self.views.get(spec)
@@ -179,7 +180,7 @@ class Source:
 
     def consume_queue(self, channel: LocalChannel) -> None:
         settings = self.hub.settings
-        # The journal has the message and its frame, together up to 7/3: what is pinned fits.
+        # The journal has the message and its frame, together up to 7/3: pinned events fit.
         channel.prefetch(settings.queue_prefetch, settings.journal_octets // 3)
         self.tag = channel.subscribe(self.name.name, permitted=True)
         # Deliveries may come before start returns: they need the channel only when settled.
@@ -190,8 +191,8 @@ class Source:
         channel.start(channel.subscribe(queue, no_ack=True, exclusive=True, permitted=True))
 
     def pause(self) -> None:
-        """Stop consuming a queue. What no socket was given goes back at once; the rest is kept for
-        the reader who comes back with a cursor. Within a turn."""
+        """Stop consuming a queue. Messages that no socket was given go back at once; the rest is
+        kept for a reader that returns with a cursor. Within a turn."""
         channel, tag, unsettled = self.channel, self.tag, self.unsettled
         if channel is None or tag is None:
             return
@@ -203,7 +204,7 @@ class Source:
             self.journal.pin = self.journal.head
 
     def give_back(self, channel: LocalChannel, after: int) -> None:
-        """Requeue what is unsettled behind a position."""
+        """Requeue the unsettled messages behind a position."""
         unsettled = self.unsettled
         last = self.journal.head
         while unsettled and unsettled[-1][0] > after:
@@ -232,7 +233,7 @@ class Source:
             client.close()
 
     def idle_seconds(self) -> float:
-        """How long nobody had read it when the gateway started."""
+        """Time without readers before the gateway started."""
         return 0.0
 
     # --- readers --------------------------------------------------------------------------------
@@ -258,7 +259,7 @@ class Source:
 
     def written(self, reader: Reader, position: int) -> None:
         """Everything up to here has left for a reader, or has arrived at one. It is accepted when
-        those who hold the source back have it, or when there are none."""
+        all readers in ``holding`` have it, or when there are none."""
         holding = self.holding
         self.wrote = max(self.wrote, position)
         if reader in holding:
@@ -269,8 +270,8 @@ class Source:
         self.accept(position)
 
     def behind(self, credit: int) -> int:
-        """How many events acceptance stays behind writing: fewer when that would fill the room
-        there is for what is not accepted, and nothing more would come."""
+        """How many events acceptance stays behind writing: fewer if the unaccepted
+        messages would fill the prefetch limit, so that no more would come."""
         channel = self.channel
         full = (
             channel is not None and channel.unsettled_octets * 6 >= self.hub.settings.journal_octets
@@ -309,7 +310,7 @@ class Source:
         self.hub.appended(self)
 
     def mark_heavy(self, position: int) -> None:
-        """Its body is made ready by who reads it, before it is rendered."""
+        """Its body is prepared by a reader before it is rendered."""
         self.heavy = [one for one in self.heavy if one >= self.journal.first]
         self.heavy.append(position)
 

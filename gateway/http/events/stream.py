@@ -1,7 +1,7 @@
 """One event stream: an ASGI response that writes as many events in one send as there are.
 
 The stream holds a position per source and reads the journals, so a slow reader costs no memory;
-what happens when it falls behind is its policy (``Slow``).
+the policy for a slow reader is ``Slow``.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ LOOK_STEPS = 2_000_000
 HEARTBEAT = b": hb\n"
 """A comment, and no end of a block, of which some clients make an empty message."""
 REAUTH_SHARE = 0.8
-"""Of the life of a credential, after which it is to be renewed."""
+"""Share of the life of a credential after which the client is asked to renew it."""
 
 
 class Resume(IntEnum):
@@ -48,7 +48,7 @@ class Resume(IntEnum):
 
 
 class Slow(Enum):
-    """What becomes of a reader that falls behind. ``PAUSE``: the queue waits for it. ``SKIP``: it
+    """Treatment of a reader that falls behind. ``PAUSE``: the queue waits for it. ``SKIP``: it
     loses the oldest and is told how many. ``LATEST``: of several events with one routing key it
     gets the newest. ``CLOSE``: the stream ends and the client comes back."""
 
@@ -72,7 +72,7 @@ class Options(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """One source as one stream reads it. ``shown`` is what its reader calls it; ``told``: the
+    """One source as one stream reads it. ``shown`` is its name for the reader; ``told``: the
     position in the last cursor sent."""
 
     source: Source
@@ -113,7 +113,7 @@ class EventStream:
         self.headers: list[tuple[bytes, bytes]] = []
         self.pending: list[Octets] = []
         self.finished = False
-        """Write what is pending, then end."""
+        """Write the pending events, then end."""
         self.gone = False
         """The peer has hung up."""
         self.hung = False
@@ -166,7 +166,7 @@ class EventStream:
             and (readings[0].view is None or not readings[0].view.spec.filter)
         )
 
-    # --- what the hub asks and says -------------------------------------------------------------
+    # --- called by the hub ----------------------------------------------------------------------
 
     def need(self, vhost: str, name: Name) -> None:
         broker, alias = self.hub.broker, self.aliases.get(name)
@@ -177,7 +177,7 @@ class EventStream:
             self.caller.need(broker, Action.STREAM, vhost, "route", route, name.name)
 
     def label(self, name: Name) -> str:
-        """What the reader calls a source."""
+        """The name of a source for the reader."""
         alias = self.aliases.get(name)
         return str(name) if alias is None else alias.shown
 
@@ -187,8 +187,8 @@ class EventStream:
             waiter.set_result(None)
 
     def write_directly(self) -> bool:
-        """Write what is due without the stream's own task, which waits. Whether nothing is left
-        for it. Hot: waking a thousand tasks costs as much as writing to a thousand sockets."""
+        """Write due events without the stream's own task, which waits. Returns whether none are
+        left for it. Hot: waking a thousand tasks costs as much as writing to a thousand sockets."""
         pipe = self.pipe
         if pipe is None or not self.direct or self.pending or self.finished or self.gone:
             return False
@@ -235,7 +235,7 @@ class EventStream:
         self.end(told, reconnect)
 
     def end(self, told: dict[str, Any], reconnect: bool) -> None:
-        """A browser comes back whatever it is told; with the cursor of the end it gets 204."""
+        """A browser always reconnects; with the cursor of the end it gets 204."""
         if self.finished:
             return
         told["reconnect"] = reconnect
@@ -249,7 +249,7 @@ class EventStream:
         self.readings = []
 
     def names(self) -> list[Name]:
-        """What is being read."""
+        """The current sources."""
         return [source.name for source in self.sources]
 
     def renew(self, caller: Principal) -> None:
@@ -305,7 +305,8 @@ class EventStream:
         return f"/v1/{quote(self.vhost, safe='')}/streams/{self.identity}"
 
     def report_progress(self) -> None:
-        """A cursor after what a filter left out, and what ``latest`` has left out."""
+        """A cursor behind events that a filter left out, and the number that ``latest`` left
+        out."""
         for reading in self.readings:
             if reading.dropped:
                 told = {
@@ -322,7 +323,7 @@ class EventStream:
             self.pending.append(control("bridge.cursor", {"cursor": cursor.decode()}, cursor))
             self.wake()
 
-    # --- what is to be written ------------------------------------------------------------------
+    # --- output ---------------------------------------------------------------------------------
 
     def cursor(self) -> bytes:
         """Empty for a stream without sources."""
@@ -352,7 +353,8 @@ class EventStream:
         return concatenated(*pending)
 
     def skip_gap(self, reading: Reading, pending: list[Octets], close: bool = True) -> bool:
-        """Say what the ring has lost, unless the stream is to end for it. Whether to read on."""
+        """Report events that the ring has evicted, or end the stream if that is its policy. Returns
+        whether to read on."""
         if self.finished:
             return False
         gap = reading.source.journal.gap(reading.position)
@@ -454,7 +456,7 @@ class EventStream:
     async def write_all(self, send: Send) -> None:
         loop = asyncio.get_running_loop()
         while not self.gone:
-            # Nothing follows a goodbye: not even what would move the cursor past it.
+            # Nothing follows a goodbye: not even an event that would move the cursor past it.
             heavy = await self.prepare() if self.has_heavy else ()
             try:
                 chunk = b"" if self.finished and not self.pending else self.take()
@@ -466,7 +468,7 @@ class EventStream:
                 self.writing_since = None
                 self.wrote_at = loop.time()
                 if len(chunk) >= CHUNK_OCTETS or self.more():
-                    await asyncio.sleep(0)  # what comes next is rendered in another round
+                    await asyncio.sleep(0)  # the next chunk is rendered in another round
             elif self.finished:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
                 return

@@ -43,8 +43,7 @@ def routes(context: Context) -> list[BaseRoute]:
 
 
 class StreamAdmin:
-    """Others than a stream's owner and those who may watch everything learn nothing of it, not
-    even that it is there."""
+    """Only the owner of a stream and monitoring users can find it; for others it does not exist."""
 
     def __init__(self, context: Context) -> None:
         self.context = context

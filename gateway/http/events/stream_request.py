@@ -1,4 +1,4 @@
-"""What the parameters of a request for a stream mean: sources, options, and where it begins."""
+"""The meaning of the parameters of a stream: its sources, its options, and its start."""
 
 import json
 import re
@@ -37,7 +37,7 @@ BINDING = "?binding="
 MAX_NAME = 255
 Ack = Literal["none", "on-next", "explicit"]
 OF_OURS = "Value error, "
-"""What pydantic puts before the text of a ``ValueError``."""
+"""Prefix that pydantic adds to the text of a ``ValueError``."""
 
 
 def decimal(text: str) -> str:
@@ -162,8 +162,8 @@ def no_routes(text: str) -> Filled:
 
 
 class StreamRequests:
-    """Reads requests for streams. ``kind``: what the path names ("queue", "exchange", "route"), ""
-    for nothing."""
+    """Reads requests for streams. ``kind``: the kind of the source in the path ("queue",
+    "exchange", "route"), or ""."""
 
     def __init__(self, kind: str, catalogue: Catalogue, settings: HttpSettings) -> None:
         self.kind = kind
@@ -212,6 +212,9 @@ def read_object(body: bytes, known: Collection[str]) -> dict[str, Any]:
     """A JSON object with these members, or some of them. Raises ``Problem``."""
     try:
         document = json.loads(body, object_pairs_hook=once, parse_constant=refuse)
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise invalid("the body has a lone surrogate") from None
     except (ValueError, RecursionError):
         raise invalid("the body is not JSON") from None
     if not isinstance(document, dict):
@@ -231,10 +234,6 @@ def pairs_of(document: dict[str, Any]) -> Pairs:
             pairs.append((key, str(one)))
     if len(pairs) > MOST_FIELDS:
         raise invalid("too many values")
-    try:
-        "".join(value for _, value in pairs).encode()
-    except UnicodeEncodeError:
-        raise invalid("a value has a lone surrogate") from None
     return pairs
 
 
@@ -315,7 +314,7 @@ def read_options(
 
 
 def check_kinds(slow: Slow | None, ack: str, names: list[Name]) -> None:
-    """Whether what is wanted makes sense for all sources. Raises ``Problem``."""
+    """Raises ``Problem`` if the options have no meaning for one of the sources."""
     if not any(name.kind == "exchange" for name in names):
         return
     if slow is Slow.PAUSE:

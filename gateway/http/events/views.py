@@ -26,8 +26,8 @@ STEPS_OF_AN_OCTET = 4
 
 
 class Spec(NamedTuple):
-    """What a stream asked for. ``alias`` is the declared route that it reads a source by, "" for
-    none; the rest is the same for all its sources."""
+    """The form of events that a stream asked for. ``alias`` is the declared route that it reads a
+    source by, "" for none; the rest is the same for all its sources."""
 
     format: str = "json"
     event: str = "none"
@@ -44,8 +44,8 @@ PLAIN = Spec()
 
 
 class View:
-    """Shared by the readers of one source who asked for the same. ``shown`` is the source as they
-    call it; ``id_line`` makes the ``id:`` line of a position."""
+    """Shared by the readers of one source with the same spec. ``shown`` is its name for them;
+    ``id_line`` makes the ``id:`` line of a position."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class View:
             position += 1
             before = EFFORT.steps
             frame = self.frame(position)
-            # Looking at what is left out costs time too, and the more the harder the selector.
+            # Filtered events cost time too, and the more the harder the selector.
             octets += (len(frame) or 64) + (EFFORT.steps - before >> STEPS_OF_AN_OCTET)
             frames.append(frame)
         return frames, position
@@ -161,8 +161,8 @@ def name_of(message: Message, asked: str) -> str:
 
 
 def event_line(name: str) -> bytes:
-    """``event:`` with a name that somebody else chose: no name is better than one that would end
-    the line or pass for one of ours."""
+    """``event:`` with a name from the publisher: it is left out if it would end the line or pass
+    for one of ours."""
     octets = name.encode("utf-8", "replace")
     if not octets or len(octets) > MOST_NAME or min(octets) < 0x20:
         return b""

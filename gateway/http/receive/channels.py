@@ -27,7 +27,7 @@ from gateway.operations import Outcome
 from gateway.selector.like import EFFORT
 
 POISON = "delivery_limit"
-"""Why what was delivered too often is dead, in ``x-death``."""
+"""Reason in ``x-death`` of a message that was delivered too often."""
 PORTION = 500
 """Messages looked at in one turn."""
 PORTION_OCTETS = 4 * 1024 * 1024
@@ -46,8 +46,8 @@ class TakenMessage:
 
 @dataclass(slots=True, eq=False)
 class PendingReceive:
-    """A caller who waits for messages. ``alarm`` rings when some have come, when the time is up, or
-    when there will be none."""
+    """A caller that waits for messages. ``alarm`` rings when some have come, when the time is up,
+    or when there will be none."""
 
     tag: str
     alarm: Alarm
@@ -56,8 +56,8 @@ class PendingReceive:
 
 
 class ReceiveCondition(NamedTuple):
-    """What passes ``filter``. ``most_deliveries``: of what was delivered so often already, no
-    more."""
+    """Messages that pass ``filter``. Those that were delivered ``most_deliveries`` times already
+    are dead-lettered instead of being taken."""
 
     filter: Filter
     most_deliveries: int | None
@@ -78,7 +78,7 @@ def condition_of(asked: Receive) -> ReceiveCondition | None:
 
 
 class FilteredReceive:
-    """A caller who seeks up to ``most`` messages and ``octets`` of bodies (but one in any case).
+    """A caller that seeks up to ``most`` messages and ``octets`` of bodies (but one in any case).
     A watcher of the queue. Use within a turn; ``ReceiveChannel.stop`` ends it."""
 
     def __init__(
@@ -105,7 +105,7 @@ class FilteredReceive:
         self.left = self.queue.depth
         self.queue.touch()
         self.queue.watchers[self] = None
-        # A search is not cut by the wait: what is far behind would never be found.
+        # A search is not cut by the wait: a message far behind would never be found.
         self.alarm = Alarm(state, max(self.until, state.now + LONGEST_WAIT))
 
     @property
@@ -175,7 +175,8 @@ Wait = PendingReceive | FilteredReceive
 
 
 class ReceiveChannel:
-    """One channel, its deliveries, and who waits. The channel's subscriber. Use within a turn."""
+    """One channel, its deliveries and waiting callers. The channel's subscriber. Use within a
+    turn."""
 
     def __init__(self, broker: Broker, vhost: str, user: str, tally: Counter[str]) -> None:
         self.state = broker.state
@@ -195,7 +196,7 @@ class ReceiveChannel:
         return len(self.waiting) + len(self.seeking)
 
     def fetch(self, queue: str, most: int, octets: int) -> list[TakenMessage]:
-        """What is there now: up to so many, and so many octets but for the first. Raises
+        """Messages at hand: up to so many, and so many octets but for the first. Raises
         ``Refusal``; then nothing was taken."""
         channel = self.channel
         found: list[TakenMessage] = []
@@ -240,12 +241,12 @@ class ReceiveChannel:
         )
 
     def dead_letter(self, queue: Queue, place: Place) -> None:
-        """What was delivered too often goes to the dead letters, if there is such a place."""
+        """Dead-letter a message that was delivered too often, if the queue does so."""
         if discard(queue, place, POISON):
             self.tally[POISON] += 1
 
     def stop(self, waiting: Wait) -> list[TakenMessage]:
-        """The wait is over; what has come."""
+        """End the wait; the messages that have come."""
         if isinstance(waiting, FilteredReceive):
             self.seeking.pop(waiting, None)
             waiting.leave()

@@ -1,7 +1,7 @@
 """``POST /v1/{vhost}/queues/{queue}/deliveries``: receive with a lease, waiting if asked to.
 
 A bare ASGI endpoint, because it has to notice that the caller hangs up: while it waits, and until
-the answer is written. What was not written goes back to the queue at once.
+the answer is written. Messages of an unwritten answer go back to the queue at once.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class DeliveriesEndpoint:
     async def answer(
         self, batch: Batch, vhost: str, send: Send, gone: "asyncio.Task[None]"
     ) -> None:
-        """Write it; what cannot be written goes back. Raises ``HungUp``."""
+        """Write it; if that fails, its messages go back. Raises ``HungUp``."""
         written = False
         try:
             status, pairs, body = await self.render(batch, vhost)
@@ -107,7 +107,7 @@ class DeliveriesEndpoint:
             raise HungUp
         await send({"type": "http.response.body", "body": b""})
 
-    # --- what it looks like ---------------------------------------------------------------------
+    # --- the answer -----------------------------------------------------------------------------
 
     async def render(self, batch: Batch, vhost: str) -> tuple[int, Pairs, Body | Octets]:
         asked = batch.call.asked
@@ -168,7 +168,7 @@ class DeliveriesEndpoint:
 
 
 async def read_receive(scope: Scope, receive: Hear) -> Receive:
-    """The body, and parameters over it. Who wants no JSON gets raw. Raises ``Problem``."""
+    """The body, and parameters over it. Callers that take no JSON get raw. Raises ``Problem``."""
     given: Any = await read_json(Request(scope, receive))
     if given is None:
         given = {}
@@ -207,7 +207,7 @@ def read_attempt(scope: Scope) -> str:
     return text
 
 
-# --- the caller's line --------------------------------------------------------------------------
+# --- the caller's connection ----------------------------------------------------------------------
 
 
 async def hung_up(receive: Hear) -> None:
@@ -232,7 +232,7 @@ async def write(
             if gone.done():
                 return False
             await send({"type": "http.response.body", "body": piece, "more_body": True})
-        # Returns when the socket has taken what was before it.
+        # Returns when the socket has taken all octets before it.
         await send({"type": "http.response.body", "body": b"", "more_body": True})
         await asyncio.sleep(0)  # a hang-up that has been noticed is told
     return not gone.done()

@@ -1,4 +1,4 @@
-"""What ``/metrics`` shows of this room."""
+"""Metrics of receives, leases, redrives and requests."""
 
 from collections.abc import Iterable
 
@@ -52,7 +52,7 @@ class ReceiveMetrics(Collector):
                 "Messages dead-lettered instead of being delivered too often.",
                 receiver.receive_channels.tally.total(),
             ),
-            ("receive_hang_ups", "Receives nobody was there to read.", receiver.hang_ups),
+            ("receive_hang_ups", "Receives whose caller had disconnected.", receiver.hang_ups),
             ("dead_letters_redriven", "Dead letters sent back.", self.redriving.redriven),
             ("replies", "Replies given to callers.", calls.replied),
             ("replies_late", "Replies that came too late.", calls.late),

@@ -1,4 +1,4 @@
-"""What ``/openapi.json`` says of the routes of receiving."""
+"""The OpenAPI description of the routes of receiving."""
 
 from typing import Any
 

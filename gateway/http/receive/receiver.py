@@ -29,7 +29,7 @@ from gateway.http.segments import decode_segment
 from gateway.operations import Outcome
 
 Key = tuple[str, str, Owner, str]
-"""Virtual host, queue, owner, and what the caller wrote in ``Receive-Attempt-Id``."""
+"""Virtual host, queue, owner, and the value of ``Receive-Attempt-Id``."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +62,7 @@ class Attempt:
 
 
 class ReceiveRequest(NamedTuple):
-    """Who receives from which queue, and how. ``attempt_id`` is "" unless it may be repeated."""
+    """One receive. ``attempt_id`` is "" unless it may be repeated."""
 
     principal: Principal
     vhost: str
@@ -73,8 +73,8 @@ class ReceiveRequest(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """What one receive has got. Mode "lease" has leases, "auto" what is accepted when the answer
-    has been written. ``written`` or ``hang_up`` ends it."""
+    """The deliveries of one receive: ``leases`` in mode "lease"; in mode "auto" ``taken``, which
+    are accepted when the answer has been written. ``written`` or ``hang_up`` ends it."""
 
     call: ReceiveRequest
     receive_channel: ReceiveChannel
@@ -90,8 +90,8 @@ class Batch:
         self.taken.clear()
 
     def hang_up(self) -> None:
-        """Nobody got the answer: everything goes back, unless a later round of the same attempt
-        answers with it. Within a turn."""
+        """The answer was not delivered: everything goes back, unless a later round of the same
+        attempt answers with it. Within a turn."""
         for taken in self.taken:
             self.receive_channel.settle(taken.delivery, Outcome.RELEASE)
         self.taken.clear()
@@ -119,7 +119,7 @@ class Receiver:
         self.attempts: dict[Key, Attempt] = {}
         self.closing = False
         self.hang_ups = 0
-        """Answers that nobody was there to read."""
+        """Answers whose caller had disconnected."""
 
     async def close(self) -> None:
         """Everything leased goes back to its queue."""
@@ -150,7 +150,8 @@ class Receiver:
     # --- receiving ------------------------------------------------------------------------------
 
     def begin(self, call: ReceiveRequest) -> tuple[Batch, Wait | None]:
-        """What is there, or a wait for it. Within a turn. Raises ``Problem`` and ``Refusal``."""
+        """The deliveries at hand, or a wait for some. Within a turn. Raises ``Problem`` and
+        ``Refusal``."""
         owner = call.principal.identity
         most = self.room(owner, call.asked)
         batch = Batch(call, self.receive_channels.of(call.vhost, call.principal.user))
@@ -175,7 +176,7 @@ class Receiver:
         return batch, waiting
 
     def take(self, batch: Batch, most: int) -> tuple[list[TakenMessage], Wait | None]:
-        """What is there; or, if that is nothing, a wait. Raises ``Problem`` and ``Refusal``."""
+        """The messages at hand, or a wait if there are none. Raises ``Problem`` and ``Refusal``."""
         call, receive_channel = batch.call, batch.receive_channel
         queue, wait_ms, octets = call.queue, call.asked.wait_ms, self.settings.receive_octets
         wanted = condition_of(call.asked)
@@ -260,7 +261,7 @@ class Receiver:
         found.clear()
 
     def hold(self, batch: Batch, found: list[TakenMessage]) -> None:
-        """Lease what was found, or (mode "auto") keep it until the answer is written."""
+        """Lease the messages, or (mode "auto") keep them until the answer is written."""
         call, attempt = batch.call, batch.attempt
         if call.asked.mode == "auto":
             batch.taken = found

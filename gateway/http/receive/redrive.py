@@ -1,7 +1,7 @@
 """Dead letters that go back: chosen, at a pace, each one in one step.
 
 A message is published where it goes and taken out of here in one batch of the store: after a crash
-it is in one place or the other. Who takes it meanwhile as a consumer has it; then it is not sent.
+it is in one place or the other. A message that a consumer takes meanwhile is not sent.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """``POST /v1/{vhost}/requests``: publish a request, wait for its reply, answer with it.
 
-Each request has a channel of its own, with its own place for direct replies (``broker.replies``):
-what comes there is the reply, whatever correlation id the replier wrote, and the caller's own id
-travels untouched. A place outlives its caller for a while, to count what comes too late.
+Each request has a channel with a direct reply address of its own (``broker.replies``): a message
+there is the reply, whatever its correlation id, and the caller's own id travels untouched. The
+address outlives its caller for a while, to count late replies.
 
 With ``Prefer: respond-async`` the answer is an operation, which holds the reply when it has come.
 """
@@ -40,15 +40,15 @@ from gateway.http.request_parameters import authenticate, read_limited, vhost_of
 from gateway.message import DIALECTS, Message
 
 MOST_LINGERING = 10_000
-"""Places whose caller has gone, of all users."""
+"""Reply addresses whose caller has gone, of all users."""
 LONGEST_WAIT = 120
 REPLY = f"{FORM}; view=simple"
 """How an operation shows its reply."""
 
 
 class PendingRequest:
-    """One request: its channel, the outcome of its publish, and its reply. ``due`` is when a
-    call whose caller has gone is dropped."""
+    """One request: its channel, the outcome of its publish, and its reply. ``due`` is the time
+    at which the reply address of a caller that has gone is removed."""
 
     __slots__ = (
         "calls", "channel", "alarm", "reply", "accepted", "condition", "late", "lost", "due",
@@ -119,7 +119,7 @@ class PendingRequests:
         self.clients: dict[tuple[str, str], LocalClient] = {}
         self.waiting: Counter[str] = Counter()
         self.open: dict[PendingRequest, None] = {}
-        """Those that somebody waits for."""
+        """Those whose caller waits."""
         self.lingering: dict[PendingRequest, None] = {}
         self.late = 0
         """Replies that came too late."""
@@ -153,7 +153,7 @@ class PendingRequests:
                 call.lose()
 
     def end(self, call: PendingRequest) -> None:
-        """Nobody waits for it any more. Within a turn."""
+        """The caller waits no longer. Within a turn."""
         user = call.channel.client.user
         self.waiting[user] -= 1
         if not self.waiting[user]:
@@ -291,7 +291,7 @@ class RequestReplyEndpoint:
     # --- the reply ------------------------------------------------------------------------------
 
     async def reply_later(self, asked: SentRequest, instance: str) -> Answer:
-        """The reply as JSON, or why there is none."""
+        """The reply as JSON, or a problem document."""
         await self.wait(asked.call)
         reply = asked.call.reply
         if reply is None:
@@ -324,7 +324,7 @@ class RequestReplyEndpoint:
         return 200, headers, body
 
     def no_reply(self, asked: SentRequest) -> Problem:
-        """Why there is none, and what became of the request."""
+        """The reason why there is no reply, and the outcome of the request."""
         call, target, shown, seconds = asked
         if call.condition is Condition.NO_ROUTE and target.queue:
             return Problem(problems.NOT_FOUND, f"no queue {target.key!r}")

@@ -1,4 +1,4 @@
-"""What callers ask of this room, as pydantic models, and how it is read from a request."""
+"""Bodies of the requests of receiving, as pydantic models, and how they are read."""
 
 import json
 from functools import lru_cache
@@ -23,19 +23,19 @@ from gateway.http.request_parameters import read_limited
 from gateway.http.typed_json import once, refuse
 
 MOST_OCTETS = 1024 * 1024
-"""Of a JSON request of this room."""
+"""Of a JSON request."""
 LONGEST_WAIT = 60_000
 LONGEST_LEASE = 1_800_000
 
 View = Literal["simple", "full"]
 Payload = Literal["auto", "base64"]
 OF_OURS = "Value error, "
-"""What pydantic puts before the text of a ``ValueError``."""
+"""Prefix that pydantic adds to the text of a ``ValueError``."""
 T = TypeVar("T")
 
 
 class RequestBody(BaseModel):
-    """Members nobody knows are errors: a misspelt ``lease_ms`` must not lose a message."""
+    """Unknown members are errors: a misspelt ``lease_ms`` must not lose a message."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -77,7 +77,7 @@ class Receive(RequestBody):
     )
 
     def wanted(self) -> Filter:
-        """What must hold of a message."""
+        """The conditions on a message."""
         given = self.filter if isinstance(self.filter, list) else [self.filter or ""]
         terms = tuple(read_filter(one) for one in given if one)
         if self.group is not None:
@@ -205,7 +205,7 @@ async def read_json(request: Request) -> Any:
 
 
 def number(text: str) -> int | float:
-    """What has no fraction is whole, as JSON Schema has it."""
+    """A number without a fraction is an integer, as in JSON Schema."""
     found = float(text)
     return int(found) if found.is_integer() and abs(found) < 2**53 else found
 

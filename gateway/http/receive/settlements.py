@@ -1,5 +1,5 @@
-"""What callers do with what they hold: look, accept, give back, reject, modify, renew; one by one
-or many at once. An answer says what is safe on disk."""
+"""Settlements of leased deliveries: inspect, accept, release, reject, modify, renew; one by one or
+many at once. They are answered when they are on disk."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -54,7 +54,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Caller(NamedTuple):
-    """Who settles, where, and the parameters of the query."""
+    """The caller, the virtual host, and the parameters of the query."""
 
     principal: Principal
     vhost: str
@@ -227,5 +227,5 @@ def lost(detail: str) -> Problem:
 
 
 def unknown() -> Problem:
-    """Of a stranger's token nothing is said."""
+    """The same for unknown tokens and those of other callers."""
     return Problem(problems.NOT_FOUND, "no such delivery")

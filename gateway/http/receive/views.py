@@ -20,10 +20,10 @@ GUARD = [
     ("x-content-type-options", "nosniff"),
     ("content-security-policy", "sandbox; default-src 'none'"),
 ]
-"""A message's body is nobody's page."""
+"""A browser must not run the body of a message as a page."""
 
 ODD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What a property may raise that cannot be shown."""
+"""Errors of properties that cannot be shown."""
 
 Pairs = list[tuple[str, str]]
 
@@ -66,7 +66,7 @@ def message_json(
         try:
             return readable_json(message, properties, view, payload, redelivered, deliveries)
         except ODD:
-            pass  # a value that nobody thought of costs the view of one message
+            pass  # an unforeseen value costs the view of one message
     fields: Table = {
         "properties_unreadable": True,
         "exchange": message.exchange,

@@ -14,7 +14,7 @@ from gateway.http.problems import Problem
 
 
 class Alarm:
-    """A future that is done at a moment of the broker's clock, or when somebody rings."""
+    """A future that is done at a moment of the broker's clock, or when ``ring`` is called."""
 
     __slots__ = ("state", "when", "due", "future")
 
