@@ -26,8 +26,8 @@ SLICED = {
         "http.events.durable.DurableSource",
         "a source with its journal on disk is a kind of source",
     ),
-    "http.publish.publisher.Ticket": (
-        "http.publish.idempotency.KeyedTicket",
+    "http.publish.publisher.PendingPublish": (
+        "http.publish.idempotency.KeyedPublish",
         "a publish with a key is a kind of publish",
     ),
 }
