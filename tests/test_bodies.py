@@ -54,7 +54,7 @@ def test_files_have_no_name_and_go_with_the_last_reference(tmp_path: Path) -> No
         os.fstat(descriptor)
 
 
-def test_what_is_abandoned_takes_no_room() -> None:
+def test_abandoned_bodies_take_no_room() -> None:
     spool = Spool(most_octets=100)
     filling = spool.start(100)
     assert filling is not None

@@ -32,7 +32,7 @@ def test_message_model_is_complete() -> None:
     assert drafts | {*message_model.VERSIONS, "1.0"} == ours
 
 
-def test_what_is_refused_is_what_the_readme_says() -> None:
+def test_refusals_are_as_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     for row in support():
         line = next(line for line in readme.splitlines() if line.startswith(f"| {row.version} |"))

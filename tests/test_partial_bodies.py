@@ -152,7 +152,7 @@ def test_limits(tmp_path: Path) -> None:
     assert not partials.kept and not files(tmp_path) and partials.octets == partials.number == 0
 
 
-def test_limits_hold_for_what_is_found(tmp_path: Path) -> None:
+def test_limits_hold_for_files_found_at_start(tmp_path: Path) -> None:
     for name in "abc":
         half(bodies_in(tmp_path), (name,))
     now = 10**15
@@ -172,7 +172,7 @@ def test_files_without_a_name_are_few() -> None:
     assert spool.files == MOST_OPEN and len(partials.kept) == MOST_OPEN
 
 
-def test_what_makes_no_sense_is_swept(tmp_path: Path) -> None:
+def test_invalid_files_are_swept(tmp_path: Path) -> None:
     """Records that lie, octets of nobody, and all that was there when the machine stopped, unless a
     digest can tell."""
     digest = hashlib.sha1(WHOLE).hexdigest()

@@ -105,7 +105,7 @@ def test_a_second_default_is_seen(tmp_path: Path) -> None:
     assert len(second_defaults(tmp_path)) == 2
 
 
-def test_adapters_keep_to_what_is_shipped() -> None:
+def test_adapters_keep_to_the_shipped_defaults() -> None:
     assert AmqpSettings().limits() == Limits()
     assert tuple(AmqpSettings().mechanisms) == MECHANISMS
 
@@ -118,7 +118,7 @@ def test_every_limit_reaches_the_adapters() -> None:
     assert changed.limits() == Limits(5000, 7, 9, 11, 13, Limits().close_timeout, True)
 
 
-def test_tests_of_http_run_on_what_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tests_of_http_run_on_the_shipped_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AMQP_GATEWAY_HTTP", raising=False)
     assert Settings().http == HttpSettings()
 

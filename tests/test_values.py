@@ -96,7 +96,7 @@ def test_maps_that_no_dict_can_hold() -> None:
     assert found == Map(found.pairs) and found != {"a": 2} and "Map" in repr(found)
 
 
-def test_a_map_is_a_dict_only_if_nobody_can_make_it_slow() -> None:
+def test_a_map_is_a_dict_only_if_no_peer_can_make_it_slow() -> None:
     assert type(mapped([(str(number), 1) for number in range(100)])) is dict
     assert type(mapped([(number, 1) for number in range(8)])) is dict
     assert type(mapped([([], 1)])) is Map and type(mapped([(1, 1), (True, 2)])) is Map

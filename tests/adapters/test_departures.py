@@ -285,7 +285,7 @@ def test_it_is_as_the_table_says(key: tuple[str, str]) -> None:
     PROBES[key](key[0])
 
 
-def test_only_what_departs_nowhere_is_called_complete() -> None:
+def test_only_versions_without_departures_are_called_complete() -> None:
     """README says "complete" of no version that has a row, and shows where the rows are."""
     departing = {version for version, _ in departures()}
     readme = (ROOT / "README.md").read_text("utf-8").splitlines()

@@ -71,7 +71,7 @@ def test_our_own_server(version: str) -> None:
         ("01 0000 000000ce 000a 000a 0800", "0-9"),
     ],
 )
-def test_what_a_start_may_look_like(octets: str, version: str) -> None:
+def test_layouts_of_connection_start(octets: str, version: str) -> None:
     assert heard(bytes.fromhex(octets), "0-9") == Answer(version)
 
 
@@ -194,7 +194,7 @@ def test_a_version_that_was_not_asked_for() -> None:
     ],
 )
 @pytest.mark.parametrize("version", PREFERRED)
-def test_what_is_no_amqp_ends_the_search(octets: bytes, shown: str, version: str) -> None:
+def test_other_protocols_end_the_search(octets: bytes, shown: str, version: str) -> None:
     looking = search(version, *(name for name in PREFERRED if name != version))
     looking.begin()
     with pytest.raises(Refusal) as caught:

@@ -29,7 +29,7 @@ def test_amqp(header: bytes, version: str) -> None:
     assert detect(header) == detect(header + b"more") == Detected("amqp", version)
 
 
-def test_what_0_9_stands_for() -> None:
+def test_versions_of_the_header_of_0_9() -> None:
     assert detect(b"AMQP\x01\x01\x00\x09", DRAFT) == Detected("amqp", "0-9a6")
     assert detect(b"AMQP\x00\x00\x09\x01", DRAFT) == Detected("amqp", "0-9-1")
 
@@ -96,7 +96,7 @@ def test_command_frames() -> None:
 
 
 @pytest.mark.parametrize("header", [b"AMQP\x01\x01\x08\x01", b"AMQP\x01\x01\x00\x0a", b"nothing!"])
-def test_a_listener_for_drafts_says_nothing_to_what_it_does_not_know(header: bytes) -> None:
+def test_a_listener_for_drafts_does_not_answer_unknown_headers(header: bytes) -> None:
     """0-9a0 §3.2.2, 0-9a6 "Protocol and Version": closed without any response."""
     assert detect(header, DRAFT) == Detected("unknown")
     found = detect(header)

@@ -89,7 +89,7 @@ def test_a_mistake_in_the_environment(tmp_path: Path) -> None:
     refused(run(*serve(tmp_path), amqp__heartbeat_seconds="often"), "amqp.heartbeat_seconds")
 
 
-def test_check_says_what_holds(tmp_path: Path) -> None:
+def test_check_prints_the_effective_settings(tmp_path: Path) -> None:
     file = tmp_path / "gateway.toml"
     file.write_text("[amqp]\nport = 1234\n")
     done = run("check", file)
@@ -129,7 +129,7 @@ print(*sys.modules, file=sys.stderr)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["serve", "--help"], ["versions"]])
-def test_commands_load_only_what_they_need(words: list[str]) -> None:
+def test_commands_load_few_modules(words: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SEEN, *words], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -66,7 +66,7 @@ def test_scram(house: House) -> None:
     client.set_server_final(server.get_server_final())
 
 
-def test_scram_does_not_show_who_is_a_user(house: House) -> None:
+def test_scram_does_not_reveal_users(house: House) -> None:
     """What the server's first message says: salt and iterations."""
     access = house.broker.access
     access.add_user("ann", "pw")
@@ -90,7 +90,7 @@ def test_a_password_has_a_largest_size(house: House) -> None:
         house.broker.access.change_password("ann", "\N{SNOWMAN}" * MOST_PASSWORD_OCTETS)
 
 
-def test_somebody_is_told_who_is_no_more(house: House) -> None:
+def test_removed_users_are_reported(house: House) -> None:
     access = house.broker.access
     gone: list[str] = []
     access.removed = gone.append
@@ -127,7 +127,7 @@ def test_bad_requests(house: House) -> None:
         access.set_permissions("guest", "/", "(", "", "")
 
 
-def test_a_reload_shows_what_another_process_wrote() -> None:
+def test_a_reload_shows_changes_of_another_process() -> None:
     store = MemoryStore(volatile=False)
     mine, theirs = Access(store), Access(store)
     theirs.add_user("ann", "pw", ["monitoring"])

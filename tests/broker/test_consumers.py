@@ -150,7 +150,7 @@ def test_single_active(house: House) -> None:
         channel.subscribe("q", "third", exclusive=True)
 
 
-def test_single_active_hands_over_what_waits(house: House) -> None:
+def test_single_active_hands_over_waiting_messages(house: House) -> None:
     channel, heard = house.channel()
     limited(channel, single_active_consumer=True)
     channel.prefetch(1)

@@ -14,7 +14,7 @@ PAGED: list[dict[str, Any]] = [{}, {"page_after_octets": 0, "keep_in_memory": 2}
 
 @pytest.mark.parametrize("limits", PAGED)
 @pytest.mark.parametrize("no_ack", [False, True])
-def test_what_is_there_and_what_comes(limits: dict[str, Any], no_ack: bool) -> None:
+def test_present_and_future_messages(limits: dict[str, Any], no_ack: bool) -> None:
     house = House(**limits)
     channel, heard = house.channel()
     declare(channel)
@@ -115,7 +115,7 @@ def test_expired_is_not_copied(house: House) -> None:
     assert heard.bodies() == list("ac")
 
 
-def test_beside_those_who_take(house: House) -> None:
+def test_beside_ordinary_consumers(house: House) -> None:
     """Every message is copied, though it goes to somebody else at once."""
     channel, heard = house.channel()
     declare(channel)

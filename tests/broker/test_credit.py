@@ -101,7 +101,7 @@ def test_drain(house: House, kind: dict[str, Any]) -> None:
     assert drain(channel) == [0]
 
 
-def test_drain_of_nobody(house: House) -> None:
+def test_drain_without_consumers(house: House) -> None:
     channel, _ = house.channel()
     channel.credit("nobody", 3)
     assert drain(channel, "nobody") == [0]
@@ -167,7 +167,7 @@ def test_new_credit_ends_a_drain(house: House) -> None:
     assert heard.bodies() == ["a"]
 
 
-def test_drain_of_one_who_is_not_active(house: House) -> None:
+def test_drain_of_an_inactive_consumer(house: House) -> None:
     channel, heard = house.channel()
     limited(channel, single_active_consumer=True)
     consume(channel, tag="active", credit=0)

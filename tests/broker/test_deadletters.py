@@ -220,7 +220,7 @@ def test_deaths_of_the_sender(house: House, deaths: Any) -> None:
     assert "x-first-death-queue" not in given
 
 
-def test_expired_behind_what_was_taken(house: House) -> None:
+def test_expired_behind_taken_messages(house: House) -> None:
     channel = to_dead(house)
     put(channel, "slow")
     put(channel, "fast", ttl=10)

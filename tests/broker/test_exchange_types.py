@@ -152,7 +152,7 @@ HOSTILE = 40
 
 @pytest.mark.parametrize("kind", ["x-matcher", "fanout", "x-selector"])
 @pytest.mark.parametrize("through", [False, True])
-def test_what_many_patterns_take_is_bounded_for_each_message(
+def test_steps_of_many_patterns_are_bounded_for_each_message(
     house: House, kind: str, through: bool
 ) -> None:
     """Not for each pattern alone; and those that take little match whatever the others do."""
@@ -200,7 +200,7 @@ def test_what_many_patterns_take_is_bounded_for_each_message(
     ],
     ids=["or", "and", "nested", "sum", "narrow"],
 )
-def test_what_many_terms_take_is_bounded_for_each_message(
+def test_steps_of_many_terms_are_bounded_for_each_message(
     house: House, kind: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A selector has 512 of them, and an exchange thousands of selectors: here fewer, and fewer
@@ -229,7 +229,7 @@ def test_what_many_terms_take_is_bounded_for_each_message(
     assert depths["first"] == depths["last"] == 1
 
 
-def test_what_is_decided_at_once_takes_few_steps(house: House) -> None:
+def test_quick_decisions_take_few_steps(house: House) -> None:
     """Of many long selectors one has to look at all of its terms."""
     channel, _ = house.channel()
     exchange(channel, "x", "fanout")
@@ -244,7 +244,7 @@ def test_what_is_decided_at_once_takes_few_steps(house: House) -> None:
     assert 400 * STEPS_OF_A_TERM <= EFFORT.steps - spent <= 2 * 400 * STEPS_OF_A_TERM
 
 
-def test_a_lossy_exchange_loses_by_chance_and_tells_nobody(house: House) -> None:
+def test_a_lossy_exchange_drops_at_random_without_notice(house: House) -> None:
     channel, heard = house.channel()
     exchange(channel, "x", "x-lossy")
     for name in ("never", "usual", "always"):
@@ -369,7 +369,7 @@ def test_topics_by_regular_expressions(house: House) -> None:
     [("(", True), (r"(a)\1", True), ("(?=a)", True), ("a{999}{999}", True), ("\udcff", True),
      ("a", "yes"), ("a", 1)],
 )  # fmt: skip
-def test_what_is_no_regular_expression(house: House, key: str, given: Any) -> None:
+def test_invalid_regular_expressions(house: House, key: str, given: Any) -> None:
     channel, _ = house.channel()
     declare(channel)
     with refused(INVALID):
@@ -391,7 +391,7 @@ def test_without_an_engine_there_are_no_regular_expressions(
         house.restart()
 
 
-def test_a_lasting_binding_does_not_depend_on_what_is_transient(house: House) -> None:
+def test_a_durable_binding_does_not_depend_on_transient_parts(house: House) -> None:
     channel, _ = house.channel()
     for durable in (False, True):
         exchange(channel, f"x{durable:d}", "direct", durable=durable)

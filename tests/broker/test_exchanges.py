@@ -147,7 +147,7 @@ def test_exchanges_in_a_circle(house: House) -> None:
         channel.publish(message("n", "", "two"))
 
 
-def test_cached_routes_follow_what_is_bound_behind(house: House) -> None:
+def test_cached_routes_follow_later_bindings(house: House) -> None:
     channel, _ = house.channel()
     declare(channel)
     exchange(channel, "front", "topic")

@@ -44,7 +44,7 @@ def test_a_declined_message_stays_for_the_others(house: House) -> None:
     assert all(again for _, _, again, _ in told.deliveries)
 
 
-def test_what_another_gives_back_is_still_excluded(house: House) -> None:
+def test_a_message_that_another_returns_is_still_excluded(house: House) -> None:
     channel, heard = house.channel()
     declare(channel, durable=True)
     put(channel, "1", "2", durable=True)
@@ -58,7 +58,7 @@ def test_what_another_gives_back_is_still_excluded(house: House) -> None:
     assert heard.bodies() == ["1", "2"] and queue_of(house).depth == 1
 
 
-def test_the_direct_way_stays_with_those_who_exclude_nothing(house: House) -> None:
+def test_direct_delivery_continues_without_exclusions(house: House) -> None:
     """A consumer that may have all of it is served past a head that another excludes."""
     channel, heard = house.channel()
     declare(channel, durable=True)
@@ -149,7 +149,7 @@ def test_a_copy_is_declined_without_harm(house: House) -> None:
 
 
 @pytest.mark.parametrize("no_ack", [False, True])
-def test_what_could_not_be_written_stays_for_others(house: House, no_ack: bool) -> None:
+def test_unwritable_messages_stay_for_others(house: House, no_ack: bool) -> None:
     """Also where it was settled as it was given out."""
     channel, heard = house.channel()
     declare(channel, durable=True)
@@ -165,7 +165,7 @@ def test_what_could_not_be_written_stays_for_others(house: House, no_ack: bool) 
     assert told.bodies() == ["1"]
 
 
-def test_what_was_fetched_and_could_not_be_written_goes_back(house: House) -> None:
+def test_fetched_messages_that_cannot_be_written_go_back(house: House) -> None:
     channel, _ = house.channel()
     declare(channel, durable=True)
     put(channel, "1", durable=True)
@@ -175,7 +175,7 @@ def test_what_was_fetched_and_could_not_be_written_goes_back(house: House) -> No
     assert queue_of(house).depth == 1
 
 
-def test_a_full_queue_excludes_nobody_from_its_next_message(house: House) -> None:
+def test_a_full_queue_excludes_no_consumer_from_its_next_message(house: House) -> None:
     channel, heard = house.channel()
     declare(channel, arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
     consume(channel, no_ack=True)
@@ -210,7 +210,7 @@ def test_a_queue_has_its_delivery_limit_all_the_same(house: House) -> None:
 
 
 @pytest.mark.parametrize("no_ack", [False, True])
-def test_what_could_not_be_fetched_stays_for_others(house: House, no_ack: bool) -> None:
+def test_unfetchable_messages_stay_for_others(house: House, no_ack: bool) -> None:
     """It has no form for who fetches, who is not given it again; nothing is lost by that."""
     channel, heard = house.channel()
     declare(channel, durable=True)
@@ -232,7 +232,7 @@ def test_what_could_not_be_fetched_stays_for_others(house: House, no_ack: bool) 
 
 
 @pytest.mark.parametrize("no_ack", [False, True])
-def test_what_could_not_be_fetched_is_a_dead_letter(house: House, no_ack: bool) -> None:
+def test_unfetchable_messages_are_dead_lettered(house: House, no_ack: bool) -> None:
     channel, _ = house.channel()
     letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
     declare(channel, durable=True, arguments=letters)

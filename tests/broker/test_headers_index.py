@@ -27,7 +27,7 @@ words = some.sampled_from(["all", "any", "all-with-x", "any-with-x"])
 
 @settings(max_examples=examples(400))
 @given(some.lists(some.tuples(words, tables), max_size=12), tables, some.data())
-def test_it_finds_what_a_look_at_all_finds(
+def test_it_finds_the_same_as_a_full_scan(
     wanted: list[tuple[str, dict[str, Any]]], headers: dict[str, Any], data: Any
 ) -> None:
     house = House(MemoryStore())

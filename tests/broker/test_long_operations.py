@@ -138,7 +138,7 @@ def test_a_discharge_is_done_in_portions(house: House, monkeypatch: pytest.Monke
     assert fetch_all(channel) == list(map(str, range(5 * PORTION)))
 
 
-def test_a_queue_that_refuses_keeps_room_for_what_is_being_discharged(house: House) -> None:
+def test_a_queue_that_refuses_keeps_room_for_a_discharge(house: House) -> None:
     channel, _ = house.channel()
     other, heard = house.channel(house.another())
     other.publish_path.select_confirms()
@@ -226,7 +226,7 @@ def test_dead_letters_of_much_that_is_rejected_come_in_portions(house: House) ->
     assert queue.unsettled == 0
 
 
-def test_what_is_given_back_stands_in_its_place_before_anybody_is_served(house: House) -> None:
+def test_returned_messages_are_in_order_before_any_delivery(house: House) -> None:
     channel, heard, queue = holding(house, 5 * PORTION)
     put(channel, "later")
     other, overheard = house.channel()
@@ -316,7 +316,7 @@ def test_closing_with_much_unsettled_gives_it_back_in_portions(house: House) -> 
     assert fetch_all(reader) == list(map(str, range(5 * PORTION)))
 
 
-def test_the_end_of_the_process_completes_what_was_settled(house: House) -> None:
+def test_the_end_of_the_process_completes_settlements(house: House) -> None:
     channel, _, queue = holding(house, 5 * PORTION)
     told = begin(house, channel.settlements.settling(0, Outcome.ACCEPT))
     house.broker.state.long_operations.finish()
@@ -463,7 +463,7 @@ def test_a_channel_that_is_closed_while_it_rolls_back_loses_nothing(
     assert fetch_all(reader) == list(map(str, range(5 * PORTION)))
 
 
-def test_what_goes_meanwhile_gets_nothing_of_a_discharge(house: House) -> None:
+def test_a_queue_deleted_meanwhile_gets_nothing_of_a_discharge(house: House) -> None:
     channel, _ = house.channel()
     declare(channel, "q", durable=True)
     number = channel.transactions.declare()
@@ -492,9 +492,7 @@ def test_few_of_many_are_settled_at_once(house: House) -> None:
     assert queue.unsettled == 4 * PORTION and not house.broker.state.long_operations.waiting
 
 
-def test_what_comes_back_has_been_put_in_order_before(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_returned_messages_are_sorted_before(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last step, which cannot be divided, neither sorts nor adds up."""
     monkeypatch.setattr(returning, "SORTED", PORTION)
     channel, heard, queue = holding(house, 5 * PORTION)
@@ -539,7 +537,7 @@ class Counted:
             yield one
 
 
-def test_watchers_are_told_of_what_comes_back_in_portions(house: House) -> None:
+def test_watchers_see_messages_that_return_in_portions(house: House) -> None:
     channel, _, queue = holding(house, 5 * PORTION)
 
     class Watcher:
@@ -561,7 +559,7 @@ def test_watchers_are_told_of_what_comes_back_in_portions(house: House) -> None:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_what_is_settled_is_let_go_of_as_it_is_settled(house: House, committed: bool) -> None:
+def test_settled_deliveries_are_released_at_once(house: House, committed: bool) -> None:
     """Or all of it would be freed in the last turn."""
     channel, heard, _ = holding(house, 5 * PORTION)
     places = [weakref.ref(Tracked.track(entry)) for entry in channel.window.unsettled.values()]

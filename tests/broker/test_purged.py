@@ -62,7 +62,7 @@ def test_a_million_messages_go_in_portions(
 
 @pytest.mark.parametrize("deleted", [False, True])
 @pytest.mark.parametrize("durable", [True, False])
-def test_what_is_only_in_the_store_is_not_read(
+def test_messages_in_the_store_are_not_read(
     monkeypatch: pytest.MonkeyPatch, durable: bool, deleted: bool
 ) -> None:
     house = House(page_after_octets=1, keep_in_memory=8, page_in_octets=1)
@@ -114,7 +114,7 @@ def test_what_is_only_in_the_store_is_not_read(
 
 
 @pytest.mark.parametrize("most", [1000, 2])
-def test_what_is_unsettled_stays_among_what_is_purged(
+def test_unsettled_messages_stay_among_purged_ones(
     monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(lanes, "MOST_RUNS", most)

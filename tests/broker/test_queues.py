@@ -19,7 +19,7 @@ from tests.broker.fakes import (
 )
 
 
-def test_declare_says_what_is_there(house: House) -> None:
+def test_declare_reports_messages_and_consumers(house: House) -> None:
     channel, _ = house.channel()
     assert declare(channel).messages == 0
     put(channel, "a", "b")
@@ -172,7 +172,7 @@ def test_delete(house: House) -> None:
     assert channel.window.held == 0
 
 
-def test_purge_leaves_what_is_held(house: House) -> None:
+def test_purge_leaves_unsettled_messages(house: House) -> None:
     channel, _ = house.channel()
     declare(channel, durable=True)
     put(channel, "a", "b", "c", durable=True)
@@ -201,7 +201,7 @@ def test_message_and_queue_ttl(house: House) -> None:
     assert house.broker.state.due() is None
 
 
-def test_expired_is_not_delivered_though_nobody_ticked(house: House) -> None:
+def test_expired_is_not_delivered_even_without_a_tick(house: House) -> None:
     channel, heard = house.channel()
     declare(channel)
     put(channel, "old", ttl=10)

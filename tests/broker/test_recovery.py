@@ -88,7 +88,7 @@ def test_expiry_and_length_reach_into_the_tail() -> None:
     assert fetch_all(channel) == ["stays"]
 
 
-def test_restart_brings_back_what_is_durable(house: House) -> None:
+def test_restart_restores_durable_messages(house: House) -> None:
     channel, _ = house.channel()
     arguments = {"x-message-ttl": values.Int(60_000), "custom": [b"\x00", {"a": None}]}
     declare(channel, "kept", durable=True, arguments=arguments)

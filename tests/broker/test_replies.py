@@ -75,7 +75,7 @@ def test_only_that_reply_to_is_changed(house: House) -> None:
 
 
 @pytest.mark.parametrize("careful", [False, True])
-def test_nobody_waits(house: House, careful: bool) -> None:
+def test_no_waiting_consumer(house: House, careful: bool) -> None:
     channel, _ = house.channel()
     declare(channel)
     for _ in range(2):

@@ -48,7 +48,7 @@ ALL = ["red 1", "blue 2", "red 3", "green 4", "red 5"]
 
 @pytest.mark.parametrize("paged", [False, True])
 @pytest.mark.parametrize("no_ack", [False, True])
-def test_takes_what_it_wants_and_leaves_the_rest(paged: bool, no_ack: bool) -> None:
+def test_takes_matches_and_leaves_the_rest(paged: bool, no_ack: bool) -> None:
     house = House(page_after_octets=0, keep_in_memory=1) if paged else House()
     channel, heard = house.channel()
     declare(channel, durable=True)
@@ -65,7 +65,7 @@ def test_takes_what_it_wants_and_leaves_the_rest(paged: bool, no_ack: bool) -> N
     assert house.broker.state.octets == 0
 
 
-def test_what_it_leaves_goes_to_those_without(house: House) -> None:
+def test_the_rest_goes_to_consumers_without_a_filter(house: House) -> None:
     channel, _ = house.channel()
     declare(channel)
     coloured(channel, *ALL)
@@ -80,7 +80,7 @@ def test_what_it_leaves_goes_to_those_without(house: House) -> None:
     assert rest.bodies()[-1] == "blue 10"
 
 
-def test_two_filters_share_what_both_want(house: House) -> None:
+def test_two_filters_share_common_matches(house: House) -> None:
     channel, _ = house.channel()
     declare(channel)
     parties = [house.channel() for _ in range(2)]
@@ -318,7 +318,7 @@ def test_dead_letters_and_transactions(house: House) -> None:
     assert fetch_all(channel) == ["blue 2", "red 3", "green 4", "red 5"]
 
 
-def test_purge_while_it_holds_what_was_paged_out() -> None:
+def test_purge_while_it_holds_paged_out_messages() -> None:
     house = House(page_after_octets=0, keep_in_memory=1)
     channel, heard = house.channel()
     declare(channel, durable=True)
@@ -332,7 +332,7 @@ def test_purge_while_it_holds_what_was_paged_out() -> None:
     assert fetch_all(house.channel()[0]) == ["red 1", "red 3", "red 5"]
 
 
-def test_given_back_among_what_is_paged_out_is_marked() -> None:
+def test_messages_returned_among_paged_out_ones_are_marked() -> None:
     house = House(page_after_octets=0, keep_in_memory=1)
     channel, _ = house.channel()
     declare(channel)
@@ -346,7 +346,7 @@ def test_given_back_among_what_is_paged_out_is_marked() -> None:
     assert found == [(body, body.startswith("red")) for body in ALL]
 
 
-def test_browsing_does_not_show_what_is_held() -> None:
+def test_browsing_does_not_show_unsettled_messages() -> None:
     house = House(page_after_octets=0, keep_in_memory=1)
     channel, _ = house.channel()
     declare(channel)
@@ -355,7 +355,7 @@ def test_browsing_does_not_show_what_is_held() -> None:
     assert [seen.message.body for seen in channel.browse("q")] == [b"blue 2", b"green 4"]
 
 
-def test_what_is_left_standing_is_not_kept_decoded(house: House) -> None:
+def test_messages_that_do_not_match_are_not_kept_decoded(house: House) -> None:
     channel, _ = house.channel()
     declare(channel)
     consume(channel, matches=Selector(RED).matches)

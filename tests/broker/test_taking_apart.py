@@ -151,7 +151,7 @@ def test_an_exchange_that_many_lead_to(house: House, done: list[object]) -> None
     assert not survivors(house).broker.vhosts["/"].bindings
 
 
-def test_unused_is_what_only_the_deleted_used(house: House, done: list[object]) -> None:
+def test_unused_means_used_only_by_the_deleted_one(house: House, done: list[object]) -> None:
     bound(house, "x")
     channel, _ = house.channel()
     delete_queue(channel, "q")
@@ -233,7 +233,7 @@ def test_a_virtual_host_goes_in_portions(house: House, done: list[object]) -> No
     assert list(left.queues) == ["q1"] and left.queues["q1"].depth == 1
 
 
-def test_what_is_bound_again_is_another_binding(house: House, done: list[object]) -> None:
+def test_a_binding_made_again_is_another_one(house: House, done: list[object]) -> None:
     """Many in one source, none in another, and one that is severed twice."""
     vhost = bound(house, "x")
     channel, _ = house.channel()

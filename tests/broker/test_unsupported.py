@@ -59,7 +59,7 @@ def test_a_quorum_queue_does_not_go_with_its_consumers(house: House) -> None:
         ({"x-queue-version": 2}, ["x-queue-version has no effect: there is one kind of storage"]),
     ],
 )
-def test_what_is_not_done_is_said(
+def test_unsupported_arguments_are_reported(
     house: House, arguments: dict[str, Any], warnings: list[str]
 ) -> None:
     said: list[str] = []

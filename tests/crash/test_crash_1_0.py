@@ -151,7 +151,7 @@ def decide(wire: Wire10, count: int) -> set[int]:
     return answered
 
 
-def test_what_was_answered_is_there(tmp_path: Path) -> None:
+def test_answered_messages_are_there(tmp_path: Path) -> None:
     """Killed right after the answer: accepted, committed, subscribed, rolled back, settled."""
     with Running(tmp_path) as gateway:
         gateway.wire(1).declare("kept", durable=True)

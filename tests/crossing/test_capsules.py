@@ -75,7 +75,7 @@ def test_a_cut_capsule_is_refused(size: int) -> None:
 
 
 @pytest.mark.parametrize("other", [7, "text", None, [b"x"], {"v": 1}, b"\x45", b"\xc1\x01\x00"])
-def test_what_is_no_capsule_is_refused(other: Any) -> None:
+def test_invalid_capsules_are_refused(other: Any) -> None:
     header = SECTIONS.write(
         Properties(annotations={ORIGIN: other}, application={"price": "123.45"})
     )
@@ -155,7 +155,7 @@ def test_sections_come_home_and_edits_win() -> None:
     assert octets_of(made(SECTIONS, back.header, in_memory.small(back.body))) == expected
 
 
-def test_an_edited_body_is_what_it_is_now() -> None:
+def test_an_edited_body_stays_edited() -> None:
     there = sunk(section(0x74, {"a": Array([1], 0x55)}) + b"\x00\x53\x77\xb1\x00\x00\x00\x01a")
     assert there.body == b"a"
     back = Crossing(KEY).cross(made(BASIC, there.header, b"b"), SECTIONS)
@@ -164,7 +164,7 @@ def test_an_edited_body_is_what_it_is_now() -> None:
     assert whole.body == b"\x00\x53\x77\xb1\x00\x00\x00\x01a"
 
 
-def test_what_is_too_large_for_a_capsule_is_lossy_or_refused() -> None:
+def test_a_message_too_large_for_a_capsule_is_lossy_or_refused() -> None:
     message = basic({"d": Scaled(1, 5), "s": "x" * 9000})
     crossed = Crossing(KEY).cross(message, SECTIONS)
     assert (crossed.fidelity, crossed.inexact) == (Fidelity.LOSSY, ("headers.d",))

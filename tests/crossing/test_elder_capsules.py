@@ -177,7 +177,7 @@ def test_a_class_without_headers_has_no_room() -> None:
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda each: each.name)
-def test_what_is_too_large_for_a_capsule_is_lossy_or_refused(reader: Dialect) -> None:
+def test_a_message_too_large_for_a_capsule_is_lossy_or_refused(reader: Dialect) -> None:
     given = Properties(durable=True, priority=4, application={"n": 1 << 20, "s": "x" * LARGEST})
     message = made(BASIC, BASIC.write(given))
     crossed = Crossing(KEY).cross(message, reader)

@@ -85,7 +85,7 @@ def test_they_come_back_from_each_other(name: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data(), mode=st.sampled_from(["natural", "lenient", "strict"]))
 @FEW
-def test_other_modes_give_what_readers_can_read(name: str, mode: Mode, data: st.DataObject) -> None:
+def test_other_modes_write_readable_headers(name: str, mode: Mode, data: st.DataObject) -> None:
     other = data.draw(st.sampled_from([each for each in FORMS if each != name]))
     message = elder(name, data.draw(headers(name)))
     try:

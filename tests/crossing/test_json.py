@@ -27,7 +27,7 @@ def test_values_of_1_0_come_back_identical(value: Any) -> None:
     assert same(read_json(loads(written), -64), value), written
 
 
-def test_what_legacy_types_can_say_is_stored_as_ever() -> None:
+def test_values_of_legacy_types_are_stored_as_before() -> None:
     plain = prepare([(b"amqp-property", b'"n";v=5, "s";v="x", "b";v=?1')], 1)
     assert plain.dialect is BASIC
     typed = prepare([(b"amqp-property", b'"n";v=5;t=ulong')], 1)

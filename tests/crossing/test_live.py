@@ -119,7 +119,7 @@ def test_a_message_of_1_0_comes_home_through_pika(channel: Any, links: Any) -> N
     assert found.annotations == sent.annotations
 
 
-def test_what_http_publishes_with_1_0_types(gateway: Running, channel: Any, links: Any) -> None:
+def test_http_publishes_with_1_0_types(gateway: Running, channel: Any, links: Any) -> None:
     url = f"http://127.0.0.1:{gateway.http_port}/v1/%2F/queues"
     form = {
         "view": "full",
@@ -202,7 +202,7 @@ def test_from_0_9_1_over_all_the_others_and_home(
     assert vars(properties) == vars(sent)
 
 
-def test_strict_rejects_what_would_lose_something(tmp_path: Path) -> None:
+def test_strict_rejects_lossy_conversions(tmp_path: Path) -> None:
     with Running(tmp_path, crossing__mode="strict") as strict:
         for channel in channel_of(strict):
             letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}

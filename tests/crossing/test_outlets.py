@@ -55,7 +55,7 @@ def test_notes_are_headers_behind_those_of_the_sender() -> None:
     assert BASIC.read(message.form_for(BASIC)[0]).application == {"a": 7}
 
 
-def test_what_expires_once_leaves_the_rest_as_it_was() -> None:
+def test_an_expiry_that_applies_once_leaves_other_fields() -> None:
     octets = write_basic_properties(
         BasicProperties(headers=b"\x01aL" + bytes(8), expiration="50", message_id="m", timestamp=5)
     )
@@ -87,7 +87,7 @@ def opened() -> tuple[Engine, Channel]:
     return engine, channel
 
 
-def test_a_legacy_reader_is_not_told_of_what_has_no_form() -> None:
+def test_a_legacy_reader_gets_no_message_without_a_form() -> None:
     engine, channel = opened()
     channel.deliver("c", 7, False, FORMLESS)
     assert engine.output() == []
@@ -97,7 +97,7 @@ def test_a_legacy_reader_is_not_told_of_what_has_no_form() -> None:
 
 
 @pytest.mark.parametrize("no_ack", [False, True])
-def test_what_was_not_sent_is_dead_lettered(no_ack: bool) -> None:
+def test_an_unsent_message_is_dead_lettered(no_ack: bool) -> None:
     house = House()
     channel, heard = house.channel()
     declare(channel, "dead")

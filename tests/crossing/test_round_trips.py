@@ -91,7 +91,7 @@ def capsuled(header: bytes, dialect: Dialect) -> bool:
 @pytest.mark.parametrize("mode", ["natural", "lenient", "strict"])
 @given(LEGACY, sections())
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_other_modes_give_what_readers_can_read(mode: Mode, header: bytes, octets: bytes) -> None:
+def test_other_modes_write_readable_headers(mode: Mode, header: bytes, octets: bytes) -> None:
     crossing = Crossing(KEY, mode)
     for message, to in ((legacy(header), SECTIONS), (modern(octets), BASIC)):
         try:

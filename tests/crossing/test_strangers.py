@@ -28,7 +28,7 @@ def test_nested_headers_are_an_annotation_with_full_types() -> None:
     assert found.properties == {"n": 1}
 
 
-def test_proton_reads_what_pamqp_wrote() -> None:
+def test_proton_reads_messages_of_pamqp() -> None:
     written = pamqp.commands.Basic.Properties(
         content_type="text/plain", headers={"n": 5, "s": "x"}, delivery_mode=2, priority=3,
         correlation_id="c", reply_to="q", expiration="60000", message_id="m", message_type="t",
@@ -52,7 +52,7 @@ def test_proton_reads_what_pamqp_wrote() -> None:
         (7, None, "value", "application/vnd.amqp-gateway.amqp"),
     ],
 )
-def test_pamqp_reads_what_proton_wrote(body: Any, octets: Any, word: str, kind: str) -> None:
+def test_pamqp_reads_messages_of_proton(body: Any, octets: Any, word: str, kind: str) -> None:
     sent = proton.Message(body=body, id="m", properties={"n": proton.ulong(5)}, durable=True)
     header, payload = to_basic(*part(sent.encode()))
     found = pamqp.commands.Basic.Properties()

@@ -75,7 +75,7 @@ def tour(gateway: Server) -> None:
     assert done.returncode == 2 and "not here: 0-9a6" in done.stderr
 
 
-def test_the_tour_tells_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tour_names_missing_libraries(capsys: pytest.CaptureFixture[str]) -> None:
     shown = runpy.run_path(str(EXAMPLES / "tour.py"))["shown"]
     assert shown({"a": SimpleNamespace(heard=["b", "a"]), "b": SimpleNamespace(heard=["a", "b"])})
     assert not shown({"a": SimpleNamespace(heard=["a"]), "b": SimpleNamespace(heard=["a", "b"])})

@@ -124,7 +124,7 @@ async def test_two_sessions_are_none(rig: Any) -> None:
         assert (await http.get("/v1/session", headers=both)).status_code == 401
 
 
-async def test_a_session_ends_with_what_it_was_made_from(make_rig: Any) -> None:
+async def test_a_session_ends_with_its_credential(make_rig: Any) -> None:
     rig = make(make_rig, session={"seconds": 100})
     access = rig.broker.access
 
@@ -228,7 +228,7 @@ async def test_preflight_is_answered_for_all_routes(make_rig: Any, path: str) ->
             assert "access-control-allow-origin" not in answer.headers
 
 
-async def test_every_answer_says_who_may_read_it(make_rig: Any) -> None:
+async def test_every_answer_has_cors_headers(make_rig: Any) -> None:
     rig = make(make_rig, origins=(PAGE,), origin_credentials=True)
     async with rig.http() as http:
         for path, status in ((QUEUE, 201), ("/v1/%2F/queues/none/messages", 404), ("/x", 404)):

@@ -168,7 +168,7 @@ async def test_history_and_destination_are_left_out(hiding: Any, listener: Any) 
         ("work&selector=amqp.to%20LIKE%20'hidden%25'", "work/messages"),
     ],
 )
-async def test_filters_cannot_ask_for_what_is_hidden(
+async def test_filters_cannot_name_hidden_fields(
     hiding: Any, listener: Any, query: str, path: str
 ) -> None:
     async with hiding.served() as port, listener(port, "source=route:" + query) as reader:

@@ -140,9 +140,7 @@ async def test_a_password_changed_in_the_middle_of_its_check_is_not_known(
         assert (await http.get("/v1/session")).status_code == 401
 
 
-async def test_who_comes_while_the_gateway_stops_is_sent_elsewhere(
-    make_rig: Any, gated: threading.Event
-) -> None:
+async def test_requests_during_the_shutdown_get_503(make_rig: Any, gated: threading.Event) -> None:
     rig = make(make_rig)
     passwords = rig.app.state.context.gate.passwords
     async with rig.http("alice:wonder") as http, rig.http("guest:guest") as late:
@@ -176,7 +174,7 @@ def test_a_subscriber_has_many_addresses() -> None:
     assert network("unix") == "unix"
 
 
-async def test_an_unknown_user_costs_what_a_wrong_password_costs(
+async def test_an_unknown_user_costs_as_much_as_a_wrong_password(
     make_rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same computation, compared in constant time and answered alike, beside the loop."""
@@ -367,7 +365,7 @@ async def test_heads_are_bounded(rig: Any, octets: bytes, parts: int) -> None:
         request("Transfer-Encoding: chunked", method="POST", body="zz\r\n"),
     ],
 )
-async def test_what_is_no_http_is_a_problem_document(rig: Any, octets: bytes) -> None:
+async def test_invalid_http_is_a_problem_document(rig: Any, octets: bytes) -> None:
     async with served(rig) as port:
         status, document, _ = await exchange(port, octets)
         assert 400 <= status < 500

@@ -27,7 +27,7 @@ NAMES = st.text("ab./*", max_size=12)
 
 
 @given(NAMES, NAMES)
-def test_patterns_mean_what_a_shell_means(pattern: str, text: str) -> None:
+def test_patterns_match_as_in_a_shell(pattern: str, text: str) -> None:
     expected = re.fullmatch(
         "".join(".*" if letter == "*" else re.escape(letter) for letter in pattern), text, re.DOTALL
     )
@@ -90,7 +90,7 @@ def test_details_are_read_strictly() -> None:
         ),
     )
 )
-def test_whatever_stands_in_a_token_is_rights_or_refused(found: Any) -> None:
+def test_any_content_of_a_token_is_rights_or_refused(found: Any) -> None:
     for text in (found, [found]):
         with contextlib.suppress(BadRights):
             of_details(text)
@@ -142,7 +142,7 @@ def test_no_more_than_the_rate_gets_through(steps: list[tuple[float, int]]) -> N
         assert used <= 10 + now * 2 + 30 + 1e-6
 
 
-def test_buckets_forget_who_came_longest_ago() -> None:
+def test_buckets_drop_the_least_recently_used() -> None:
     buckets = Buckets(Rate(1, 1), lambda: 0.0, most=2)
     for key in "abc":
         buckets.take(key)

@@ -50,7 +50,7 @@ def declared(make_rig: Any) -> Any:
     return rig
 
 
-async def test_a_route_publishes_what_fits_it(declared: Any) -> None:
+async def test_a_route_publishes_valid_messages(declared: Any) -> None:
     path = "/v1/%2F/routes/orders/messages"
     async with declared.http() as http:
         for content, headers, status, kind in (

@@ -253,7 +253,7 @@ async def test_a_shared_secret(make_rig: Any) -> None:
     assert SECRET.decode() not in repr(rig.dependencies.settings)
 
 
-async def test_metadata_says_who_issues(issued: Any, rig: Any) -> None:
+async def test_metadata_names_the_issuer(issued: Any, rig: Any) -> None:
     where = "/.well-known/oauth-protected-resource"
     async with issued.http(None) as http:
         for path in (where, where + "/amqp"):

@@ -125,7 +125,7 @@ async def test_errors_are_rabbitmqs(
     assert answer.json()["reason"] in (reason, f"NOT_FOUND - {reason}")
 
 
-async def test_who_may(rig: Any) -> None:
+async def test_permissions(rig: Any) -> None:
     rig.queue("q")
     async with rig.http("weak:weak") as http:
         refused = await http.post(PUBLISH, json=message())
@@ -137,7 +137,7 @@ async def test_who_may(rig: Any) -> None:
         assert answer.headers["www-authenticate"].startswith("Basic")
 
 
-async def test_tools_read_what_they_need(rig: Any) -> None:
+async def test_tools_read(rig: Any) -> None:
     rig.queue("q")
     rig.exchange("shop")
     rig.bind("q", "shop", "a.*")
@@ -165,7 +165,7 @@ async def test_tools_read_what_they_need(rig: Any) -> None:
             assert answer.json() == {"error": "Object Not Found", "reason": "Not Found"}
 
 
-async def test_tools_change_what_they_may(rig: Any) -> None:
+async def test_tools_change(rig: Any) -> None:
     queue, exchange, bind = (
         "/api/queues/%2F/q2", "/api/exchanges/%2F/x2", "/api/bindings/%2F/e/x2/q/q2",
     )  # fmt: skip

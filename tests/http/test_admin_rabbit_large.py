@@ -135,7 +135,7 @@ DEEP = json.loads("[" * 40 + "]" * 40)
         ),
     ],
 )
-async def test_what_is_wrong_in_a_large_document(rig: Any, sent: bytes, reason: Any) -> None:
+async def test_errors_in_a_large_document(rig: Any, sent: bytes, reason: Any) -> None:
     rig.queue("q")
     async with rig.http() as http:
         answer = await http.post(PUBLISH, content=sent)

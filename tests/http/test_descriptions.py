@@ -52,7 +52,7 @@ async def test_every_route_is_described(rig: Any) -> None:
     assert missing == []
 
 
-async def test_a_receipt_says_what_is_known(rig: Any) -> None:
+async def test_a_receipt_has_all_known_fields(rig: Any) -> None:
     """And nothing of readers, whichever way it was made."""
     rig.queue("q")
     known = set((await description(rig))["components"]["schemas"]["Receipt"]["properties"])

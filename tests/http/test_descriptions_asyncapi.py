@@ -158,7 +158,7 @@ async def test_routes_are_shown_with_their_schemas(make_rig: Any) -> None:
     assert reading["summary"] == "GET /v1/%2F/routes/prices/events"
 
 
-async def test_routes_are_for_those_who_may_use_them(make_rig: Any) -> None:
+async def test_routes_are_listed_by_permission(make_rig: Any) -> None:
     rig = furnished(make_rig, routes=ROUTES, raw_nodes=False)
     assert (await told(rig, "weak:weak"))["channels"] == {}
     rig.broker.access.set_permissions("weak", "/", "", "", "^shop$")

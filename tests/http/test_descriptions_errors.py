@@ -81,7 +81,7 @@ async def raw(gateway: servers.Server, head: str) -> httpx.Response:
     return httpx.Response(answer.status_code, headers=fields, content=body)
 
 
-async def test_who_is_nobody_is_told_so(gateway: servers.Server) -> None:
+async def test_a_missing_login_is_reported(gateway: servers.Server) -> None:
     failed, tried = [], 0
     async with open_house(gateway) as (house, document):
         schemas = Schemas(document)
@@ -100,7 +100,7 @@ async def test_who_is_nobody_is_told_so(gateway: servers.Server) -> None:
     assert tried > 100
 
 
-async def test_who_may_not_is_told_so(gateway: servers.Server) -> None:
+async def test_a_missing_right_is_reported(gateway: servers.Server) -> None:
     """A user without any permission: 403, or what anybody may see."""
     failed, refused = [], 0
     async with open_house(gateway) as (house, document):

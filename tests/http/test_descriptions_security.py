@@ -82,7 +82,7 @@ def opens(answer: Any) -> bool:
     return "www-authenticate" not in answer.headers and not no_session
 
 
-async def test_each_way_in_opens_what_lists_it(rig: Any) -> None:
+async def test_each_security_scheme_opens_its_operations(rig: Any) -> None:
     failed, tried = [], 0
     async with rig.http("weak:weak") as http:
         document = (await http.get("/openapi.json")).json()

@@ -208,7 +208,7 @@ async def test_a_lease_that_runs_out_is_told(rig: Any, listener: Any) -> None:
         assert (await reader.until()).data["redelivered"]
 
 
-async def test_what_was_written_stays_leased_when_the_stream_ends(rig: Any, listener: Any) -> None:
+async def test_written_messages_stay_leased_when_the_stream_ends(rig: Any, listener: Any) -> None:
     rig.queue("orders")
     hub = rig.app.state.hub
     async with rig.served() as port, rig.http() as http:
@@ -224,7 +224,7 @@ async def test_what_was_written_stays_leased_when_the_stream_ends(rig: Any, list
         assert len(rig.broker.vhosts["/"].clients) == clients - 1
 
 
-async def test_what_was_not_written_goes_back_at_once(rig: Any) -> None:
+async def test_unwritten_messages_go_back_at_once(rig: Any) -> None:
     rig.queue("orders")
     asked = read_query(EXPLICIT.encode(), None, 15)
     hub = rig.app.state.hub
@@ -250,7 +250,7 @@ async def test_a_deleted_queue_ends_an_explicit_stream(rig: Any, listener: Any) 
             assert again.status == 404
 
 
-async def test_who_may_not_read_gets_no_leases(rig: Any, listener: Any) -> None:
+async def test_no_leases_without_the_right_to_read(rig: Any, listener: Any) -> None:
     rig.queue("orders")
     async with rig.served() as port:
         async with listener(port, EXPLICIT, user="weak:weak") as reader:

@@ -141,7 +141,7 @@ async def test_a_change_is_whole_or_not_at_all(make_rig: Any, listener: Any) -> 
         assert await texts(reader, 1) == ["1"]
 
 
-async def test_what_cannot_change(rig: Any, listener: Any) -> None:
+async def test_unchangeable_parameters(rig: Any, listener: Any) -> None:
     rig.exchange("a")
     rig.queue("orders")
     async with rig.served() as port:
@@ -173,7 +173,7 @@ async def test_a_public_listener_names_no_nodes(make_rig: Any, listener: Any) ->
         st.sampled_from(["a", "b", "a", "b", "add", "remove", "take", "reconnect"]), max_size=25
     )
 )
-def test_a_cursor_is_exact_whatever_comes_and_goes(rig_class: Any, play: list[str]) -> None:
+def test_a_cursor_is_exact_under_all_changes(rig_class: Any, play: list[str]) -> None:
     """Of what is read all the time nothing is missing and nothing comes twice; of what comes and
     goes, nothing that was sent while it was there."""
 

@@ -104,7 +104,7 @@ async def test_the_ring_in_the_store_is_bounded_too(make_rig: Any, listener: Any
         assert await texts(again, 3) == ["9", "10", "11"]
 
 
-async def test_a_journal_nobody_reads_is_forgotten(make_rig: Any, listener: Any) -> None:
+async def test_a_journal_without_readers_is_deleted(make_rig: Any, listener: Any) -> None:
     rig = make_rig(volatile=False, durable_linger_seconds=60.0)
     hub = rig.app.state.hub
     async with rig.served() as port:
@@ -173,7 +173,7 @@ async def test_definitions_leave_the_journals_queue_out(make_rig: Any, listener:
         assert not exported["queues"] and not exported["bindings"]
 
 
-async def test_what_cannot_be_durable(make_rig: Any) -> None:
+async def test_sources_that_cannot_be_durable(make_rig: Any) -> None:
     rig = make_rig(volatile=False, max_durable_sources=1)
     rig.exchange("passing")
     hub = rig.app.state.hub

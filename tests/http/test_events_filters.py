@@ -78,7 +78,7 @@ def test_terms(text: str, passed: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "=x", "color=x", "key~x", "property.", "x" * 2000])
-def test_what_is_no_filter(text: str) -> None:
+def test_invalid_filters(text: str) -> None:
     with pytest.raises(BadFilter):
         read_filter(text)
 
@@ -211,7 +211,7 @@ async def test_a_selector(rig: Any, listener: Any) -> None:
         ("selector=%ED%A0%80", "UTF-8"),
     ],
 )
-async def test_what_is_no_selector(rig: Any, query: str, detail: str) -> None:
+async def test_invalid_selectors(rig: Any, query: str, detail: str) -> None:
     rig.exchange("prices")
     async with rig.http() as http:
         answer = await http.get(f"/v1/%2F/events?{ALL}&{query}")
@@ -287,7 +287,7 @@ async def test_cloudevents_made_and_passed_on(rig: Any, listener: Any) -> None:
         assert (await reader.until()).data == structured
 
 
-async def test_payload_as_base64_whatever_it_is(rig: Any, listener: Any) -> None:
+async def test_payload_is_always_base64(rig: Any, listener: Any) -> None:
     rig.exchange("prices")
     async with rig.served() as port:
         for form in ("json", "cloudevents"):

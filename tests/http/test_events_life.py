@@ -60,7 +60,7 @@ def test_starts(text: str, start: Start) -> None:
      "time:2026-13-01T00:00:00Z", "PT5M", "-P", "-PT", "-P1W", "-PT5",
      "time:9999-12-31T23:59:59-23:59"],
 )  # fmt: skip
-def test_what_is_no_start(text: str) -> None:
+def test_invalid_starts(text: str) -> None:
     with pytest.raises(Problem):
         read_start(text)
 
@@ -192,7 +192,7 @@ async def test_errors_inband(make_rig: Any, listener: Any) -> None:
             assert reader.status == 204
 
 
-async def test_what_is_over_stays_over(rig: Any, listener: Any) -> None:
+async def test_an_ended_stream_stays_ended(rig: Any, listener: Any) -> None:
     rig.queue("orders")
     async with rig.served() as port, listener(port, "source=queue:orders") as reader:
         await reader.opened()
@@ -365,7 +365,7 @@ async def test_presence(rig: Any, listener: Any) -> None:
             assert (await http.get(path)).json()["subscriptions"] == []
 
 
-async def test_shutdown_spreads_who_comes_back(make_rig: Any, listener: Any) -> None:
+async def test_shutdown_spreads_reconnects(make_rig: Any, listener: Any) -> None:
     rig = make_rig(reconnect_ms=1000, drain_spread_ms=5000)
     rig.exchange("prices")
     async with rig.served() as port:

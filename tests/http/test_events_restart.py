@@ -53,7 +53,7 @@ async def test_a_route_with_a_durable_journal_is_exact(make_rig: Any, listener: 
 
 
 @pytest.mark.parametrize("source", [QUEUE, "source=route:work"])
-async def test_a_queue_gives_again_what_was_not_accepted(
+async def test_a_queue_redelivers_unaccepted_messages(
     make_rig: Any, listener: Any, source: str
 ) -> None:
     """The cursor is of a journal that went with the process, and says so; the queue has what

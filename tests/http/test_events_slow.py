@@ -166,7 +166,7 @@ async def test_a_reader_who_skips_does_not_hold_the_queue(make_rig: Any) -> None
     "query",
     ["slow=fast", "slow=pause", "ack=none&credit=3", "ack=on-next", "ack=explicit", "format=xml"],
 )
-async def test_what_makes_no_sense_is_refused(rig: Any, query: str) -> None:
+async def test_invalid_values_are_refused(rig: Any, query: str) -> None:
     rig.exchange("prices")
     async with rig.http() as http:
         assert (await http.get(f"/v1/%2F/events?{ALL}&{query}")).status_code == 400

@@ -161,7 +161,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-async def test_who_is_changed_is_looked_at_again(make_rig: Any, what: str) -> None:
+async def test_a_changed_user_is_checked_again(make_rig: Any, what: str) -> None:
     rig = prepared(make_rig)
     credentials = rig.app.fast_path.credentials
     assert await statuses(rig) == 201
@@ -182,7 +182,7 @@ async def test_permissions_are_asked_each_time(make_rig: Any) -> None:
     assert await statuses(rig) == 201
 
 
-async def test_who_may_come_from_here_only_does_not_come_from_elsewhere(make_rig: Any) -> None:
+async def test_a_loopback_user_is_refused_from_elsewhere(make_rig: Any) -> None:
     rig = prepared(make_rig)
     rig.broker.access.add_user("local", "wonder", (), loopback_only=True)
     rig.broker.access.set_permissions("local", "/", ".*", ".*", ".*")
@@ -207,7 +207,7 @@ async def test_quotas_count_on_the_fast_path(make_rig: Any) -> None:
     assert all("ratelimit" in answer.headers for answer in answers)
 
 
-async def test_what_is_remembered_is_bounded_and_holds_no_secret(make_rig: Any) -> None:
+async def test_the_cache_is_bounded_and_holds_no_secret(make_rig: Any) -> None:
     rig = prepared(make_rig)
     credentials: CredentialCache = rig.app.fast_path.credentials
     assert await statuses(rig) == 201

@@ -300,7 +300,7 @@ async def test_messages_have_so_many_properties(rig: Any) -> None:
 # --- tokens of others ---------------------------------------------------------------------------
 
 
-async def test_what_was_sealed_elsewhere_opens_nothing(rig: Any, listener: Any) -> None:
+async def test_foreign_seals_open_nothing(rig: Any, listener: Any) -> None:
     """One secret seals cursors, leases and more; none passes for another, nor that of a
     neighbour."""
     rig.exchange("prices")

@@ -104,7 +104,7 @@ async def test_latest_and_earliest(rig: Any, listener: Any) -> None:
             assert await texts(late, 1) == ["2"]
 
 
-async def test_what_fell_off_the_ring_is_counted(make_rig: Any, listener: Any) -> None:
+async def test_events_dropped_from_the_ring_are_counted(make_rig: Any, listener: Any) -> None:
     rig = make_rig(journal_events=3)
     rig.exchange("prices")
     async with rig.served() as port:
@@ -176,7 +176,7 @@ async def test_a_queue_is_settled_when_a_reader_has_it(rig: Any, listener: Any) 
             assert "redelivered" not in event.data
 
 
-async def test_what_no_reader_was_sent_goes_back_to_the_queue(rig: Any, listener: Any) -> None:
+async def test_unsent_messages_go_back_to_the_queue(rig: Any, listener: Any) -> None:
     rig.queue("orders")
     hub = rig.app.state.hub
     async with rig.served() as port:

@@ -104,7 +104,7 @@ def test_application_properties_over_several_fields() -> None:
         ("Content-Type", "é"),
     ],
 )
-def test_what_is_not_understood_is_refused(name: str, value: str) -> None:
+def test_unknown_fields_are_refused(name: str, value: str) -> None:
     with pytest.raises(BadField):
         read((name, value))
 
@@ -137,7 +137,7 @@ short = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
     st.uuids() | short | st.binary(max_size=20),
     st.integers(0, 255),
 )
-def test_what_is_written_reads_back_with_its_types(
+def test_written_values_are_read_with_their_types(
     application: dict[str, object], subject: str, message_id: object, priority: int
 ) -> None:
     sent = Properties(

@@ -129,7 +129,7 @@ def test_voided_events_leave_holes_and_their_numbers_are_not_used_again() -> Non
 
 
 @given(st.binary(max_size=40), st.lists(st.integers(0, 2**40 - 1), max_size=64))
-def test_a_cursor_opens_to_what_was_sealed(secret: bytes, positions: list[int]) -> None:
+def test_a_cursor_opens_to_its_position(secret: bytes, positions: list[int]) -> None:
     cursors = Cursors(secret)
     pairs = [(digest_of("/", f"queue:{n}") + EPOCH, at) for n, at in enumerate(positions)]
     text = cursors.seal(pairs).decode()
@@ -147,7 +147,7 @@ def test_a_changed_cursor_is_forged_or_unknown(place: int, bit: int) -> None:
         assert cursors.open(changed.decode("latin-1")) is None
 
 
-def test_what_is_not_ours_is_unknown_and_what_pretends_is_forged() -> None:
+def test_foreign_cursors_are_unknown_and_altered_ones_forged() -> None:
     ours, theirs = Cursors(b"secret"), Cursors(b"other")
     key = digest_of("/", "queue:a") + EPOCH
     assert ours.open("17") is None

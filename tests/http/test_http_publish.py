@@ -104,7 +104,7 @@ def check_problem(answer: Any, status: int, kind: str, outcome: str, safe: bool 
     assert told["title"] and told["detail"]
 
 
-async def test_refusals_say_what_became_of_the_message(rig: Any) -> None:
+async def test_refusals_state_the_outcome_of_the_message(rig: Any) -> None:
     rig.queue("orders")
     rig.queue("full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     full = "/v1/%2F/queues/full/messages"

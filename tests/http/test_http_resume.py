@@ -46,7 +46,7 @@ plays = st.lists(st.sampled_from(ACTIONS), max_size=40)
 
 @settings(max_examples=examples(40), deadline=None)
 @given(plays, st.booleans())
-def test_a_queue_loses_nothing_and_says_what_may_come_twice(
+def test_a_queue_loses_nothing_and_marks_possible_duplicates(
     rig_class: Any, play: Any, forgetful: bool
 ) -> None:
     async def run() -> None:

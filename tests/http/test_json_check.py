@@ -30,13 +30,13 @@ def check(octets: bytes) -> tuple[bool, int]:
 
 
 @given(VALUES, st.sampled_from([None, 1]), st.booleans())
-def test_what_is_json(value: Any, indent: int | None, plain: bool) -> None:
+def test_valid_json(value: Any, indent: int | None, plain: bool) -> None:
     octets = json.dumps(value, indent=indent, ensure_ascii=plain).encode("utf-8", "replace")
     assert check(octets)[0] == is_json(octets)
 
 
 @given(VALUES, st.integers(0), st.binary(max_size=3), st.integers(0, 3))
-def test_what_is_nearly_json(value: Any, at: int, put: bytes, gone: int) -> None:
+def test_invalid_json(value: Any, at: int, put: bytes, gone: int) -> None:
     octets = json.dumps(value).encode()
     at %= len(octets) + 1
     octets = octets[:at] + put + octets[at + gone :]

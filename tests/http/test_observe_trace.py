@@ -83,7 +83,7 @@ def test_a_later_version_may_say_more() -> None:
 
 
 @given(st.binary(max_size=80), st.binary(max_size=80))
-def test_whatever_comes_the_result_is_valid(parent: bytes, state: bytes) -> None:
+def test_the_result_is_always_valid(parent: bytes, state: bytes) -> None:
     found = read_trace([(b"traceparent", parent), (b"tracestate", state)])
     if found is not None:
         assert PARENT.fullmatch(found.parent)

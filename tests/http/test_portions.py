@@ -147,7 +147,7 @@ async def test_definitions_come_in_in_portions(make_rig: Any, pauses: Pauses) ->
         assert pointers == ["/queues/5/durable", "/queues/7/name"]
 
 
-async def test_what_goes_meanwhile_is_left_out(make_rig: Any) -> None:
+async def test_items_deleted_meanwhile_are_left_out(make_rig: Any) -> None:
     rig = make_rig()
     for name in ("a", "b", "c"):
         rig.queue(name)

@@ -202,14 +202,14 @@ def test_bodies_as_people_write_them() -> None:
         ({"view": "full", "id": "x"}, "/id"),
     ],
 )
-def test_what_is_wrong_is_pointed_at(form: Any, pointer: str) -> None:
+def test_errors_have_a_pointer(form: Any, pointer: str) -> None:
     with pytest.raises(BadForm) as caught:
         read_form(form)
     assert caught.value.pointer == pointer
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b'{"a":1,"a":2}', b"NaN", b"\xff", b"[" * 100_000])
-def test_what_is_no_json(text: bytes) -> None:
+def test_bodies_that_are_no_json(text: bytes) -> None:
     with pytest.raises(BadForm):
         loads(text)
 
@@ -231,7 +231,7 @@ def test_numbers_as_people_write_them() -> None:
         read_json(loads("1e400"))
 
 
-def test_full_view_of_what_a_legacy_peer_sent() -> None:
+def test_full_view_of_a_message_of_a_legacy_peer() -> None:
     header = BASIC.write(
         Properties(
             durable=True,

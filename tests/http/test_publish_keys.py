@@ -223,7 +223,7 @@ async def test_keys_are_bounded_and_expire(make_rig: Any) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=40))
 @settings(max_examples=examples(60), deadline=None)
-def test_what_is_kept_is_what_a_restart_finds(steps: list[tuple[int, int]]) -> None:
+def test_a_restart_finds_kept_keys(steps: list[tuple[int, int]]) -> None:
     store = MemoryStore(False)
     book = KeyBook(store, 3600, 100)
     model: dict[int, str] = {}

@@ -110,7 +110,7 @@ def live(gateway: Running, story: Story, chance: random.Random) -> None:
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
-def test_a_key_is_one_message_whoever_is_killed(tmp_path: Path) -> None:
+def test_a_key_is_one_message_after_any_kill(tmp_path: Path) -> None:
     chance = random.Random(3)
     story = Story()
     with Running(tmp_path) as gateway:
@@ -162,7 +162,7 @@ def test_killed_right_after_the_answer(tmp_path: Path) -> None:
         assert wire.heard(w.QueueDeclareOk).message_count == 1
 
 
-def test_durability_is_what_the_receipt_says(tmp_path: Path) -> None:
+def test_durability_is_as_in_the_receipt(tmp_path: Path) -> None:
     """Killed at once, a queue has what was said to be on disk, and nothing else."""
     with Running(tmp_path) as gateway:
         wire = gateway.wire(1)

@@ -152,7 +152,7 @@ async def test_as_a_small_one(monkeypatch: pytest.MonkeyPatch, form: bytes, wind
         assert other.fingerprint and other.target == one.target
 
 
-async def test_what_stands_beside_a_body_is_bounded(make_rig: Any) -> None:
+async def test_fields_beside_a_body_are_bounded(make_rig: Any) -> None:
     rig = make_rig()
     rig.queue("orders")
     document = dumped({"properties": {str(n): n for n in range(40_000)}, "body": "x"})

@@ -28,7 +28,7 @@ async def test_wait_bounds_the_wait(make_rig: Any) -> None:
         assert answer.headers["preference-applied"].startswith("wait=")
 
 
-async def test_confirm_none_does_not_wait_but_knows_what_is_known(make_rig: Any) -> None:
+async def test_confirm_none_does_not_wait_but_reports_known_outcomes(make_rig: Any) -> None:
     rig = make_rig(volatile=False)
     rig.queue("kept", durable=True)
     rig.held = True
@@ -151,7 +151,7 @@ async def test_equal_ordering_keys_are_sent_in_order_of_arrival(rig: Any) -> Non
     assert bodies == [b"3", b"0", b"1", b"2", b"b"]
 
 
-async def test_who_fails_or_stalls_does_not_hold_the_others_forever(make_rig: Any) -> None:
+async def test_failing_or_stalled_publishes_delay_others_for_a_bounded_time(make_rig: Any) -> None:
     rig = make_rig(confirm_seconds=0.05)
     rig.queue("kept")
     headers = {"Amqp-Ordering-Key": '"k"'}

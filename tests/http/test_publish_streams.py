@@ -174,7 +174,7 @@ async def test_the_end_of_the_gateway_ends_streams_and_tells_of_all(make_rig: An
         wire.writer.close()
 
 
-async def test_who_vanishes_leaves_what_was_sent(make_rig: Any) -> None:
+async def test_messages_sent_before_a_disconnect_stay(make_rig: Any) -> None:
     rig = make_rig(volatile=False, stream_window=10)
     rig.queue("kept", durable=True)
     async with rig.served() as port:

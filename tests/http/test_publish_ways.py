@@ -166,7 +166,7 @@ async def test_a_batch_of_cloudevents(rig: Any) -> None:
             assert (refused.status_code, kind_of(refused)) == (400, "invalid-request"), broken
 
 
-async def test_a_batch_says_what_became_of_each(rig: Any) -> None:
+async def test_a_batch_has_the_outcome_of_each(rig: Any) -> None:
     rig.queue("orders")
     rig.queue("full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     messages: list[Any] = [
@@ -399,7 +399,7 @@ async def test_large_bodies_wait_beside_memory_and_within_a_budget(make_rig: Any
         assert (await http.post(QUEUE, content=body)).status_code == 201
 
 
-def test_the_budget_is_given_back_whatever_happens() -> None:
+def test_the_budget_is_always_given_back() -> None:
     budget = Budget(100)
     with pytest.raises(ValueError), budget.hold() as held:
         held.reach(60)
@@ -429,7 +429,7 @@ async def expecting(port: int, path: str, length: int, *fields: str) -> str:
     return first
 
 
-async def test_what_can_be_refused_is_refused_before_the_body_is_asked_for(make_rig: Any) -> None:
+async def test_refusals_come_before_the_body_is_requested(make_rig: Any) -> None:
     rig = make_rig(max_body_octets=1000)
     rig.queue("orders")
     async with rig.served() as port:

@@ -50,7 +50,7 @@ async def test_browse_takes_nothing(rig: Any) -> None:
         assert (await browse(http, "q", payload="base64"))[0] == "2"
 
 
-async def test_browse_sees_what_is_paged_out(make_rig: Any) -> None:
+async def test_browse_sees_messages_that_are_paged_out(make_rig: Any) -> None:
     rig = clocked(make_rig)
     rig.broker.state.limits = Limits(page_after_octets=0, keep_in_memory=2)
     rig.queue("q")
@@ -178,7 +178,7 @@ async def test_only_those_asked_for(rig: Any) -> None:
         assert await browse(http, "work") == ["a", "c"]
 
 
-async def test_what_cannot_go_stays(rig: Any) -> None:
+async def test_messages_that_cannot_be_moved_stay(rig: Any) -> None:
     cemetery(rig)
     rig.queue("small", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     async with rig.http() as http:

@@ -57,7 +57,7 @@ async def test_nothing_is_there(rig: Any) -> None:
         assert rig.depth("q") == (0, 0)
 
 
-async def test_what_expires_comes_again(rig: Any) -> None:
+async def test_expired_leases_are_redelivered(rig: Any) -> None:
     rig.queue("q")
     rig.put("q", "a")
     async with rig.http() as http:
@@ -192,7 +192,7 @@ async def test_many_at_once_with_a_result_each(rig: Any) -> None:
             assert answer.status_code == 422
 
 
-async def test_tokens_are_nobody_elses(rig: Any) -> None:
+async def test_tokens_are_bound_to_their_user(rig: Any) -> None:
     rig.broker.access.add_user("bob", "builder", ())
     rig.broker.access.set_permissions("bob", "/", ".*", ".*", ".*")
     rig.begin()
@@ -321,7 +321,7 @@ async def test_too_many_leases(make_rig: Any) -> None:
         ([], 422),
     ],
 )
-async def test_what_cannot_be_asked(rig: Any, asked: Any, status: int) -> None:
+async def test_invalid_requests(rig: Any, asked: Any, status: int) -> None:
     rig.queue("q")
     rig.put("q", "a")
     async with rig.http() as http:
@@ -331,7 +331,7 @@ async def test_what_cannot_be_asked(rig: Any, asked: Any, status: int) -> None:
         assert rig.depth("q") == (1, 0)
 
 
-async def test_what_cannot_be_read(rig: Any) -> None:
+async def test_unreadable_queues(rig: Any) -> None:
     rig.queue("q")
     async with rig.http() as http:
         for path, content, headers, status in (
@@ -389,7 +389,7 @@ async def test_views(rig: Any) -> None:
         assert (await http.delete(where)).status_code == 200
 
 
-async def test_raw_is_for_those_who_take_no_json_and_never_breaks_out(rig: Any) -> None:
+async def test_raw_is_for_requests_without_json_and_never_breaks_out(rig: Any) -> None:
     rig.queue("q")
     rig.put("q", "<b>", content_type="text/html\r\nset-cookie: x=y", message_id="a\r\nb: c")
     rig.put("q", "x", application={"k" * 200: "v" * 250})

@@ -148,7 +148,7 @@ async def test_a_timeout_says_whether_the_request_was_accepted(make_rig: Any) ->
         assert answer.json()["outcome"] == "unknown"
 
 
-async def test_nobody_to_ask(rig: Any) -> None:
+async def test_no_responder(rig: Any) -> None:
     rig.exchange("services")
     rig.queue("full", arguments={"x-max-length": 0, "x-overflow": "reject-publish"})
     async with rig.http() as http:
@@ -272,7 +272,7 @@ async def test_a_reply_that_never_comes_is_a_result_too(make_rig: Any) -> None:
         assert result["body"]["outcome"] == "accepted"
 
 
-async def test_what_is_known_at_once_is_answered_at_once(rig: Any) -> None:
+async def test_known_outcomes_are_answered_at_once(rig: Any) -> None:
     async with rig.http() as http:
         answer = await http.post(REQUESTS + "?to=none", content=b"x", headers=LATER)
         assert answer.status_code == 404

@@ -45,7 +45,7 @@ async def poll(rig: Any, http: Any, **asked: Any) -> Any:
         task.cancel()
 
 
-async def test_what_matches_is_leased_and_the_rest_stays_in_order(rig: Any) -> None:
+async def test_matches_are_leased_and_the_rest_stays_in_order(rig: Any) -> None:
     rig.queue("q")
     for number in range(9):
         rig.put("q", str(number), application={"kind": "abc"[number % 3], "n": number})
@@ -119,7 +119,7 @@ async def test_a_wait_ends_with_the_first_that_matches(rig: Any) -> None:
         assert seekers(rig) == 0
 
 
-async def test_a_wait_hears_of_what_is_given_back(rig: Any) -> None:
+async def test_a_wait_sees_returned_messages(rig: Any) -> None:
     rig.queue("q")
     rig.put("q", "a", type="y")
     async with rig.http() as http:
@@ -199,7 +199,7 @@ async def test_a_hard_selector_looks_at_few_messages_in_a_turn(rig: Any) -> None
         assert rig.turns - turns >= 10
 
 
-async def test_what_comes_while_it_searches_is_not_missed(rig: Any) -> None:
+async def test_messages_during_the_search_are_not_missed(rig: Any) -> None:
     rig.queue("q")
     rig.put("q", *["x"] * (3 * PORTION))
     async with rig.http() as http:
@@ -277,7 +277,7 @@ async def test_an_attempt_that_is_repeated_gets_the_same(rig: Any) -> None:
         assert rig.depth("q") == (1, 2)
 
 
-async def test_hanging_up_gives_back_what_was_found(rig: Any) -> None:
+async def test_hanging_up_returns_found_messages(rig: Any) -> None:
     rig.queue("q")
     async with rig.http() as http, poll(rig, http, group="g") as task:
         task.cancel()
@@ -304,7 +304,7 @@ async def test_hanging_up_gives_back_what_was_found(rig: Any) -> None:
         ({"max_deliveries": "3"}, "/max_deliveries"),
     ],
 )
-async def test_what_cannot_be_asked(rig: Any, asked: Any, pointer: str) -> None:
+async def test_invalid_requests(rig: Any, asked: Any, pointer: str) -> None:
     rig.queue("q")
     async with rig.http() as http:
         answer = await http.post(RECEIVE.format("q"), content=json.dumps(asked))
@@ -374,7 +374,7 @@ async def test_poison_that_comes_back_while_somebody_waits(rig: Any) -> None:
             assert texts((await task).json()["deliveries"]) == ["good"]
 
 
-async def test_only_what_would_be_handed_out_is_poison(rig: Any) -> None:
+async def test_only_matching_messages_are_poison(rig: Any) -> None:
     rig.queue("q")
     rig.put("q", "a", group_id="a")
     rig.put("q", "b", group_id="b")
@@ -400,7 +400,7 @@ async def test_a_heap_of_poison_does_not_hold_up_the_others(rig: Any) -> None:
         assert one["delivery_count"] == 1
 
 
-async def test_who_may_only_receive_does_not_bury(make_rig: Any) -> None:
+async def test_receiving_alone_does_not_dead_letter(make_rig: Any) -> None:
     """A credential that cannot settle cannot send to the dead letters either."""
     secret = b"a shared secret that is long enough!"
     rig = make_rig(bearer=shared_bearer(secret, "alice"))

@@ -197,7 +197,7 @@ async def test_a_repeated_wait_takes_the_place_of_the_first(rig: Any) -> None:
         assert waiting(rig) == 0
 
 
-async def test_what_the_first_answer_lost_the_second_keeps(rig: Any) -> None:
+async def test_messages_of_a_lost_answer_are_in_the_second(rig: Any) -> None:
     """The first caller hangs up after the second was answered: the leases are the second's."""
     rig.queue("q")
     large = "x" * (12 * 1024 * 1024)

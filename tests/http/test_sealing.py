@@ -13,7 +13,7 @@ CURSORS = Seal(SECRET, Purpose.CURSOR)
 
 
 @given(st.binary(max_size=80), st.binary(min_size=1, max_size=40), st.sampled_from(Purpose))
-def test_what_goes_in_comes_out(plain: bytes, secret: bytes, purpose: Purpose) -> None:
+def test_sealed_values_open(plain: bytes, secret: bytes, purpose: Purpose) -> None:
     seal = Seal(secret, purpose)
     assert seal.open(seal.seal(plain)) == plain
     assert seal.reveal(seal.hide(plain).decode()) == plain
@@ -28,7 +28,7 @@ def test_a_changed_token_does_not_open(hidden: bool, plain: bytes, place: int, b
 
 
 @given(st.text(max_size=80))
-def test_what_was_never_sealed_does_not_open(text: str) -> None:
+def test_unsealed_values_do_not_open(text: str) -> None:
     for opened in (CURSORS.open, CURSORS.reveal):
         with pytest.raises(Forged):
             opened(text)

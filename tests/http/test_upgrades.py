@@ -115,7 +115,7 @@ async def test_http_1_0_has_no_upgrade(rig: Any) -> None:
         assert bodies(rig, 1) == [b"old"]
 
 
-async def test_what_cannot_be_a_request_is_refused_all_the_same(rig: Any) -> None:
+async def test_invalid_requests_are_refused_too(rig: Any) -> None:
     """The head is read twice; it may smuggle nothing the second time."""
     rig.queue("orders")
     both = b"Content-Length: 3\r\n"

@@ -107,7 +107,7 @@ def test_found_by_itself(tmp_path: Path, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_it_calls_itself_or_is_called(tmp_path: Path, version: str) -> None:
+def test_names_of_versions(tmp_path: Path, version: str) -> None:
     tape = TAPES[version]
     assert_readable(shown(tmp_path, tape, "AMQP/Fast " + version[:5].replace("-", ".")), version)
     assert_readable(shown(tmp_path, tape, as_version=version), version)
@@ -126,7 +126,7 @@ def test_recordings_of_the_original_client(tmp_path: Path, name: str) -> None:
     assert "(says class 2)" in text or name == "consume"
 
 
-def test_flags_tags_and_what_is_out_of_band() -> None:
+def test_flags_tags_and_out_of_band_content() -> None:
     method = b"\x01\0\0\x0d\x01\x01\x00\xe3\0\0\0\x07\0\x09\x02AB"
     octets = (
         method + b"\x04\x01\0\x01x" + b"\x07\0\0\x02ab" + b"\x08\0\0\0" + b"\x01\x01\0\x08\x63\1"

@@ -150,7 +150,7 @@ def test_pcap_out_of_order_and_sent_twice(tmp_path: Path) -> None:
         (b"[]", "no AMQP octets"),
     ],
 )
-def test_what_is_no_recording(tmp_path: Path, content: bytes, message: str) -> None:
+def test_files_that_are_no_recordings(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(InspectError, match=message):

@@ -97,7 +97,7 @@ UNDECODED = {
 
 
 @pytest.mark.parametrize("case", UNDECODED)
-def test_what_cannot_be_decoded_is_counted_and_fails(tmp_path: Path, case: str) -> None:
+def test_undecoded_frames_are_counted_and_fail(tmp_path: Path, case: str) -> None:
     octets, reason = UNDECODED[case]
     file = capture(tmp_path, [("client", piece) for piece in octets])
     failed, text = inspected(file)
@@ -106,6 +106,6 @@ def test_what_cannot_be_decoded_is_counted_and_fails(tmp_path: Path, case: str) 
     assert result.exit_code == 2 and "could not be decoded" in result.output
 
 
-def test_what_can_be_decoded_succeeds(tmp_path: Path) -> None:
+def test_decodable_recordings_succeed(tmp_path: Path) -> None:
     file = capture(tmp_path, [("client", "414d515000000901" + "08000000000000ce")])
     assert CliRunner().invoke(cli, ["inspect", str(file)]).exit_code == 0

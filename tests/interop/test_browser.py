@@ -135,7 +135,7 @@ def test_eventsource_misses_nothing(
     assert resumed == ["fresh"] + ["exact"] * len(ways)
 
 
-def test_eventsource_is_told_what_a_restart_lost(chrome: Any, tmp_path: Path) -> None:
+def test_eventsource_reports_events_lost_by_a_restart(chrome: Any, tmp_path: Path) -> None:
     """A gateway that has forgotten the page's position says so, and goes on."""
 
     def publish(server: Server, number: int) -> None:

@@ -33,7 +33,7 @@ def console(chrome: Any, gateway: Server) -> Iterator[Console]:
         page.close()
 
 
-def test_it_asks_who_you_are(gateway: Server) -> None:
+def test_it_asks_for_a_login(gateway: Server) -> None:
     for path in ("/", "/console/main.js"):
         answer = httpx.get(f"http://{HOST}:{gateway.http_port}{path}", trust_env=False, timeout=60)
         assert answer.status_code == 401
@@ -282,7 +282,7 @@ def test_an_address_starts_nothing(console: Console, api: Api, chrome: Any) -> N
         linked.close()
 
 
-def test_what_cannot_be_published_is_said(console: Console) -> None:
+def test_an_invalid_publish_is_reported(console: Console) -> None:
     console.open("publish", query="?queue=c.nowhere")
     console.press("Add property")
     console.page.get_by_label("Property name").fill("n")
@@ -373,7 +373,7 @@ def test_virtual_hosts_are_made_switched_and_deleted(console: Console, api: Api)
     assert api.find("vhosts/c%2Ftest") is None
 
 
-def test_who_may_not_is_told_so(chrome: Any, gateway: Server, api: Api) -> None:
+def test_a_missing_right_is_reported(chrome: Any, gateway: Server, api: Api) -> None:
     """A user without tags sees queues; the rest says what is missing."""
     api.put("users/c.plain", password="plain", tags=[])
     api.put("users/c.plain/permissions/%2F", configure=".*", write=".*", read=".*")

@@ -343,12 +343,12 @@ def test_people_and_virtual_hosts(pair: Pair) -> None:
         "/api/exchanges/%2F/none",
     ],
 )
-def test_health_and_what_is_not_there(pair: Pair, path: str) -> None:
+def test_health_and_missing_things(pair: Pair, path: str) -> None:
     same(pair, "GET", path)
 
 
 @pytest.mark.parametrize("path", ["overview", "queues", "exchanges", "vhosts", "nodes"])
-def test_what_is_shown_has_their_names_and_types(pair: Pair, path: str) -> None:
+def test_shown_fields_have_their_names_and_types(pair: Pair, path: str) -> None:
     """What both show is of the same type; RabbitMQ shows statistics only after a while."""
     theirs, ours = (one.get(f"/api/{path}").json() for one in pair)
     if isinstance(theirs, list):

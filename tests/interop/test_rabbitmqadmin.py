@@ -120,7 +120,7 @@ def test_export_and_import(tool: Tool, tmp_path: Path) -> None:
     tool.says("queue deleted", "delete", "queue", "name=kept")
 
 
-def test_what_is_refused(tool: Tool) -> None:
+def test_refusals(tool: Tool) -> None:
     """Said in words, and with a status of failure: never a traceback of the script."""
     refusals = [
         (("get", "queue=nothing"), "Not found"),

@@ -94,7 +94,7 @@ def test_passive_declare(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("end", ["cancel", "channel", "connection"])
-def test_nobody_there_any_more(connect: Connect, end: str) -> None:
+def test_the_requester_is_gone(connect: Connect, end: str) -> None:
     asking, channel = Asking(connect()), connect().channel()
     where = asking.question()
     if end == "cancel":
@@ -126,7 +126,7 @@ def test_wrong_consumers(connect: Connect, first: bool, no_ack: bool, text: str)
     ) == (406, f"PRECONDITION_FAILED - {text}")
 
 
-def test_nobody_who_asks(connect: Connect) -> None:
+def test_no_requester(connect: Connect) -> None:
     asking = Asking(connect())
     channel = asking.connection.channel()
     properties = pika.BasicProperties(reply_to=REPLY_TO)

@@ -287,7 +287,7 @@ def test_one_message_at_a_time(served: tuple[str, Running]) -> None:
     asyncio.run(talk())
 
 
-def test_what_is_nowhere(served: tuple[str, Running]) -> None:
+def test_missing_destinations(served: tuple[str, Running]) -> None:
     """0-9a0 closes the channel, 0-9a6 gives the message back."""
     version, _ = served
 

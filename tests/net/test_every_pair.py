@@ -179,7 +179,7 @@ def test_consumers_of_all_versions_share_the_work(gateway: Running) -> None:
 
 
 @pytest.mark.parametrize("ending", ["session", "connection"])
-def test_what_was_published_before_the_end_is_there(gateway: Running, ending: str) -> None:
+def test_messages_published_before_the_end_are_there(gateway: Running, ending: str) -> None:
     """Though nobody waits for it, and in 1.0 there is no credit yet."""
 
     async def publish_and_leave() -> None:

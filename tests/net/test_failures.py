@@ -58,7 +58,7 @@ def test_guesses_at_a_user_are_no_concern_of_its_other_addresses() -> None:
     assert [house.guess("ann", HERE) for _ in range(2)] == [0, 12]
 
 
-def test_a_success_clears_what_the_user_failed_from_there() -> None:
+def test_a_success_clears_failures_of_its_user_and_address() -> None:
     house = House()
     for _ in range(10):
         assert [house.guess("ann", HERE) for _ in range(MOST - 1)] == [0] * (MOST - 1)
@@ -77,7 +77,7 @@ def test_logins_between_guesses_do_not_clear_the_peer() -> None:
     assert house.guess("mallory", THERE, right=True) == 0
 
 
-def test_a_restart_forgets_no_guesses_and_locks_nobody_else_out() -> None:
+def test_a_restart_keeps_guesses_and_locks_no_other_user_out() -> None:
     house = House()
     for _ in range(MOST):
         house.guess("ann", HERE)
@@ -90,7 +90,7 @@ def test_a_restart_forgets_no_guesses_and_locks_nobody_else_out() -> None:
     assert [house.guess("ann", HERE) for _ in range(2)] == [0, 12]
 
 
-def test_a_clock_that_went_back_makes_nobody_wait_longer() -> None:
+def test_a_clock_that_went_back_makes_no_wait_longer() -> None:
     house = House()
     for _ in range(MOST):
         house.guess("ann", HERE)
@@ -101,7 +101,7 @@ def test_a_clock_that_went_back_makes_nobody_wait_longer() -> None:
     assert house.guess("ann", HERE) == 0
 
 
-def test_what_is_over_is_forgotten() -> None:
+def test_expired_failures_are_deleted() -> None:
     house = House()
     for number in range(20):
         house.guess(f"user-{number}", HERE)
@@ -126,7 +126,7 @@ def test_a_success_leaves_nothing_behind() -> None:
     assert len(house.kept()) == 1, "of the peer"
 
 
-def test_what_is_kept_has_a_limit_and_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_failures_are_bounded_and_without_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.net.failures.MOST_KEPT", 50)
     house = House()
     for number in range(300):

@@ -64,7 +64,7 @@ def test_after_a_long_read_the_others_come_first(
     asyncio.run(read())
 
 
-def test_who_is_gone_is_not_read_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_connection_is_not_read_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "LONG_READ_SECONDS", -1.0)
 
     async def read() -> None:

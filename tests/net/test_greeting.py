@@ -59,7 +59,9 @@ def test_one_octet_at_a_time(gateway: Running, version: str) -> None:
         (b"AMQP\x00\x01\x00\x00", SASL),
     ],
 )
-def test_a_stranger_learns_what_is_spoken(gateway: Running, first: bytes, answer: bytes) -> None:
+def test_an_unknown_client_learns_the_version(
+    gateway: Running, first: bytes, answer: bytes
+) -> None:
     """0-9-1 §4.2.2, 1.0 §2.2: the header of a version or layer that is spoken, and the end."""
     wire = Wire(gateway.port)
     wire.send(first)
@@ -252,7 +254,7 @@ def test_trickling_gains_no_time(plain: Running) -> None:
     assert time.monotonic() - started > HURRY * 0.75
 
 
-def test_whoever_is_in_is_not_hurried(plain: Running) -> None:
+def test_an_open_connection_has_no_deadline(plain: Running) -> None:
     wire = plain.wire(1)
     time.sleep(HURRY * 1.75)
     wire.declare("late")

@@ -163,7 +163,7 @@ def test_two_readers_share_one_file(gateway: Running) -> None:
     until(lambda: not spooled(gateway), "no file is left")
 
 
-def test_a_slow_reader_holds_up_nobody(gateway: Running) -> None:
+def test_a_slow_reader_delays_no_other(gateway: Running) -> None:
     """It takes nothing: what it is to get stays in the file, and others go on, those of its own
     connection included."""
     slow = gateway.wire(1, 2, receive_buffer=1 << 16)

@@ -109,7 +109,7 @@ def test_a_failed_login_is_answered_after_a_pause(patient: Running, version: str
 
 
 @pytest.mark.parametrize("version", ["0-9-1", "0-9a0", "0.8a2"])
-def test_so_is_whatever_else_is_wrong_before_a_login(patient: Running, version: str) -> None:
+def test_so_is_any_other_error_before_a_login(patient: Running, version: str) -> None:
     octets = said(version, "wrong")
     head = 2 if version == "0.8a2" else 8
     with socket.create_connection(("127.0.0.1", port_of(patient, version))) as connection:
@@ -143,7 +143,7 @@ def test_and_behind_it_until_a_virtual_host_is_open(
 
 
 @pytest.mark.parametrize("version", ["0-9a0", "0.8a2"])
-def test_who_leaves_before_that_is_let_go(patient: Running, version: str) -> None:
+def test_a_peer_that_leaves_before_that_is_released(patient: Running, version: str) -> None:
     """That is no exceptional condition."""
     client = adapter_for(version, Role.CLIENT, credentials=Credentials("guest", "guest"))
     client.send(Open("open", "/nowhere", "guest"))

@@ -292,7 +292,7 @@ def test_an_alarm_ends(tmp_path: Path) -> None:
         wire.ended()
 
 
-def test_who_did_not_ask_is_not_told(tmp_path: Path) -> None:
+def test_no_notice_without_a_request(tmp_path: Path) -> None:
     with Running(tmp_path, limits__disk_free_octets=1 << 60) as gateway:
         told = gateway.wire(1)
         untold = gateway.wire(1, capabilities=())
@@ -348,7 +348,7 @@ def test_a_silent_peer_whose_socket_is_full_is_given_up(tmp_path: Path) -> None:
         until(lambda: sockets(gateway) == 1, "its socket is closed")
 
 
-def test_who_is_not_read_from_is_not_blamed(tmp_path: Path) -> None:
+def test_a_peer_that_is_not_read_from_is_not_timed_out(tmp_path: Path) -> None:
     """A blocked publisher's heartbeats are unread: it lives."""
     with Running(tmp_path, limits__disk_free_octets=1 << 60) as gateway:
         wire = gateway.wire(1, heartbeat=1)

@@ -126,7 +126,7 @@ def test_answers_do_not_pile_up(gateway: Running, ask: str) -> None:
     watcher.ended()
 
 
-def test_what_follows_our_end_is_thrown_away(gateway: Running) -> None:
+def test_frames_behind_our_end_are_discarded(gateway: Running) -> None:
     """The name of a link that was refused, used again before our answer was read, ends the session;
     whatever else comes on it costs nothing, and nobody else notices."""
     watcher = gateway.wire(1)
@@ -297,7 +297,7 @@ def test_storms_leave_nothing(tmp_path: Path) -> None:
         assert storms[-1] - storms[0] < 8 * MIB, [found // MIB for found in storms]
 
 
-def test_a_large_map_of_what_is_unsettled(gateway: Running) -> None:
+def test_a_large_map_of_unsettled_deliveries(gateway: Running) -> None:
     """As many entries as a frame holds, of which we know none: none comes back."""
     gateway.wire(1).declare("unsettled")
     wire = gateway.wire_1_0()

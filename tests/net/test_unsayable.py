@@ -78,7 +78,7 @@ def depths(gateway: Running) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_consumer_is_given_what_is_behind(gateway: Running, version: str) -> None:
+def test_a_consumer_gets_the_messages_behind(gateway: Running, version: str) -> None:
     async def consume() -> None:
         # 0-9a6 agrees on no size of frames, so nothing is too large for it there.
         await fill(gateway, 100_000 if version == "0-9a6" else 200_000)
@@ -97,7 +97,7 @@ def test_a_consumer_is_given_what_is_behind(gateway: Running, version: str) -> N
 
 @pytest.mark.parametrize("version", FETCHING)
 @pytest.mark.parametrize("no_ack", [False, True])
-def test_who_fetches_is_given_what_is_behind(gateway: Running, version: str, no_ack: bool) -> None:
+def test_a_fetch_gets_the_messages_behind(gateway: Running, version: str, no_ack: bool) -> None:
     async def fetch() -> None:
         await fill(gateway, 100_000 if version == "0-9a6" else 200_000)
         async with entered(gateway, version, "reader") as reader:

@@ -103,7 +103,7 @@ def test_text_is_refused(gateway: Running) -> None:
         assert caught.value.rcvd.code == 1003
 
 
-def test_what_is_no_amqp_is_answered_with_a_header_and_closed(gateway: Running) -> None:
+def test_other_protocols_are_answered_with_a_header_and_closed(gateway: Running) -> None:
     with dial(gateway) as web:
         web.send(b"GET / HTTP/1.1\r\n\r\n")
         assert isinstance(web.recv(60), bytes)
@@ -152,7 +152,7 @@ def test_a_page_whose_name_was_pointed_here_is_a_strangers(gateway: Running) -> 
     ],
     ids=["x-forwarded-for", "forwarded", "via", "host"],
 )
-def test_what_a_proxy_passes_on_is_not_of_this_machine(
+def test_a_proxied_connection_is_not_of_this_machine(
     gateway: Running, host: str, fields: dict[str, str]
 ) -> None:
     """guest may only come from this machine."""

@@ -214,7 +214,7 @@ async def test_flow(talk: Talk) -> None:
     assert [(await talk.delivery()).message.body for _ in range(2)] == [b"0", b"1"]
 
 
-async def test_cancel_keeps_what_is_unsettled(talk: Talk) -> None:
+async def test_cancel_keeps_unsettled_deliveries(talk: Talk) -> None:
     await talk.open()
     queue = await filled(talk, 3)
     await talk.ask(Prefetch(1, None, 1))

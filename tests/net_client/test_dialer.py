@@ -99,7 +99,7 @@ async def until(condition: Callable[[], Any]) -> None:
     raise AssertionError("it did not come to pass")
 
 
-async def test_loss_fails_whatever_is_asked() -> None:
+async def test_loss_fails_every_request() -> None:
     async with talking() as (remote, puppet):
         asked = [remote.request(Fetch(1, None, "q")), remote.request(Recover(1, None, True))]
         await puppet.hears(Recover)
@@ -201,7 +201,7 @@ async def test_a_dead_channel_refuses_until_it_is_begun_again() -> None:
         assert await remote.request(PurgeQueue(1, None, "q")) == 0
 
 
-async def test_what_cannot_be_said() -> None:
+async def test_operations_that_cannot_be_sent() -> None:
     async with talking() as (remote, _):
         with pytest.raises(LocalError):
             remote.request(Fetch(7, None, "q"))
@@ -209,7 +209,7 @@ async def test_what_cannot_be_said() -> None:
             remote.send(Deliver(1, "t", 1, False, message(b"", "", "")))
 
 
-async def test_an_answer_nobody_waits_for_any_more() -> None:
+async def test_an_answer_after_the_wait_has_ended() -> None:
     async with talking() as (remote, puppet):
         asked = remote.request(Fetch(1, None, "q"))
         fetch = await puppet.hears(Fetch)

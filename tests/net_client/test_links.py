@@ -272,7 +272,7 @@ async def test_credit_by_hand(line: Line) -> None:
         assert len(await line.deliveries(3)) == 3
 
 
-async def test_what_is_not_there(line: Line) -> None:
+async def test_missing_nodes(line: Line) -> None:
     if line.broker.name == "artemis":
         pytest.skip("Artemis makes what is not there")
     async with line:

@@ -49,7 +49,7 @@ async def test_wrong_password(place: Place, mechanism: str, user: str) -> None:
     assert "Login was refused" in caught.value.text
 
 
-async def test_mechanism_nobody_offers(place: Place) -> None:
+async def test_unoffered_mechanism(place: Place) -> None:
     with pytest.raises(Refusal) as caught:
         await place.dial(credentials=Credentials(mechanism="GSSAPI"))
     assert caught.value.condition is Condition.NOT_ALLOWED

@@ -96,7 +96,7 @@ def test_wrong_passwords(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_certificate_of_nobody_we_know(
+def test_a_certificate_of_an_unknown_user(
     secured: Running, authority: Authority, version: str
 ) -> None:
     with pytest.raises(Refusal):

@@ -152,7 +152,7 @@ async def test_where_the_brokers_differ(talk: Talk) -> None:
         await talk.refused(DeclareExchange(1, None, "", "direct"), REFUSED, "")
 
 
-async def test_exchange_type_nobody_knows(talk: Talk) -> None:
+async def test_unknown_exchange_type(talk: Talk) -> None:
     """A hard error: the connection goes."""
     remote = await talk.open()
     refusal = await refusal_of(remote, DeclareExchange(1, None, talk.name, "x-nonsense"))
@@ -188,7 +188,7 @@ async def test_bind_and_unbind(talk: Talk) -> None:
     assert await talk.bodies(queue) == [b"kept"]
 
 
-async def test_unbind_from_what_is_gone(talk: Talk) -> None:
+async def test_unbind_from_a_deleted_exchange(talk: Talk) -> None:
     await talk.open()
     await talk.missing(Unbind(1, None, "missing", "amq.direct", "k"))
     queue = await talk.queue()

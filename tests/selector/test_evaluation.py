@@ -285,7 +285,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "position", "why"), WRONG)
-def test_errors_say_where_and_what(text: str, position: int, why: str) -> None:
+def test_errors_have_a_position_and_a_reason(text: str, position: int, why: str) -> None:
     with pytest.raises(SelectorError) as caught:
         parse(text)
     assert caught.value.position == position

@@ -180,14 +180,14 @@ def test_decimals_that_are_no_numbers(name: str) -> None:
     assert isinstance(found, float) and found != found
 
 
-def test_what_every_message_tells_is_not_decoded() -> None:
+def test_essentials_need_no_decoding() -> None:
     one = message(priority=9, durable=True, ttl=5, user_id=b"u")
     text = "JMSPriority > 5 AND amqp.durable AND amqp.ttl < 9 AND JMSXUserID = 'u'"
     assert Selector(text).matches(one)
     assert isinstance(one.dialect, Given) and one.dialect.reads == 0
 
 
-def test_what_cannot_be_read_matches_nothing_that_names_it() -> None:
+def test_unreadable_properties_match_no_selector() -> None:
     one = Message(Given(None), b"?", b"", "", "", Essentials())
     assert not Selector("colour IS NULL").matches(one)
     assert Selector("JMSPriority = 4").matches(one)

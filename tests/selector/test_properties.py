@@ -100,7 +100,7 @@ def truth(node: Node, subject: dict[str, Value]) -> bool | None:
 
 
 @given(conditions)
-def test_what_is_written_parses_to_the_same(node: Node) -> None:
+def test_written_selectors_parse_to_the_same(node: Node) -> None:
     assert parse(written(node)) == node
 
 
@@ -171,7 +171,7 @@ def test_in_is_a_row_of_comparisons(
 
 
 @given(patterns, st.text("ab%_!\n", max_size=12))
-def test_like_is_what_a_regular_expression_says(pattern: tuple[str, str | None], text: str) -> None:
+def test_like_matches_as_a_regular_expression(pattern: tuple[str, str | None], text: str) -> None:
     cut = pieces(*pattern)
     assert cut is not None
     expression = ".*".join(
@@ -187,7 +187,7 @@ def test_like_is_what_a_regular_expression_says(pattern: tuple[str, str | None],
     st.text("abé", max_size=20) | st.text("ab", min_size=600, max_size=900),
     st.integers(0, 5),
 )
-def test_the_first_place_where_a_piece_fits_is_what_a_regular_expression_finds(
+def test_the_first_match_of_a_piece_is_that_of_a_regular_expression(
     piece: tuple[str | None, ...], text: str, start: int
 ) -> None:
     end = max(start, len(text) - 1)

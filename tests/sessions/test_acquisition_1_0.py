@@ -67,7 +67,7 @@ def transfers(heard: list[Any]) -> list[w.Transfer]:
     return [one for one in heard if isinstance(one, w.Transfer)]
 
 
-def test_what_is_acquired_says_so() -> None:
+def test_acquired_messages_are_reported() -> None:
     peer = Controller(MESSAGE, MESSAGE)
     found = transfers(peer.heard)
     assert [one.state for one in found] == [w.TransactionalState(peer.work)] * 2
@@ -84,7 +84,7 @@ def test_our_flows_tell_the_transaction() -> None:
 
 
 @pytest.mark.parametrize("settled", [False, True])
-def test_a_discharge_keeps_what_was_acquired(settled: bool) -> None:
+def test_a_discharge_keeps_acquired_messages(settled: bool) -> None:
     peer = Controller(MESSAGE, MESSAGE)
     peer.retires(0, settled)
     assert peer.counts == (0, 2)

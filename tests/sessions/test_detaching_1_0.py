@@ -121,7 +121,7 @@ def test_nothing_is_delivered_over_a_link_that_waits_for_its_turn(
     assert done == Done(1, "t")
 
 
-def test_what_is_parked_is_resumed(house: House, peer: LinkPeer) -> None:
+def test_parked_deliveries_are_resumed(house: House, peer: LinkPeer) -> None:
     """A link is attached again at once, on another connection: that waits for what is parked."""
     link, tags, entries = hold(peer, expiry="never")
     other = LinkPeer(house)
@@ -176,7 +176,7 @@ def test_the_end_comes_meanwhile(house: House, peer: LinkPeer, end: Operation, e
     assert len(attached.resumed) == (MANY if expiry == "never" else 0)
 
 
-def test_what_expires_is_given_up_in_portions(house: House, peer: LinkPeer) -> None:
+def test_expired_links_are_released_in_portions(house: House, peer: LinkPeer) -> None:
     link, tags, entries = hold(peer, expiry="session-end", default=Outcome.ACCEPT)
     peer.says(DetachLink(1, None, link, unsettled=tags), EndSession(1, "end"))
     queue = house.broker.vhosts["/"].queues["q"]
@@ -189,7 +189,7 @@ def test_what_expires_is_given_up_in_portions(house: House, peer: LinkPeer) -> N
     assert peer.heard() == [Done(1, "end")]
 
 
-def test_what_is_not_resumed_is_released_before_the_link_is_served(
+def test_unresumed_deliveries_are_released_before_the_link_is_served(
     house: House, peer: LinkPeer
 ) -> None:
     link, tags, entries = hold(peer, expiry="never")

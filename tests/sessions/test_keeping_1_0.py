@@ -164,7 +164,7 @@ def test_a_subscription_is_stolen_from_a_session_that_waits_for_the_store(house:
 # --- rights ---------------------------------------------------------------------------------------
 
 
-def test_who_may_only_read_ends_no_subscription(house: House, peer: LinkPeer) -> None:
+def test_the_right_to_read_ends_no_subscription(house: House, peer: LinkPeer) -> None:
     """A null source finds it (JMS unsubscribes so), but closing needs the right to delete."""
     link, _ = peer.source("news", name="s", **EVERYBODYS)
     peer.says(DetachLink(1, None, link))
@@ -262,7 +262,7 @@ def test_an_outcome_in_a_transaction_and_the_end_of_its_link(
         assert queue.depth == 1, "nobody holds it any more"
 
 
-def test_a_refusal_is_told_to_nobody_who_is_gone(house: House, peer: LinkPeer) -> None:
+def test_a_refusal_is_not_sent_to_a_lost_connection(house: House, peer: LinkPeer) -> None:
     link, _ = peer.source("news", name="s", **EVERYBODYS)
     other, _ = peer.source("news", name="s|2", **EVERYBODYS)
     said = peer.says(DetachLink(1, None, link, closed=True, lost=True))

@@ -182,7 +182,7 @@ def test_a_topic_that_is_nothing_else(peer: LinkPeer) -> None:
         (None, (), True),
     ],
 )
-def test_who_wants_to_know_of_messages_that_nobody_takes(
+def test_links_may_request_notice_of_unroutable_messages(
     peer: LinkPeer, address: str | None, capabilities: tuple[str, ...], mandatory: bool
 ) -> None:
     _, attached = peer.target(address, capabilities=capabilities)
@@ -394,7 +394,7 @@ def test_a_link_that_is_resumed_does_not_get_it_either(peer: LinkPeer, late: boo
 
 
 @pytest.mark.parametrize("end", ["close", "expire", "lose"])
-def test_what_was_undeliverable_is_forgotten_with_the_link(peer: LinkPeer, end: str) -> None:
+def test_exclusions_end_with_the_link(peer: LinkPeer, end: str) -> None:
     declare(peer, "q")
     queue = peer.house.broker.vhosts["/"].queues["q"]
     link, _ = peer.source("q", name="l", expiry="link-detach", timeout=1)
@@ -515,7 +515,7 @@ def test_resuming_over_another_connection(house: House, peer: LinkPeer) -> None:
     assert [one.tag for one in attached.resumed] == [b"tag0"]
 
 
-def test_whoever_does_not_resume_starts_anew(peer: LinkPeer) -> None:
+def test_a_link_that_is_not_resumed_is_new(peer: LinkPeer) -> None:
     declare(peer, "q")
     link, _ = peer.source("q", name="l", expiry="never")
     publish(peer, "q", "1", "2")
@@ -525,7 +525,7 @@ def test_whoever_does_not_resume_starts_anew(peer: LinkPeer) -> None:
     assert bodies(peer.receives(again)) == ["1", "2"]
 
 
-def test_the_session_ends_what_lives_as_long(peer: LinkPeer) -> None:
+def test_the_session_ends_nodes_with_its_lifetime(peer: LinkPeer) -> None:
     declare(peer, "q")
     link, _ = peer.source("q", name="l")
     publish(peer, "q", "1")
@@ -563,7 +563,7 @@ def test_stealing(house: House, peer: LinkPeer) -> None:
     assert [one.tag for one in attached.resumed] == [b"tag0"]
 
 
-def test_what_a_sender_was_told_is_known_when_it_resumes(peer: LinkPeer) -> None:
+def test_outcomes_sent_before_are_known_on_resuming(peer: LinkPeer) -> None:
     declare(peer, "q")
     link, _ = peer.target("q", name="l", expiry="never")
     peer.says(DetachLink(1, None, link, outcomes={b"a": Outcome.ACCEPT, b"b": Outcome.REJECT}))
@@ -744,7 +744,7 @@ def test_an_unknown_policy_is_refused(peer: LinkPeer) -> None:
     assert peer.refused(operation).condition is Condition.COMMAND_INVALID
 
 
-def test_a_lost_connection_ends_what_was_dynamic(house: House, peer: LinkPeer) -> None:
+def test_a_lost_connection_ends_dynamic_nodes(house: House, peer: LinkPeer) -> None:
     link, _ = peer.source(None, dynamic=True)
     suspended(peer, link, [], lost=True)
     peer.says(Closed())
@@ -825,7 +825,7 @@ def test_topology_by_management(house: House, peer: LinkPeer) -> None:
         ("PUT", "/auth/tokens", "text", 400),
     ],
 )
-def test_management_says_what_is_wrong(
+def test_management_reports_errors(
     peer: LinkPeer, method: str, path: str, body: Any, status: int
 ) -> None:
     assert Manager(peer).ask(method, path, body)[0] == status
@@ -839,7 +839,7 @@ def test_nowhere_to_answer(peer: LinkPeer) -> None:
     assert (refused.condition, refused.lost) == (Condition.PRECONDITION_FAILED, Lost.LINK)
 
 
-def test_what_each_of_many_links_holds_is_parked_with_it(house: House, peer: LinkPeer) -> None:
+def test_deliveries_are_parked_with_each_of_many_links(house: House, peer: LinkPeer) -> None:
     """However deliveries, outcomes, rollbacks and the ends of links take turns."""
     declare(peer, "q")
     publish(peer, "q", *[str(number) for number in range(300)])

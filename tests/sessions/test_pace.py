@@ -65,7 +65,7 @@ def fetched(said: list[Operation]) -> list[int]:
     ]
 
 
-def test_what_follows_a_fetch_waits_for_room() -> None:
+def test_operations_behind_a_fetch_wait_for_room() -> None:
     session, said = opened()
     for _ in range(4):
         session.perform([Publish(1, message("x" * MIB, key="big"), False, False)])
@@ -152,7 +152,7 @@ def work(session: Session) -> int:
     return turns
 
 
-def test_what_follows_many_settlements_waits_for_them(
+def test_operations_behind_many_settlements_wait_for_them(
     held: tuple[Session, list[Operation], Held],
 ) -> None:
     session, said, outlet = held

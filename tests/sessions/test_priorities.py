@@ -86,7 +86,7 @@ def test_levels_and_declaring_again(peer: LinkPeer, levels: int, order: list[str
 
 
 @pytest.mark.parametrize("address", ["made", "amq.topic", None])
-def test_what_links_make(peer: LinkPeer, address: str | None) -> None:
+def test_levels_of_nodes_of_links(peer: LinkPeer, address: str | None) -> None:
     peer.house.registry.create_queues = True
     peer.source(address, dynamic=address is None)
     (queue,) = peer.house.broker.vhosts["/"].queues
@@ -95,7 +95,7 @@ def test_what_links_make(peer: LinkPeer, address: str | None) -> None:
     assert peer.house.broker.queues_snapshot("/")[0].priority_levels == 10
 
 
-def test_what_handles_make(peer: LinkPeer) -> None:
+def test_levels_of_nodes_of_handles(peer: LinkPeer) -> None:
     peer.done(OpenDestination(1, "o", "1", Service.QUEUE, "", temporary=True))
     peer.done(OpenDestination(1, "o", "2", Service.TOPIC, "a", client="me"))
     peer.done(Listen(1, "l", "2", "2/1", "", 1, identifier="news"))
@@ -114,7 +114,7 @@ def test_a_topic_of_0_8a2_by_octets() -> None:
 
 
 @pytest.mark.parametrize("version", ["0-9a0", "0-9a6"])
-def test_what_the_drafts_make(version: str) -> None:
+def test_levels_of_nodes_of_the_drafts(version: str) -> None:
     house = DraftHouse()
     guest = Guest(house, version)
     w = guest.w

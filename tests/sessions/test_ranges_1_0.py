@@ -225,7 +225,7 @@ class Book(dict[int, str]):
 
 @pytest.mark.parametrize("first", [0, 5, HALF, MASK - 3, MASK])
 @pytest.mark.parametrize("reach", [0, 1, 3, 7, 100, 70_000, HALF - 1])
-def test_a_range_costs_what_is_unsettled(first: int, reach: int) -> None:
+def test_a_range_costs_its_unsettled_deliveries(first: int, reach: int) -> None:
     """However far it goes, over the end of the numbers too (§2.8.10)."""
     numbers = [MASK - 1, MASK, 0, 1, 6, 7, HALF, HALF + 70_001]
     book = Book({number: str(number) for number in numbers})

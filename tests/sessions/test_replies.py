@@ -44,7 +44,7 @@ def test_behind_a_durable_declaration(version: str, asked: Any, answer: type[Any
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_connection_ends_behind_what_was_asked(version: str) -> None:
+def test_the_connection_ends_behind_earlier_requests(version: str) -> None:
     wired = Wired(version)
     publish = method(version, 1, w.BasicPublish(routing_key="d")) + header(1, 1) + body(1, b"m")
     octets = wired.octets(1, DURABLE, publish, w.BasicGet(queue="d"), w.ChannelFlow(False))
@@ -59,7 +59,7 @@ def test_the_connection_ends_behind_what_was_asked(version: str) -> None:
     assert wired.broker.vhosts["/"].queues["d"].depth == 1
 
 
-def test_who_hangs_up_has_still_asked() -> None:
+def test_requests_before_a_hang_up_are_performed() -> None:
     """What waits for an answer that nobody will hear is done all the same."""
     wired = Wired()
     publish = method("0-9-1", 1, w.BasicPublish(routing_key="d")) + header(1, 1) + body(1, b"m")
@@ -268,7 +268,7 @@ def test_any_requests_in_one_read(asked: list[Any], last: str, version: str, sha
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("share", [math.inf, -1.0])
 @pytest.mark.parametrize("last", [w.ChannelClose(200, "bye"), w.QueueDelete(queue="d")])
-def test_nothing_is_done_or_said_behind_what_costs_the_connection(
+def test_nothing_is_performed_or_sent_behind_a_fatal_error(
     version: str, share: float, last: Any
 ) -> None:
     wired = Wired(version, share=share)

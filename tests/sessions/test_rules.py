@@ -87,13 +87,13 @@ def test_rules(version: str, asked: Any, by_documents: Any, by_rabbitmq: Any) ->
     ],
 )
 @pytest.mark.parametrize("version", VERSIONS)
-def test_unbinding_what_is_not_there(version: str, asked: Any) -> None:
+def test_unbinding_a_missing_binding(version: str, asked: Any) -> None:
     expected = GONE if version in PUBLISHED else (w.QueueUnbindOk, 0)
     assert outcome(answer(Wired(version), *asked)) == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_unbinding_what_is_there(version: str) -> None:
+def test_unbinding_an_existing_binding(version: str) -> None:
     unbind = w.QueueUnbind(queue="q", exchange="x", routing_key="k")
     assert isinstance(answer(Wired(version), X, Q, BIND, unbind), w.QueueUnbindOk)
 

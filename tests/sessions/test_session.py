@@ -321,7 +321,7 @@ def test_the_whole_vocabulary(peer: Peer) -> None:
     assert done(Commit(1, 22)) is None
 
 
-def test_synchronized_when_what_was_said_before_is_safe(peer: Peer) -> None:
+def test_synchronized_when_earlier_messages_are_safe(peer: Peer) -> None:
     peer.done(DeclareQueue(1, 1, "q", durable=True))
     peer.done(Bind(1, 2, "q", "amq.topic", "a", {"x-selector": "n = 1"}))
     said = peer.says(Publish(1, message("one", "q", durable=True), False, False), Synchronize(1, 3))
@@ -366,7 +366,7 @@ def neighbour(house: House) -> Peer:
     return house.enter(user="other")
 
 
-def test_nobody_shuts_another_user_out_of_a_realm(house: House, peer: Peer) -> None:
+def test_no_user_locks_another_out_of_a_realm(house: House, peer: Peer) -> None:
     other = neighbour(house)
     other.heard()
     other.done(BeginSession(1, "begin"))
@@ -615,7 +615,7 @@ def test_pause_and_resume(peer: Peer) -> None:
     assert bodies == [b"0", b"1", b"2", b"3"]
 
 
-def test_who_has_published(peer: Peer) -> None:
+def test_publishers_are_known(peer: Peer) -> None:
     peer.says(Publish(1, message(exchange="no"), False, False))
     peer.heard()
     assert not peer.session.publisher

@@ -43,7 +43,7 @@ def test_the_rest_waits_for_its_turn_and_keeps_its_order() -> None:
 
 
 @pytest.mark.parametrize("word", ["close", "gone"])
-def test_what_was_asked_before_the_end_is_done(word: str) -> None:
+def test_requests_before_the_end_are_performed(word: str) -> None:
     wired = Wired(share=ONE_AT_A_TIME)
     wired.says(1, w.QueueDeclare(queue="q", durable=True))
     wired.settle()
@@ -65,7 +65,7 @@ def test_what_was_asked_before_the_end_is_done(word: str) -> None:
     assert depth(wired) == 10 and wired.session.closed
 
 
-def test_a_refusal_in_the_middle_costs_what_it_costs_in_one_turn() -> None:
+def test_a_refusal_in_the_middle_costs_the_same_as_in_one_turn() -> None:
     asked: list[Any] = [
         publish(1),
         w.QueueDeclare(queue="none", passive=True),

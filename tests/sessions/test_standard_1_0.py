@@ -65,7 +65,7 @@ def test_a_transient_queue_takes_no_durable_messages(peer: Linked, anonymous: bo
 
 
 @pytest.mark.parametrize("how", ["settled", "no outcome"])
-def test_and_who_cannot_be_told_so_loses_the_link(peer: Linked, how: str) -> None:
+def test_a_link_without_the_outcome_is_detached(peer: Linked, how: str) -> None:
     declare(peer, "q", durable=False)
     source = w.Source(outcomes=("amqp:accepted:list",)) if how == "no outcome" else w.Source()
     attach = w.Attach("in", 0, False, source=source, target=w.Target("/queues/q"))
@@ -76,7 +76,7 @@ def test_and_who_cannot_be_told_so_loses_the_link(peer: Linked, how: str) -> Non
 
 
 @pytest.mark.parametrize("given", [{"exclusive": True}, {"auto_delete": True}], ids=str)
-def test_what_ends_with_somebody_takes_them(peer: Linked, given: dict[str, Any]) -> None:
+def test_nodes_end_with_their_owner(peer: Linked, given: dict[str, Any]) -> None:
     """Nobody misses its messages afterwards: JMS sends durable replies to temporary queues."""
     declare(peer, "q", durable=False, **given)
     peer.sender(0, "in", w.Target("/queues/q"))
@@ -190,7 +190,7 @@ def test_the_time_that_a_message_has_waited_is_taken_off_its_ttl(
     assert lifetime(payload) == 5_000
 
 
-def test_nothing_is_taken_off_where_nobody_said_it(house: House, peer: Linked) -> None:
+def test_nothing_is_removed_without_a_request(house: House, peer: Linked) -> None:
     declare(peer, "q", arguments={"x-message-ttl": 10_000})
     peer.sender(0, "in", w.Target("/queues/q"))
     peer.says(w.Transfer(0, 0, b"0", 0), DURABLE)
@@ -218,7 +218,7 @@ def test_a_message_is_over_at_its_absolute_expiry_time(
 
 
 @pytest.mark.parametrize("settled", [False, True])
-def test_what_is_over_before_it_comes_is_given_to_nobody(
+def test_a_message_that_arrives_expired_is_not_delivered(
     house: House, peer: Linked, settled: bool
 ) -> None:
     declare(peer, "q")

@@ -109,7 +109,7 @@ def test_several_conditions_are_all_asked(peer: LinkPeer) -> None:
     assert the_queue(peer.house).published == 1
 
 
-def test_a_durable_subscription_gathers_only_what_it_wants(peer: LinkPeer) -> None:
+def test_a_durable_subscription_gathers_only_matches(peer: LinkPeer) -> None:
     link, _ = peer.source("amq.topic", name="news", **DURABLE, **jms("n > 2"))
     peer.done(DetachLink(1, "t", link))
     publish(peer, 1, 2, 3, 4)
@@ -205,7 +205,7 @@ def made_earlier(peer: LinkPeer, owned: bool = True) -> Queue:
 
 
 @pytest.mark.parametrize("owned", [True, False])
-def test_its_owner_finds_it_and_what_waits_in_it(peer: LinkPeer, owned: bool) -> None:
+def test_its_owner_finds_it_with_its_messages(peer: LinkPeer, owned: bool) -> None:
     made_earlier(peer, owned)
     link, _ = peer.source("/exchanges/amq.topic/a", name="news", **DURABLE)
     assert bodies(peer.receives(link)) == ["1", "2", "3"]
@@ -271,7 +271,7 @@ def test_a_handle_finds_it_and_moves_its_condition(peer: LinkPeer) -> None:
     assert not peer.house.broker.vhosts["/"].queues
 
 
-def test_what_a_binding_asks_survives_the_store() -> None:
+def test_a_binding_condition_survives_the_store() -> None:
     from gateway.broker.plain import read_plain, write_plain
 
     wanted = {"x-properties-filter": {"message-id": UUID(int=7), "subject": "s"}}

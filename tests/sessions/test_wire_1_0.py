@@ -176,7 +176,7 @@ STATES = [w.ACCEPTED, w.Rejected(), w.Modified(True, True)]
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_who_waits_for_us_is_told_when_the_store_has_it(house: House, state: Any) -> None:
+def test_a_waiting_receiver_is_answered_when_the_store_has_it(house: House, state: Any) -> None:
     """§2.6.12. Nobody else waits, nor does the answer for what the store never had."""
     peer = Linked(house)
     peer.sender(1, "more", w.Target("/queues/q"))
@@ -305,7 +305,7 @@ def test_the_queue_is_deleted(house: House) -> None:
     assert peer.says(w.Detach(0, True)) == []
 
 
-def test_a_channel_is_another_session_after_what_was_found_is_done(house: House) -> None:
+def test_a_channel_is_another_session_after_pending_operations(house: House) -> None:
     """Begun, lost by a mistake, ended and begun again within one read: nothing of the first
     session is done on the second."""
     peer = Linked(house)

@@ -346,7 +346,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_the_loader_refuses(name: str) -> None:
+def test_refusals_of_the_loader(name: str) -> None:
     old, new, message = REFUSED[name]
     assert old in TEXT
     with pytest.raises(SpecError, match=message):

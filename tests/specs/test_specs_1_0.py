@@ -109,7 +109,7 @@ def test_refused(case: str) -> None:
     assert message in str(caught.value)
 
 
-def test_the_emitter_refuses_what_it_cannot_write() -> None:
+def test_the_emitter_refuses_unknown_layouts() -> None:
     for old, new, message in (
         ('code="0x1d"', 'code="0x11d"', "code in one octet"),
         ('name="last" type="delivery-number"', 'name="last" type="ulong"', "nothing is usual"),

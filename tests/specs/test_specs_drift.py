@@ -31,7 +31,7 @@ def test_output_does_not_depend_on_hash_order() -> None:
     assert len(texts) == 1
 
 
-def test_check_shows_what_has_drifted_and_writes_nothing(
+def test_check_shows_differences_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / codegen.TARGET

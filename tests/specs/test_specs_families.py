@@ -211,7 +211,7 @@ FRAGMENTS = {
 
 
 @pytest.mark.parametrize("name", FRAGMENTS)
-def test_the_emitter_declines_what_it_cannot_write(name: str) -> None:
+def test_the_emitter_declines_unknown_layouts(name: str) -> None:
     protocol = parse(FRAGMENTS[name])
     assert protocol.name == name
     with pytest.raises(NoEmitter) as caught:

@@ -179,7 +179,7 @@ def test_content_of_0_9_is_its_discriminator_and_octets() -> None:
     assert transfer.write(transfer.record(body=b"")).endswith(bytes(5))
 
 
-def test_property_flags_nobody_defined() -> None:
+def test_undefined_property_flags() -> None:
     with pytest.raises(ValueError, match="a second word of flags"):
         w.read_basic_properties(b"\x80\x01\x00\x00\x01a", 0)
     with pytest.raises(ValueError, match="flags 0002 name an unknown property"):
@@ -210,7 +210,7 @@ def test_pamqp_knows_no_method_that_we_do_not() -> None:
 
 @pytest.mark.filterwarnings("ignore:This command is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("number", THEIRS, ids=lambda n: V0_9_1.methods[n].name)
-def test_pamqp_reads_what_we_write_and_writes_what_we_read(number: int) -> None:
+def test_pamqp_and_we_read_each_other(number: int) -> None:
     method = V0_9_1.methods[number]
     protocol = PROTOCOLS["0-9-1"]
     (operation,) = (

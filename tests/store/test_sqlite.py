@@ -82,7 +82,7 @@ def test_an_expiry_beyond_all_times_is_kept(store: SqliteStore) -> None:
     assert store.read(1, 0, 1)[0].expires == (1 << 63) - 1
 
 
-def test_what_cancels_out_costs_nothing(store: SqliteStore) -> None:
+def test_messages_removed_in_their_batch_cost_nothing(store: SqliteStore) -> None:
     store.append(1, 1, message(b"12345"), None, True)
     assert (store.dirty, store.pending_octets) == (True, 5)
     store.remove(1, 1)
@@ -114,7 +114,7 @@ def test_batches_are_written_once_and_in_order(store: SqliteStore) -> None:
     assert rows(store, "messages") == 2
 
 
-def test_removing_what_is_being_written_waits_for_the_next_batch(store: SqliteStore) -> None:
+def test_removing_during_the_write_waits_for_the_next_batch(store: SqliteStore) -> None:
     store.append(1, 1, message(), None, True)
     batch = store.take()
     assert batch is not None
@@ -193,7 +193,7 @@ def test_reading_while_another_thread_writes(store: SqliteStore) -> None:
             assert all(kept.message.body == b"%d" % kept.position for kept in found)
 
 
-def test_purging_leaves_what_comes_after(store: SqliteStore) -> None:
+def test_purging_leaves_later_messages(store: SqliteStore) -> None:
     for position in (1, 2):
         store.append(1, position, message(b"abc"), None, position == 1)
     store.delivered(1, 2)
@@ -244,7 +244,7 @@ def test_files_of_large_bodies_go_with_their_range(store: SqliteStore, tmp_path:
     assert positions(store, 1) == [3]
 
 
-def test_what_is_dropped_goes_in_portions(
+def test_dropped_messages_are_removed_in_portions(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "DROPPED_ROWS", 10)
@@ -272,7 +272,7 @@ def test_what_is_dropped_goes_in_portions(
     store.abandon()
 
 
-def test_a_crash_leaves_what_is_dropped_to_the_next_start(
+def test_a_crash_leaves_dropped_messages_to_the_next_start(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "DROPPED_ROWS", 10)
@@ -291,7 +291,7 @@ def test_a_crash_leaves_what_is_dropped_to_the_next_start(
     store.abandon()
 
 
-def test_a_full_disk_leaves_what_is_dropped_to_the_next_start(store: SqliteStore) -> None:
+def test_a_full_disk_leaves_dropped_messages_to_the_next_start(store: SqliteStore) -> None:
     store.append(7, 1, message(b"abc"), None, True)
     commit(store)
     told: list[str] = []
@@ -506,7 +506,7 @@ def test_a_large_body_whose_file_is_gone_costs_one_message(
     assert len(store.read(1, 0, 10)) == 1
 
 
-def test_what_cannot_be_stored_is_refused_before_it_is_gathered(store: SqliteStore) -> None:
+def test_unstorable_messages_are_refused_before_they_are_gathered(store: SqliteStore) -> None:
     store.append(1, 1, message(), None, True)
     odd = message()
     odd.exchange = "x" * 70_000

@@ -256,7 +256,7 @@ def test_messages_in_parts_and_over_connections(harness: Harness, cut: Cut) -> N
     assert harness.registry.partials.number == 0 == harness.registry.partials.octets
 
 
-def test_contents_that_are_not_what_was_hashed(harness: Harness) -> None:
+def test_contents_with_another_hash(harness: Harness) -> None:
     pair = ConnectedPair(harness, restartable=True)
     pair.open("1", "test")
     digest = hashlib.sha1(b"abcdef").hexdigest()

@@ -44,7 +44,7 @@ def harness() -> Harness:
 # --- transactions ---------------------------------------------------------------------------------
 
 
-def test_a_commit_confirms_what_was_notified(harness: Harness) -> None:
+def test_a_commit_confirms_notified_messages(harness: Harness) -> None:
     """§3.3.4: "the transaction also confirms all messages sent to the client by HANDLE NOTIFY"."""
     queue = harness.queue("q")
     peer = opened(harness, transacted=True)

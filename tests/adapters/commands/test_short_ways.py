@@ -107,7 +107,7 @@ FULL = COMMAND.write(
 @settings(max_examples=examples(200))
 @given(at=some.integers(0, 60), octet=some.integers(0, 255), cut=some.integers(-1, 3))
 @example(at=0, octet=255, cut=0)
-def test_an_outline_reads_what_everything_decoded_says(at: int, octet: int, cut: int) -> None:
+def test_an_outline_agrees_with_full_decoding(at: int, octet: int, cut: int) -> None:
     header = bytearray(FULL)
     if at < len(header):
         header[at] = octet
@@ -158,7 +158,7 @@ def test_headers_that_differ_by_one_octet_are_two(monkeypatch: pytest.MonkeyPatc
     assert len(both.server.connection.headers._parsed) <= 3
 
 
-def test_defaults_and_dictionaries_are_part_of_what_is_kept() -> None:
+def test_defaults_and_dictionaries_are_part_of_the_cache_key() -> None:
     """The same octets mean something else over another handle, and with other names."""
     one = message(b"b", application={"x": "y"})
     for content_type in ("a/b", "c/d", ""):
@@ -247,7 +247,7 @@ def test_a_message_is_never_larger_than_allowed() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"b", bytes(4000), bytes(1 << 17)])
-def test_what_is_kept_encoded_is_what_would_be_written(body: bytes) -> None:
+def test_cached_encodings_are_the_same_as_written_ones(body: bytes) -> None:
     written = []
     for quick in (True, False):
         both = Both()
@@ -261,7 +261,7 @@ def test_what_is_kept_encoded_is_what_would_be_written(body: bytes) -> None:
     assert written[0] == written[1]
 
 
-def test_what_a_client_says_again_is_what_it_said() -> None:
+def test_a_client_repeats_the_same_octets() -> None:
     both = Both()
     client, connection = both.client.table, both.client.connection
     handle = client.handles[1]

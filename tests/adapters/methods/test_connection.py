@@ -201,7 +201,7 @@ def test_the_end_of_the_stream() -> None:
     assert isinstance(closed, Closed)
 
 
-def test_an_outlet_of_what_is_gone_is_silent() -> None:
+def test_an_outlet_of_a_closed_channel_is_silent() -> None:
     message = Message(BASIC, b"\0\0", b"1", "x", "k", BASIC.essentials(b"\0\0"))
     pair = opened("0-9-1")
     outlet = pair.server.outlet(1)

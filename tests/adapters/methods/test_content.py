@@ -184,7 +184,7 @@ def test_pamqp_agrees() -> None:
 
 
 @given(WIRE, some.integers(0, 200), some.integers(0, 255))
-def test_essentials_refuse_what_reading_refuses(
+def test_essentials_refuse_the_same_as_reading(
     wire: BasicProperties, place: int, octet: int
 ) -> None:
     header = bytearray(write_basic_properties(wire))

@@ -39,7 +39,7 @@ def test_bad_frames(version: str, octets: bytes) -> None:
     connection_dies(talk, talk.sends(octets + bytes(8)), 501, Condition.FRAME_ERROR)
 
 
-def test_a_frame_above_what_was_negotiated() -> None:
+def test_a_frame_above_the_negotiated_size() -> None:
     talk = Talk(limits=Limits(frame_max=8192)).opened(1)
     assert talk.says(1, PUBLISH) == []
     assert talk.sends(header(1, 9000) + body(1, b"x" * 8184)) == []
@@ -199,7 +199,7 @@ def test_more_on_a_channel_they_closed(version: str) -> None:
     [header(1, 5), body(1, b"12345")],
     ids=["header", "body"],
 )
-def test_content_nobody_announced(version: str, octets: bytes) -> None:
+def test_content_without_a_method(version: str, octets: bytes) -> None:
     talk = Talk(version).opened(1)
     code = 505 if version == "0-9-1" else TABLES[version].codes["unexpected-frame"][0]
     connection_dies(talk, talk.sends(octets), code, Condition.UNEXPECTED_FRAME)

@@ -220,7 +220,7 @@ def test_many_words_in_random_pieces(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_outlet_writes_what_send_writes(version: str) -> None:
+def test_an_outlet_writes_the_same_as_send(version: str) -> None:
     for word in TO_CLIENT[:6]:
         one, two = opened(version), opened(version)
         one.server.send(word)

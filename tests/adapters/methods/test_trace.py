@@ -60,7 +60,7 @@ def test_secrets_stay_secret() -> None:
         header(1, 5, group=99),
     ],
 )
-def test_what_is_broken(data: bytes) -> None:
+def test_broken_frames(data: bytes) -> None:
     (line,) = Reader("0-9-1").frames(data)
     assert line.size == len(data)
     assert line.kind in ("broken", "cut", "unknown", "method", "header") and line.text

@@ -18,7 +18,7 @@ every_version = pytest.mark.parametrize("version", VERSIONS)
 
 
 @every_version
-def test_what_has_no_layout_is_what_the_engine_refuses(version: str) -> None:
+def test_methods_without_a_layout_are_those_that_the_engine_refuses(version: str) -> None:
     """The generator's list and the engine's answers are the same."""
     rows = [tried(version, method) for method in complete(version).methods.values()]
     refused = {row.name for row in rows if "refused" in (row.as_server, row.as_client)}
@@ -66,7 +66,7 @@ def test_a_field_that_there_is_not() -> None:
         complete("0-8").by_name["file.ack"].record(requeue=True)
 
 
-def test_properties_that_nobody_defined() -> None:
+def test_undefined_properties() -> None:
     with pytest.raises(ValueError, match="flags 0401 name an unknown property"):
         complete("0-8").contents[80].read(b"\x04\x01", 0)
 

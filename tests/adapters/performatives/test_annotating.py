@@ -39,7 +39,7 @@ def test_all_else_stays(properties: Properties) -> None:
     assert part(in_memory.joined(pieces(found, b"body"))) == (found, b"body")
 
 
-def test_what_was_said_before_stays() -> None:
+def test_earlier_annotations_stay() -> None:
     header = SECTIONS.write(Properties(annotations={"x-exchange": "first"}))
     read = SECTIONS.read(annotated(header, carried(header)))
     assert read.annotations == {"x-exchange": "first", "x-routing-key": "k"}

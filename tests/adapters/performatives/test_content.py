@@ -163,7 +163,7 @@ def test_kinds_of_body(octets: bytes, kind: str | None) -> None:
     ],
     ids=str,
 )
-def test_what_is_no_message(octets: bytes) -> None:
+def test_invalid_messages(octets: bytes) -> None:
     with pytest.raises(FieldError):
         s.part(octets)
 
@@ -231,7 +231,7 @@ NATURAL = {
 
 
 @pytest.mark.parametrize("case", NATURAL)
-def test_what_has_no_place_is_carried_in_annotations(case: str) -> None:
+def test_properties_without_a_field_are_carried_in_annotations(case: str) -> None:
     header = SECTIONS.write(NATURAL[case])
     found = SECTIONS.read(header)
     assert found.given() == NATURAL[case].given()

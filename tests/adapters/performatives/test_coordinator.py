@@ -230,7 +230,7 @@ def test_posting_to_a_topic_without_subscribers() -> None:
     assert told.state == w.TransactionalState(work, w.ACCEPTED)
 
 
-def test_nobody_waits_for_the_outcome_of_what_is_settled() -> None:
+def test_settled_transfers_have_no_outcome() -> None:
     """So the discharge must fail (§4.4.4.1), but not a rollback."""
     peer = Controller()
     peer.sends(address="nowhere")
@@ -355,7 +355,7 @@ def test_a_rollback_makes_deliveries_live_again() -> None:
 
 @pytest.mark.parametrize("state", [None, "again"])
 @pytest.mark.parametrize("fail", [False, True])
-def test_settling_what_was_retired(state: Any, fail: bool) -> None:
+def test_settling_retired_deliveries(state: Any, fail: bool) -> None:
     """§4.4.4.2: after a rollback it has the default outcome."""
     peer = holding(1)
     work = peer.declares()

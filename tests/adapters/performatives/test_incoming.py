@@ -140,7 +140,7 @@ def test_the_sender_may_settle_before_we_know() -> None:
     assert peer.hears() == []
 
 
-def test_what_the_broker_says_of_a_closed_link_is_kept_back() -> None:
+def test_outcomes_of_a_closed_link_are_held_back() -> None:
     peer = Peer()
     peer.broker.confirming = False
     peer.sends()
@@ -177,7 +177,7 @@ def test_but_not_of_a_detached_one() -> None:
         (Condition.ACCESS_REFUSED, w.Rejected(w.Error("amqp:unauthorized-access", "no"))),
     ],
 )
-def test_what_comes_back(condition: Condition, state: Any) -> None:
+def test_returned_outcomes(condition: Condition, state: Any) -> None:
     peer = Peer()
     peer.broker.confirming = False
     peer.sends()
@@ -188,7 +188,7 @@ def test_what_comes_back(condition: Condition, state: Any) -> None:
     assert peer.hears() == [disposition(0), disposition(1, state=state), disposition(2, 3)]
 
 
-def test_what_the_broker_does_not_take() -> None:
+def test_unaccepted_messages() -> None:
     peer = Peer()
     peer.broker.confirming = False
     peer.sends()
@@ -254,7 +254,7 @@ def test_many_small_pieces_take_no_room_of_their_own() -> None:
     assert isinstance(said.message.body, bytes)
 
 
-def test_what_is_repeated_may_be() -> None:
+def test_repeated_transfers() -> None:
     peer = Peer()
     peer.sends()
     assert len(parts(peer, FIRST, FIRST, {**FIRST, "more": False})) == 1
@@ -544,7 +544,7 @@ def test_resumed_deliveries_that_we_do_not_know_are_ignored() -> None:
     assert len(peer.transfers(1, delivery_tag=b"x")) == 1
 
 
-def test_what_was_not_resumed_is_told_again_at_detach() -> None:
+def test_unresumed_outcomes_are_sent_again_at_detach() -> None:
     peer = Peer()
     resumed(peer, {b"a": Outcome.ACCEPT})
     (said,) = peer.says(w.Detach(0))

@@ -92,7 +92,7 @@ def test_a_refused_link_has_no_terminus_and_is_closed(role: bool) -> None:
         (Condition.INTERNAL_ERROR, "amqp:internal-error"),
     ],
 )
-def test_what_the_broker_says_no_with(condition: Condition, symbol: str) -> None:
+def test_refusals_of_the_broker(condition: Condition, symbol: str) -> None:
     peer = Peer()
     peer.broker.hold.add(AttachSource)
     peer.says(w.Attach("x", 0, True, source=w.Source("q")))
@@ -292,7 +292,7 @@ def test_attaching_again_ends_the_live_deliveries() -> None:
     assert not peer.session.unsettled.sent and not peer.session.suspended
 
 
-def test_attaching_again_ends_what_was_to_be_said() -> None:
+def test_attaching_again_drops_pending_output() -> None:
     peer = Peer()
     peer.broker.confirming = False
     peer.sends()
@@ -331,7 +331,7 @@ def test_a_deleted_source() -> None:
     assert peer.hears() == []
 
 
-def test_what_was_under_way_when_a_link_failed_is_discarded() -> None:
+def test_transfers_under_way_when_a_link_failed_are_discarded() -> None:
     """§2.6.5, for what the peer cannot have known; and all of it for what it must have."""
     peer = Peer()
     peer.sends()

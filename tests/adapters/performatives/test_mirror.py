@@ -249,7 +249,7 @@ def test_deliveries(cut: Cut, body: bytes, no_ack: bool) -> None:
     assert [op.delivery for op in house.asked(Settle)] == expected
 
 
-def test_what_was_delivered_before() -> None:
+def test_deliveries_before() -> None:
     house = House()
     subscribed(house)
     (attach,) = house.asked(AttachSource)
@@ -314,7 +314,7 @@ def test_a_run_of_acceptances_is_one_frame() -> None:
     ],
     ids=lambda word: type(word).__name__,
 )  # fmt: skip
-def test_what_was_accepted_is_said_before_anything_else(word: Operation) -> None:
+def test_acceptances_are_sent_first(word: Operation) -> None:
     house = House()
     subscribed(house)
     house.put("q", *[message(b"x")] * 2)
@@ -417,7 +417,7 @@ def test_fetching_at_once() -> None:
     ids=lambda word: type(word).__name__,
 )
 @cuts
-def test_what_is_not_there(cut: Cut, word: Operation) -> None:
+def test_missing_nodes(cut: Cut, word: Operation) -> None:
     house = House(cut)
     expected = Refused(CHANNEL, 7, Condition.NOT_FOUND, "no such node", Lost.LINK)
     assert house.ask(word) == expected
@@ -488,7 +488,7 @@ def test_a_target_by_name(cut: Cut) -> None:
 
 
 @cuts
-def test_resuming_says_what_is_known(cut: Cut) -> None:
+def test_resuming_sends_known_outcomes(cut: Cut) -> None:
     house = House(cut)
     known = {b"one": Outcome.ACCEPT, b"two": None, b"three": Modify(CHANNEL, 0, True, False)}
     house.resumed = [Resumed(b"one", 0, Outcome.REJECT, None)]
@@ -549,7 +549,7 @@ def test_transactions_by_name(cut: Cut) -> None:
 
 
 @cuts
-def test_the_end_does_not_overtake_what_waits_for_credit(cut: Cut) -> None:
+def test_the_end_does_not_overtake_messages_that_wait_for_credit(cut: Cut) -> None:
     house = House(cut)
     done(house, Select(CHANNEL, 7))
     for number in range(5):
@@ -561,7 +561,7 @@ def test_the_end_does_not_overtake_what_waits_for_credit(cut: Cut) -> None:
     assert house.told(Done) == [Done(CHANNEL, 7)]
 
 
-def test_committing_what_is_no_transaction() -> None:
+def test_committing_without_a_transaction() -> None:
     answer = House().ask(Commit(CHANNEL, 7))
     assert isinstance(answer, Refused) and answer.condition is Condition.PRECONDITION_FAILED
 
@@ -707,7 +707,7 @@ def test_requests_that_fail(status: int, condition: Condition) -> None:
     ],
     ids=lambda word: type(word).__name__,
 )  # fmt: skip
-def test_what_1_0_has_no_word_for(word: Operation) -> None:
+def test_operations_that_1_0_lacks(word: Operation) -> None:
     house = House()
     answer = house.ask(word)
     assert isinstance(answer, Refused)

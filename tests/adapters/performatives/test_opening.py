@@ -136,7 +136,7 @@ def test_a_mechanism_that_was_not_offered() -> None:
         b"\0\0\0\x07\x02\x01\0\0",
     ],
 )
-def test_what_breaks_the_dialog_ends_it_without_a_close(frame: bytes) -> None:
+def test_a_broken_dialog_ends_without_a_close(frame: bytes) -> None:
     wire = Wire()
     wire.feed(SASL_HEADER)
     wire.heard()
@@ -171,7 +171,7 @@ def test_an_extended_header_is_skipped() -> None:
         b"\0\0\0\0\0\0\0\0",
     ],
 )
-def test_what_is_no_frame(octets: bytes) -> None:
+def test_invalid_frames(octets: bytes) -> None:
     wire = Wire().opened()
     ended(wire.feed(octets), Condition.FRAME_ERROR)
     closed_with(wire, "amqp:connection:framing-error")
@@ -188,7 +188,7 @@ def test_what_is_no_frame(octets: bytes) -> None:
         (b"\x00\x53\x11\xc0\x02\x01\x40", "amqp:invalid-field"),
     ],
 )
-def test_what_is_no_performative(body: bytes, symbol: str) -> None:
+def test_invalid_performatives(body: bytes, symbol: str) -> None:
     wire = Wire().opened()
     found = wire.feed((len(body) + 8).to_bytes(4, "big") + b"\x02\0\0\0" + body)
     assert isinstance(found[-1], Closed)
@@ -239,7 +239,7 @@ def test_no_limits_are_the_limit_of_messages() -> None:
     assert (record.channel_max, record.idle_time_out) == (65535, None)
 
 
-def test_who_the_peer_is() -> None:
+def test_identity_of_the_peer() -> None:
     wire = Wire()
     wire.login()
     properties: dict[Any, Any] = {"product": "p", "version": "1", "platform": 5}
@@ -557,7 +557,7 @@ def test_a_refused_host_for_the_client() -> None:
     assert pair.to_server() == [Closed(Condition.NOT_FOUND, "no x")]
 
 
-def test_what_cannot_be_said() -> None:
+def test_operations_that_cannot_be_sent() -> None:
     with pytest.raises(LocalError):
         client().send(Open("again", "/", "guest"))
     wire = Wire().opened()

@@ -60,7 +60,7 @@ def transfers(peer: Peer) -> list[Any]:
 # --- §2.6.7: credit ----------------------------------------------------------------------------
 
 
-def test_credit_is_what_the_receiver_says_from_what_it_has_seen() -> None:
+def test_credit_counts_from_the_receivers_delivery_count() -> None:
     peer = filled(3, 5)
     assert len(transfers(peer)) == 3
     for seen, given, left in ((0, 5, 2), (2, 5, 4), (3, 5, 5), (None, 4, 1), (0, 2, 0)):
@@ -137,7 +137,7 @@ def test_drain_of_no_credit_is_answered() -> None:
     assert (flow.delivery_count, flow.link_credit, flow.drain) == (0, 0, True)
 
 
-def test_drain_is_answered_behind_what_waits_for_the_window() -> None:
+def test_drain_is_answered_behind_deliveries_that_wait_for_the_window() -> None:
     peer = filled(3, 0)
     peer.says(w.Flow(0, 2, 0, 10, 1, 0, 10, drain=True))
     assert [type(r) for r in peer.hears()] == [w.Transfer, w.Transfer]
@@ -292,7 +292,7 @@ def test_a_settled_link_has_nothing_unsettled() -> None:
     assert not peer.session.unsettled.sent
 
 
-def test_answers_of_the_management_node_are_nobodys_delivery() -> None:
+def test_answers_of_the_management_node_are_no_deliveries() -> None:
     peer = filled(0)
     peer.engine.send(Deliver(0, "1", 0, False, message()))
     (record,) = transfers(peer)
@@ -476,7 +476,7 @@ def test_a_new_link_has_no_map_and_a_resumed_one_has() -> None:
     assert attach.unsettled == {}
 
 
-def test_our_map_and_what_the_peer_does_not_know() -> None:
+def test_our_map_and_deliveries_unknown_to_the_peer() -> None:
     """Delivery-tags 1 and 10 of §3.4.6."""
     peer = Peer()
     attach, frames = resume(peer, {1: None, 10: Outcome.ACCEPT}, {})

@@ -142,7 +142,7 @@ def test_the_connection_is_lost() -> None:
     peer.engine.sessions.clear()
 
 
-def test_answers_that_come_too_late_are_nobodys() -> None:
+def test_late_answers_are_ignored() -> None:
     peer = Peer()
     from gateway.operations import AttachSource, AttachTarget
 
@@ -323,7 +323,7 @@ def test_serial_numbers() -> None:
     assert ahead(0, 0xFFFF_FFFF) == 1 and ahead(0xFFFF_FFFF, 0) == -1
 
 
-def test_a_range_takes_no_longer_than_what_is_there() -> None:
+def test_a_range_costs_as_much_as_its_deliveries() -> None:
     book = {number: str(number) for number in (0xFFFF_FFFE, 0xFFFF_FFFF, 0, 7)}
     assert within(book, 0xFFFF_FFFF, 0x7FFF_FFFF) == [str(0xFFFF_FFFF), "0", "7"]
     assert within(book, 0xFFFF_FFFE, 3) == [str(0xFFFF_FFFE), str(0xFFFF_FFFF), "0"]
@@ -347,7 +347,7 @@ def test_blocked_publishers_get_no_credit() -> None:
     assert flow.link_credit == 1000
 
 
-def test_publish_names_what_the_broker_needs() -> None:
+def test_publish_has_the_essentials() -> None:
     peer = Peer()
     peer.sends(address="somewhere")
     (said,) = peer.transfers()

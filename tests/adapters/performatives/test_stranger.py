@@ -192,7 +192,7 @@ def test_the_anonymous_terminus() -> None:
     assert len(stranger.broker.queue("q")) == 1
 
 
-def test_closing_a_link_gives_back_what_it_held() -> None:
+def test_closing_a_link_returns_its_deliveries() -> None:
     stranger = Stranger()
     stranger.send(stranger.sender("q"), message("m"), "t")
     receiver = stranger.receiver("q", credit=1)

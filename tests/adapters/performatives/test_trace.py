@@ -51,7 +51,7 @@ def test_a_conversation() -> None:
         (packed(w.Open("c"), kind=SASL), "broken"),
     ],
 )
-def test_what_is_broken(data: bytes, kind: str) -> None:
+def test_broken_frames(data: bytes, kind: str) -> None:
     (line,) = frames(data)
     assert (line.size, line.kind) == (len(data), kind) and line.text
 

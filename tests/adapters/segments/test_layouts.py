@@ -108,7 +108,7 @@ def test_octets_of_the_notes() -> None:
         w.DtxStart(w.Xid(1, b"x" * 256, b"")),
     ],
 )
-def test_what_does_not_fit(record: Any) -> None:
+def test_values_that_do_not_fit(record: Any) -> None:
     with pytest.raises(FieldError):
         ops.write_command(record)
     with pytest.raises(FieldError):

@@ -143,7 +143,7 @@ def test_keys_that_come_twice() -> None:
     [{1: 2}, {"x" * 256: 1}, {"k": object()}, {"k": Int(1 << 40)}, {"k": Array([1, "a"])},
      {"k": "\ud800"}, {"k": Scaled(300, 1)}],
 )  # fmt: skip
-def test_what_has_no_form(table: dict[Any, Any]) -> None:
+def test_values_without_a_form(table: dict[Any, Any]) -> None:
     with pytest.raises(FieldError):
         write_map(table)
 

@@ -322,7 +322,7 @@ def publish(both: Both, record: Any) -> Publish:
     return found
 
 
-def test_publishing_to_what_is_fuzzy() -> None:
+def test_publishing_to_fuzzy_destinations() -> None:
     both = Both("0-9a0").opened()
     operation = publish(both, first.JmsPublish(0, 3, "x", False))
     assert (operation.message.exchange, operation.mandatory) == ("", True)
@@ -387,7 +387,7 @@ def test_a_binding_that_means_nothing_costs_the_channel() -> None:
 
 
 @pytest.mark.parametrize("version", FIRST)
-def test_channels_share_what_the_connection_takes_in_advance(version: str) -> None:
+def test_channels_share_the_prefetch_of_the_connection(version: str) -> None:
     both = Both(version).opened()
     both.server.connection.prefetch_max = 1000
 

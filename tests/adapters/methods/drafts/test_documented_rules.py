@@ -103,7 +103,7 @@ def test_what_is_another_users_stays(first: Guest, house: House) -> None:
 
 
 @pytest.mark.parametrize("kind", ["queue", "subscription"])
-def test_cancelling_what_is_not_there_costs_the_connection(first: Guest, kind: str) -> None:
+def test_cancelling_a_missing_consumer_costs_the_connection(first: Guest, kind: str) -> None:
     """§4.5.7, §4.6.7."""
     w = first.w
     record = {"queue": w.DestinationCancel(0, 1, "q"), "subscription": w.SubscriptionCancel(0, "s")}

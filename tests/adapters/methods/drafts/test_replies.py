@@ -68,7 +68,7 @@ def test_what_is_no_frame_ends_it_without_a_word_of_its_own(guest: Guest) -> Non
 
 
 @pytest.mark.parametrize("subscription", [False, True])
-def test_cancelling_what_is_not_there(subscription: bool) -> None:
+def test_cancelling_a_missing_consumer(subscription: bool) -> None:
     """It costs the connection (0-9a0 §4.5.7, §4.6.7): behind the answers of other channels too."""
     guest = Guest(House(), "0-9a0")
     guest.client.send(BeginSession(2, "begin"))

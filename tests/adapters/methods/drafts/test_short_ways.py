@@ -88,7 +88,7 @@ FULL = Properties(
 @given(at=some.integers(0, 200), octet=some.integers(0, 255), cut=some.integers(0, 3))
 @example(at=0, octet=255, cut=0)
 @example(at=1, octet=1, cut=0)
-def test_an_outline_reads_what_everything_decoded_says(
+def test_an_outline_agrees_with_full_decoding(
     name: str, dialect: DraftDialect, at: int, octet: int, cut: int
 ) -> None:
     header = bytearray(dialect.write(FULL))
@@ -271,7 +271,7 @@ def consuming(version: str, queue: str = "q") -> tuple[Both, str]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("body", [b"", b"b", bytes(4096)])
-def test_what_is_kept_encoded_is_what_would_be_written(
+def test_cached_encodings_are_the_same_as_written_ones(
     version: str, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = []

@@ -76,7 +76,7 @@ def test_heartbeats_stand_on_channel_zero() -> None:
         (frame(3, 1, bytes(LIMIT + 1))[:7], "6001 octets, 6000 are allowed"),
     ],
 )
-def test_what_is_no_frame(data: bytes, text: str) -> None:
+def test_invalid_frames(data: bytes, text: str) -> None:
     for size in (1, 1 << 20):
         heard = Heard()
         with pytest.raises(PeerError, match=text):

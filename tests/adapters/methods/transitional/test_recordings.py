@@ -114,7 +114,7 @@ def letter(found: Any) -> str:
 
 @recordings
 @pytest.mark.parametrize("size", [1, 11, 1 << 20])
-def test_every_frame_means_what_was_recorded_and_is_written_again(name: str, size: int) -> None:
+def test_every_frame_is_read_as_recorded_and_written_again(name: str, size: int) -> None:
     for from_client in (True, False):
         recorded = [f for f in frames(name) if f.from_client == from_client]
         if from_client:
