@@ -21,7 +21,7 @@ class Controller(Linked):
 
     def __init__(self, *messages: bytes, credit: int = 10, window: int = 1000) -> None:
         super().__init__(House(), window=window)
-        self.engine.frame_out = 65536
+        self.engine.connection.frame_out = 65536
         self.session.channels[0].topology.declare_queue(DeclareQueue(0, None, "q", durable=True))
         self.house.commit()
         self.sender(7, "in", w.Target("/queues/q"))

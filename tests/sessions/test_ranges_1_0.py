@@ -49,7 +49,7 @@ class Receiver(Linked):
         for handle in range(links):
             self.says(w.Attach(f"out{handle}", handle, True, source=source))
             self.feed(packed(w.Flow(0, HALF - 1, 0, 1000, handle, 0, count // links)))
-        sent = self.engine.sessions[0].unsettled.sent
+        sent = self.engine.connection.sessions[0].unsettled.sent
         for _ in range(count):
             if len(sent) == count:
                 break
@@ -110,14 +110,14 @@ def test_few_are_settled_one_by_one() -> None:
 def described(peer: Receiver) -> tuple[Any, ...]:
     entries = [entry for lane in peer.queue.backlog.lanes for entry in lane.ready]
     dead = [entry for lane in peer.dead.backlog.lanes for entry in lane.ready]
-    links = peer.engine.sessions[0].links.values()
+    links = peer.engine.connection.sessions[0].links.values()
     outgoing = [link for link in links if isinstance(link, SendingLink)]
     assert outgoing
     return (
         peer.queue.unsettled,
         [(e.message.body, e.deliveries, e.message.added_headers) for e in entries],
         sorted((e.message.body, str(e.message.added_headers)) for e in dead),
-        len(peer.engine.sessions[0].unsettled.sent),
+        len(peer.engine.connection.sessions[0].unsettled.sent),
         {link.name: sorted(link.unsettled) for link in outgoing},
         sorted(peer.session.channels[0].window.unsettled),
     )

@@ -49,7 +49,7 @@ def test_frames_in_any_order(said: list[tuple[Any, bytes]], window: int, name: s
     for peer in peers:
         if not peer.engine.closing:
             peer.disconnect()
-        assert peer.engine.under_way == 0
+        assert peer.engine.connection.under_way == 0
     for link in list(house.registry.links.by_key.values()):
         house.registry.links.forget(link)
     for queue in house.broker.vhosts["/"].queues.values():

@@ -219,7 +219,7 @@ def test_outcomes_that_come_too_late(house: House) -> None:
     heard = other.receiver(0, 2, unsettled={tag(1): None, tag(2): None})
     assert len(sent(heard)) == 2
     assert peer.says(w.Disposition(True, 0, 1, True, w.ACCEPTED)) == []
-    assert len(other.engine.sessions[0].unsettled.sent) == 2
+    assert len(other.engine.connection.sessions[0].unsettled.sent) == 2
 
 
 def test_a_lost_link_is_attached_anew(house: House) -> None:

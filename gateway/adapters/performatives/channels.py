@@ -1,14 +1,15 @@
-"""Channel numbers of one connection: which session stands on which, in both directions (§2.5.1).
+"""The sessions of one connection by channel number, in both directions (§2.5.1).
 
 The numbers of the two directions have nothing to do with each other. ``sessions`` is by ours,
-``remote_channels`` by the peer's.
+``by_remote`` by the peer's.
 """
 
 import heapq
-from typing import Protocol
+from collections.abc import Callable
 
+from gateway.adapters.performatives.links import LinkConnection, SessionHandler
 from gateway.adapters.performatives.receiving_link import ReceivingLink
-from gateway.adapters.performatives.session import Session, SessionConnection
+from gateway.adapters.performatives.session import Session
 from gateway.adapters.performatives.violation import Violation, framing_error, illegal_state
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError
@@ -16,30 +17,37 @@ from gateway.errors import LocalError, Lost, PeerError
 from gateway.operations import Operation
 
 
-class Connection(SessionConnection, Protocol):
-    """A connection as its channels need it."""
-
-    def on_violation(self, violated: PeerError, channel: int, found: list[Operation]) -> None:
-        """A mistake of the peer that costs the session of this channel."""
-        ...
-
-
 class Channels:
-    """The sessions of a connection."""
+    """The sessions of a connection; ``new_handler`` makes the handler of each."""
 
-    def __init__(self, engine: Connection, limit: int) -> None:
+    def __init__(
+        self,
+        connection: LinkConnection,
+        new_handler: Callable[[Session], SessionHandler],
+        limit: int,
+    ) -> None:
         self.sessions: dict[int, Session] = {}
-        self.remote_channels: dict[int, Session] = {}
+        self.by_remote: dict[int, Session] = {}
         self.limit = limit
         """The highest number the peer may use."""
         self.limit_out = 0
         """The highest it takes."""
         self.drains: set[ReceivingLink] = set()
         """Links of ours that the peer was asked to drain."""
-        self._engine = engine
+        self._connection = connection
+        self._new_handler = new_handler
         self._remote: dict[int, int] = {}
         self._free: list[int] = []
         self._unused = 0
+        self._ended: list[Session] = []
+        """Sessions that both ends have ended, whose numbers are not free yet."""
+
+    def open(self, number: int) -> Session:
+        """The session on our channel. Raises ``LocalError`` if there is none."""
+        session = self.sessions.get(number)
+        if session is None:
+            raise LocalError(f"channel {number} is not open")
+        return session
 
     def check(self, channel: int) -> None:
         """Raises ``Violation`` for a number above our channel-max (§2.7.1)."""
@@ -53,7 +61,7 @@ class Channels:
     def on_begin(self, channel: int, record: w.Begin, found: list[Operation]) -> None:
         """A session of theirs, or the answer to one of ours."""
         self.check(channel)
-        if channel in self.remote_channels:
+        if channel in self.by_remote:
             raise illegal_state(f"a session stands on channel {channel} already")
         if record.remote_channel is None:
             session = self.new()
@@ -63,14 +71,14 @@ class Channels:
                 text = f"no session of channel {record.remote_channel} waits for a begin"
                 raise Violation(AmqpError.NOT_ALLOWED, text)
             session = ours
-        self.remote_channels[channel] = session
+        self.by_remote[channel] = session
         self._remote[session.number] = channel
         try:
             session.on_begin(record, channel, found)
         except PeerError as violated:
             if violated.lost is Lost.CONNECTION:
                 raise
-            self._engine.on_violation(violated, channel, found)
+            self._connection.on_violation(violated, channel, found)
 
     def new(self, number: int | None = None) -> Session:
         """An endpoint on the lowest channel that is free, or on this one. Raises ``Violation`` if
@@ -79,7 +87,8 @@ class Channels:
             number = self._lowest()
         elif number in self.sessions or not 0 <= number <= min(self.limit, self.limit_out):
             raise LocalError(f"channel {number} cannot be opened")
-        session = self.sessions[number] = Session(self._engine, number)
+        session = Session(self._connection, self, self._new_handler, number)
+        self.sessions[number] = session
         return session
 
     def _lowest(self) -> int:
@@ -101,24 +110,40 @@ class Channels:
         if self.sessions.get(session.number) is session:
             remote = self._remote.pop(session.number, None)
             if remote is not None:
-                self.remote_channels.pop(remote, None)
+                self.by_remote.pop(remote, None)
 
     def gone(self, session: Session) -> None:
-        """Both ends have ended: the numbers are free again."""
+        """Both ends have ended: free the channel numbers; a server's only when the operations found
+        of the session are performed."""
+        if self._connection.server:
+            self._ended.append(session)
+        else:
+            self._release(session)
+
+    def release_ended(self) -> None:
+        """Free the numbers of the sessions that have ended: the operations found of them are
+        performed."""
+        while self._ended:
+            self._release(self._ended.pop())
+
+    def _release(self, session: Session) -> None:
         self.ended(session)
         if self.sessions.get(session.number) is session:
             del self.sessions[session.number]
             heapq.heappush(self._free, session.number)
             session.retire()
 
+    def mute(self) -> None:
+        """Our close is written: nothing may follow it, and input for sessions is discarded."""
+        self.by_remote.clear()
+        for session in self.sessions.values():
+            session.mute()
+
     def end(self, found: list[Operation]) -> None:
         """The connection is over, and all sessions with it."""
         sessions = list(self.sessions.values())
         self.sessions.clear()
         self._remote.clear()
-        self.remote_channels.clear()
+        self.by_remote.clear()
         for session in sessions:
             session.lost(found)
-
-
-__all__ = ["Channels"]

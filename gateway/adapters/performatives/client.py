@@ -5,15 +5,15 @@ module each; this one has the operations of the session itself and the table of 
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_management import ClientManagement
 from gateway.adapters.performatives.client_receivers import ClientReceivers
 from gateway.adapters.performatives.client_senders import ClientSenders
 from gateway.adapters.performatives.client_transactions import ClientTransactions
-from gateway.adapters.performatives.links import Link
-from gateway.adapters.performatives.sending_link import OutgoingDelivery
+from gateway.adapters.performatives.connection import Connection
+from gateway.adapters.performatives.links import Link, SessionHandler
 from gateway.adapters.performatives.session import Session
 from gateway.adapters.performatives.violation import reason
 from gateway.adapters.performatives.wire import layouts as w
@@ -59,26 +59,30 @@ from gateway.operations import (
 )
 
 
-class ClientSession:
-    """The handler of one session in the client role, and its operations."""
+class ClientSession(SessionHandler):
+    """The handler of one session in the client role, and its operations. ``send`` performs an
+    operation that was deferred."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(
+        self, session: Session, connection: Connection, send: Callable[[Operation], None]
+    ) -> None:
         self.session = session
-        self.context = context = ClientContext(session)
+        self.context = context = ClientContext(session, connection)
         self.beginning: Token = None
         self.ending: Token = None
         self.leaving = False
         """It ends as soon as all is sent."""
         self.foreign = False
         """The peer has begun it, and was refused."""
-        self.transactions = ClientTransactions(context)
+        self.transactions = ClientTransactions(context, send)
         self.senders = ClientSenders(context, self.transactions)
         self.receivers = ClientReceivers(context, self.transactions)
         self.management = ClientManagement(context)
 
     # --- events of the session --------------------------------------------------------------------
 
-    def on_begin(self, session: Session, record: w.Begin, found: list[Operation]) -> None:
+    def on_begin(self, record: w.Begin, found: list[Operation]) -> None:
+        session = self.session
         if not session.begun:
             self.foreign = True
             session.begin()
@@ -87,19 +91,15 @@ class ClientSession:
             found.append(Done(session.number, self.beginning))
             self.beginning = None
 
-    def on_attach(self, session: Session, record: w.Attach, found: list[Operation]) -> None:
-        link = session.accept(record, self.management, found)
+    def on_attach(self, record: w.Attach, found: list[Operation]) -> None:
+        link = self.session.accept(record, self.management, found)
         link.source, link.target = record.source, record.target
         link.refuse(AmqpError.NOT_IMPLEMENTED, "a client takes no links")
 
     def on_end(
-        self,
-        session: Session,
-        record: w.End | None,
-        fault: w.Error | None,
-        lost: bool,
-        found: list[Operation],
+        self, record: w.End | None, fault: w.Error | None, lost: bool, found: list[Operation]
     ) -> None:
+        session = self.session
         answered = record is not None and session.output_closed
         for token in (self.beginning, self.ending):
             if token is not None:
@@ -121,27 +121,12 @@ class ClientSession:
         """Refused: a client offers no transactional acquisition."""
         raise link.violated(AmqpError.NOT_IMPLEMENTED, "transactional acquisition")
 
-    def on_outcomes(
-        self, deliveries: list[OutgoingDelivery], state: Any, settled: bool, found: list[Operation]
-    ) -> list[OutgoingDelivery]:
-        """All: each is a publish with an outcome of its own."""
-        return deliveries
-
-    def on_late_outcome(self, state: Any) -> None:
-        """No-op: our deliveries are in our own transactions only, and those end with an outcome."""
-
     def on_settlement_awaited(
         self, runs: Iterable[tuple[int, int]], state: Any, before: int, found: list[Operation]
     ) -> None:
         """Settle at once: a client stores no deliveries."""
         for first, last in runs:
             self.session.unsettled.settle_sent(first, last, state)
-
-    def deliver(self, *_: Any) -> None:
-        raise LocalError("a client does not deliver")
-
-    def on_confirm(self, *_: Any) -> None:
-        raise LocalError("a client does not confirm")
 
     # --- operations -------------------------------------------------------------------------------
 
@@ -167,79 +152,83 @@ class ClientSession:
         self.context.answer(op.token)
 
 
-def _begin(engine: Any, op: BeginSession) -> None:
-    session = engine.channels.new(op.channel)
-    session.handler.beginning = op.token
+def _begin(connection: Connection, op: BeginSession) -> None:
+    session = connection.channels.new(op.channel)
+    of(session).beginning = op.token
     session.begin()
 
 
-def _asker(engine: Any, number: int) -> ClientSession:
-    """Of an open session. Raises ``LocalError`` if it has ended, or never begun."""
-    session = engine.channel(number)
-    client: ClientSession = session.handler
+def of(session: Session) -> ClientSession:
+    """The handler of a session that has not ended."""
+    return cast(ClientSession, session.handler)
+
+
+def _open_session(connection: Connection, number: int) -> ClientSession:
+    """The handler of an open session. Raises ``LocalError`` if it has ended, or never begun."""
+    session = connection.channels.open(number)
+    client = of(session)
     if session.output_closed or client.leaving:
         raise LocalError(f"channel {number} is lost")
     return client
 
 
-def _end(engine: Any, op: EndSession) -> None:
-    client = _asker(engine, op.channel)
-    engine.write_deferred()
+def _end(connection: Connection, op: EndSession) -> None:
+    client = _open_session(connection, op.channel)
+    connection.write_deferred()
     client.ending, client.leaving = op.token, True
     client.leave()
 
 
-def _nothing(engine: Any, op: Operation) -> None:
+def _no_op(connection: Connection, op: Operation) -> None:
     """No-op: 1.0 has no form for this answer."""
 
 
-def _unsaid(engine: Any, op: Flow) -> None:
-    client = _asker(engine, op.channel)
+def _flow(connection: Connection, op: Flow) -> None:
+    client = _open_session(connection, op.channel)
     client.context.refuse(op.token, Condition.NOT_IMPLEMENTED, "1.0 stops links, by their credit")
 
 
-def _update_secret(engine: Any, op: UpdateSecret) -> None:
+def _update_secret(connection: Connection, op: UpdateSecret) -> None:
     """Any session will do."""
-    session = next(
-        (each for each in engine.sessions.values() if each.begun and not each.output_closed), None
-    )
+    sessions = connection.sessions.values()
+    session = next((each for each in sessions if each.begun and not each.output_closed), None)
     if session is None:
         raise LocalError("a new secret is sent over a session, and there is none")
-    session.handler.management.update_secret(op)
+    of(session).management.update_secret(op)
 
 
-Encoder = Callable[[Any, Any], None]
+Encoder = Callable[[Connection, Any], None]
 
 
-def _to(part: str, verb: Callable[[Any, Any], None], transactional: bool = False) -> Encoder:
+def _to(part: str, method: Callable[[Any, Any], None], transactional: bool = False) -> Encoder:
     """An encoder that calls a method of this part of the session's client."""
-    name = verb.__name__
+    name = method.__name__
 
-    def speak(engine: Any, op: Any) -> None:
-        client = _asker(engine, op.channel)
-        if engine.deferred_writes:
-            engine.write_deferred()
+    def encode(connection: Connection, op: Any) -> None:
+        client = _open_session(connection, op.channel)
+        if connection.deferred_writes:
+            connection.write_deferred()
         if transactional and client.transactions.defer(op):
             return
         getattr(client if not part else getattr(client, part), name)(op)
 
-    return speak
+    return encode
 
 
-def _publish(engine: Any, op: Publish) -> None:
+def _publish(connection: Connection, op: Publish) -> None:
     """Hot."""
-    client = _asker(engine, op.channel)
+    client = _open_session(connection, op.channel)
     if client.transactions.selected and client.transactions.defer(op):
         return
     client.senders.publish(op)
 
 
-def _settle(engine: Any, op: Settle) -> None:
+def _settle(connection: Connection, op: Settle) -> None:
     """Hot."""
-    session = engine.sessions.get(op.channel)
+    session = connection.sessions.get(op.channel)
     if session is None or session.output_closed:
         return  # what was delivered there goes back anyway
-    client: ClientSession = session.handler
+    client = of(session)
     if client.transactions.selected and client.transactions.defer(op):
         return
     client.receivers.settle(op)
@@ -248,9 +237,9 @@ def _settle(engine: Any, op: Settle) -> None:
 ENCODERS: dict[type[Operation], Encoder] = {
     BeginSession: _begin,
     EndSession: _end,
-    Done: _nothing,
-    Refused: _nothing,
-    Flow: _unsaid,
+    Done: _no_op,
+    Refused: _no_op,
+    Flow: _flow,
     UpdateSecret: _update_secret,
     Publish: _publish,
     SelectConfirms: _to("", ClientSession.select_confirms),

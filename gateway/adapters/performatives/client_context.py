@@ -1,44 +1,26 @@
 """Client role: what the parts of one session share, and their answers to our own operations."""
 
-from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any
 
 from gateway.adapters.performatives import addresses
+from gateway.adapters.performatives.connection import Connection
 from gateway.adapters.performatives.links import Link
 from gateway.adapters.performatives.session import Session
 from gateway.adapters.performatives.violation import reason
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError
 from gateway.errors import Condition, Lost
-from gateway.operations import Done, Operation, Peer, Refused, Token
+from gateway.operations import Done, Operation, Refused, Token
 
 DETACHED = "the link was detached"
-
-
-class ClientConnection(Protocol):
-    """A connection as the client role needs it."""
-
-    later: list[Operation]
-    """Operations found outside of ``receive``."""
-    peer: Peer
-    addresses: str
-    """The form in which addresses are written (``addresses.FORMS``); "": as the peer takes it."""
-    opened: w.Open | None
-    """The peer's open."""
-
-    def send(self, operation: Operation) -> None: ...
-
-    def defer_write(self, write: Callable[[], None]) -> None:
-        """Write this with the next output."""
-        ...
 
 
 class ClientContext:
     """One session in the client role."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, connection: Connection) -> None:
         self.session = session
-        self.connection = cast(ClientConnection, session.engine)
+        self.connection = connection
         self.form = self.connection.addresses or addresses.form_of(self.connection.peer)
         """The form in which addresses are written."""
         self._serial = 0

@@ -15,6 +15,7 @@ from gateway.adapters.performatives import addresses, termini
 from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_messages import management_request, received
 from gateway.adapters.performatives.decoding import FieldError, read_value
+from gateway.adapters.performatives.links import LinkHandler
 from gateway.adapters.performatives.open_performative import LINK_PAIR
 from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
 from gateway.adapters.performatives.sending_link import SendingLink
@@ -68,7 +69,7 @@ class PendingRequest:
         self.then = then
 
 
-class ClientManagement:
+class ClientManagement(LinkHandler):
     """A ``LinkHandler`` for the pair, and for probes: links whose attach is all that is asked."""
 
     def __init__(self, context: ClientContext) -> None:
@@ -241,9 +242,7 @@ class ClientManagement:
                 found.append(Done(self.session.number, token, result))
             link.detach(True, found)
 
-    def on_message(
-        self, link: ReceivingLink, arrival: IncomingDelivery, octets: bytes, found: list[Operation]
-    ) -> None:
+    def on_message(self, arrival: IncomingDelivery, octets: bytes, found: list[Operation]) -> None:
         """A response."""
         if not arrival.settled:
             self.session.unsettled.settle_received([arrival], w.ACCEPTED)
@@ -267,9 +266,6 @@ class ClientManagement:
             text = body if isinstance(body, str) else f"the management node answers {status}"
             found.append(Refused(self.session.number, asked.token, condition, text, Lost.LINK))
 
-    def on_outcome(self, *_: Any) -> None:
-        """Requests are sent settled."""
-
     def on_unsent(self, link: SendingLink, number: int, message: Any, text: str) -> None:
         """A request that has no form or is too large: its number is its message-id."""
         asked = self._pending.pop(str(message.properties.message_id), None)
@@ -281,12 +277,7 @@ class ClientManagement:
             link.drained(link.credit - link.waiting)
 
     def on_detached(
-        self,
-        link: Any,
-        record: w.Detach | None,
-        closed: bool,
-        lost: bool,
-        found: list[Operation],
+        self, link: Any, record: w.Detach | None, closed: bool, lost: bool, found: list[Operation]
     ) -> None:
         if link.data is not None:  # a probe
             token, _ = link.data

@@ -15,6 +15,7 @@ from gateway.adapters.performatives.client_messages import received
 from gateway.adapters.performatives.client_transactions import ClientTransactions
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.link_recovery import BadMap, resumed, written
+from gateway.adapters.performatives.links import LinkHandler
 from gateway.adapters.performatives.outcomes import ACCEPTED, RELEASED, SYMBOLS, rejected, state_of
 from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
 from gateway.adapters.performatives.wire import layouts as w
@@ -89,7 +90,7 @@ class Consumer:
         """Messages that arrived beyond the fetches."""
 
 
-class ClientReceivers:
+class ClientReceivers(LinkHandler):
     """A ``LinkHandler``."""
 
     def __init__(self, context: ClientContext, transactions: ClientTransactions) -> None:
@@ -196,7 +197,7 @@ class ClientReceivers:
             return
         if link.credit > 0:
             link.grant(0)
-        self._left(link, self.session.engine.later)
+        self._left(link, self.session.connection.later)
 
     def _left(self, link: ReceivingLink, found: list[Operation]) -> None:
         """Nothing more comes from this consumer."""
@@ -225,7 +226,7 @@ class ClientReceivers:
         assert link.data.fetches is not None
         link.data.fetches.append(op.token)
         if link.data.spare:
-            self._fetched(link, self.session.engine.later)
+            self._fetched(link, self.session.connection.later)
         else:
             self._fetch_next(link)
 
@@ -276,10 +277,9 @@ class ClientReceivers:
         elif consumer.leaving is not None:
             self._left(link, found)
 
-    def on_message(
-        self, link: ReceivingLink, arrival: IncomingDelivery, octets: bytes, found: list[Operation]
-    ) -> None:
+    def on_message(self, arrival: IncomingDelivery, octets: bytes, found: list[Operation]) -> None:
         """Hot."""
+        link = arrival.link
         consumer: Consumer = link.data
         try:
             message, redelivered = received(octets, "", consumer.key)
@@ -311,12 +311,6 @@ class ClientReceivers:
         elif consumer.leaving is not None and link.credit <= 0:
             self._left(link, found)
 
-    def on_outcome(self, *_: Any) -> None:
-        """No-op: no message is sent over a link that we receive on."""
-
-    def on_unsent(self, *_: Any) -> None:
-        """No-op: no message is sent over a link that we receive on."""
-
     def on_credit(self, link: ReceivingLink, record: w.Flow, found: list[Operation]) -> None:
         consumer: Consumer = link.data
         if consumer.fetching and not self._drains and record.available == 0 and link.credit > 0:
@@ -341,12 +335,7 @@ class ClientReceivers:
             found.append(Done(self.session.number, token, consumer.left))
 
     def on_detached(
-        self,
-        link: ReceivingLink,
-        record: w.Detach | None,
-        closed: bool,
-        lost: bool,
-        found: list[Operation],
+        self, link: Any, record: w.Detach | None, closed: bool, lost: bool, found: list[Operation]
     ) -> None:
         consumer: Consumer = link.data
         for number in [n for n, arrival in self._unsettled.items() if arrival.link is link]:

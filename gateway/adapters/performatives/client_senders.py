@@ -12,6 +12,7 @@ from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_transactions import ClientTransactions
 from gateway.adapters.performatives.composites import condition_for
 from gateway.adapters.performatives.link_recovery import BadMap, highest, resumed, written
+from gateway.adapters.performatives.links import LinkHandler
 from gateway.adapters.performatives.sending_link import (
     OutgoingDelivery,
     QueuedDelivery,
@@ -58,7 +59,7 @@ class Sender:
         self.paused = False
 
 
-class ClientSenders:
+class ClientSenders(LinkHandler):
     """A ``LinkHandler``."""
 
     def __init__(self, context: ClientContext, transactions: ClientTransactions) -> None:
@@ -169,7 +170,7 @@ class ClientSenders:
             link.data.paused = True
             self._paused += 1
             if self._paused == 1:
-                self.session.engine.later.append(Flow(self.session.number, None, False))
+                self.session.connection.later.append(Flow(self.session.number, None, False))
 
     def _resume(self, link: SendingLink, found: list[Operation]) -> None:
         link.data.paused = False
@@ -197,16 +198,8 @@ class ClientSenders:
         found.append(Done(self.session.number, sender.token, result))
         sender.token = None
 
-    def on_message(self, link: Any, arrival: Any, octets: bytes, found: list[Operation]) -> None:
-        """No-op: no message comes over a link that we send on."""
-
     def on_outcome(
-        self,
-        link: SendingLink,
-        sent: OutgoingDelivery,
-        state: Any,
-        settled: bool,
-        found: list[Operation],
+        self, sent: OutgoingDelivery, state: Any, settled: bool, found: list[Operation]
     ) -> None:
         """Hot: most are accepted."""
         number = sent.number
@@ -233,7 +226,7 @@ class ClientSenders:
         self._confirmed(number, False, found)
 
     def on_unsent(self, link: SendingLink, number: int, message: Message, text: str) -> None:
-        found = self.session.engine.later
+        found = self.session.connection.later
         if self.transactions.unsent(number, text, found):
             return
         self._give_back(number, message, Condition.CONTENT_TOO_LARGE, text, found)
@@ -245,12 +238,7 @@ class ClientSenders:
             self._resume(link, found)
 
     def on_detached(
-        self,
-        link: SendingLink,
-        record: w.Detach | None,
-        closed: bool,
-        lost: bool,
-        found: list[Operation],
+        self, link: Any, record: w.Detach | None, closed: bool, lost: bool, found: list[Operation]
     ) -> None:
         sender: Sender = link.data
         if self.links.get(sender.destination) is link:

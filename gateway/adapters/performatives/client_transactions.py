@@ -11,6 +11,7 @@ from typing import Any
 
 from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_messages import coordinator_message
+from gateway.adapters.performatives.links import LinkHandler
 from gateway.adapters.performatives.outcomes import SYMBOLS
 from gateway.adapters.performatives.sending_link import OutgoingDelivery, SendingLink
 from gateway.adapters.performatives.violation import reason
@@ -36,11 +37,13 @@ Then = Callable[[Any, list[Operation]], None]
 Failed = Callable[[list[Operation]], None]
 
 
-class ClientTransactions:
+class ClientTransactions(LinkHandler):
     """A ``LinkHandler``."""
 
-    def __init__(self, context: ClientContext) -> None:
+    def __init__(self, context: ClientContext, send: Callable[[Operation], None]) -> None:
+        """``send`` performs an operation that has waited."""
         self.context = context
+        self._send = send
         self.session = context.session
         self.current: bytes | None = None
         """The transaction that everything is part of."""
@@ -115,7 +118,7 @@ class ClientTransactions:
                 if self.current is None:  # one of them has ended it
                     self.waiting += waiting[at:]
                     return
-                self.context.connection.send(operation)
+                self._send(operation)
 
         def failed(found: list[Operation]) -> None:
             self.selected = False
@@ -202,24 +205,13 @@ class ClientTransactions:
         """A command that the coordinator would not take."""
         asked = self._pending.pop(number, None)
         if asked is not None:
-            found = self.session.engine.later
+            found = self.session.connection.later
             self._fail(asked[0], w.Error("amqp:not-allowed", text), found)
             if asked[2] is not None:
                 asked[2](found)
 
-    def on_attached(self, link: SendingLink, record: w.Attach, found: list[Operation]) -> None:
-        """Refused or not: commands wait for credit, or for the detach."""
-
-    def on_message(self, *_: Any) -> None:
-        """Nothing comes from a coordinator."""
-
     def on_outcome(
-        self,
-        link: SendingLink,
-        sent: OutgoingDelivery,
-        state: Any,
-        settled: bool,
-        found: list[Operation],
+        self, sent: OutgoingDelivery, state: Any, settled: bool, found: list[Operation]
     ) -> None:
         asked = self._pending.pop(sent.number, None)
         if asked is None:
@@ -242,12 +234,7 @@ class ClientTransactions:
             link.drained(link.credit - link.waiting)
 
     def on_detached(
-        self,
-        link: SendingLink,
-        record: w.Detach | None,
-        closed: bool,
-        lost: bool,
-        found: list[Operation],
+        self, link: Any, record: w.Detach | None, closed: bool, lost: bool, found: list[Operation]
     ) -> None:
         """With the link all its transactions are rolled back (§4.3)."""
         self._link = self.current = None

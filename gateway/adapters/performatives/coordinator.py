@@ -11,6 +11,7 @@ from typing import Any
 from gateway.adapters.performatives.composites import read_composite, symbol_for
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.deliveries import runs
+from gateway.adapters.performatives.links import LinkHandler
 from gateway.adapters.performatives.outcomes import (
     ACCEPTED,
     RELEASED,
@@ -64,7 +65,7 @@ CAPABILITIES = (TxnCapability.LOCAL_TRANSACTIONS, TxnCapability.MULTI_TXNS_PER_S
 REJECTED = "amqp:rejected:list"
 
 
-class Coordinator:
+class Coordinator(LinkHandler):
     """The handler of the control links of one session, and the transactions they declared."""
 
     def __init__(self, session: Session) -> None:
@@ -102,35 +103,11 @@ class Coordinator:
         outcomes = getattr(record.source, "outcomes", None)
         link.data = not outcomes or REJECTED in outcomes
         link.window = CREDIT
-        link.max_message = self.session.engine.limits.max_message_octets
+        link.max_message = self.session.connection.limits.max_message_octets
         link.attach(max_message_size=link.max_message or None)
 
-    def on_attached(self, link: Any, record: w.Attach, found: list[Operation]) -> None:
-        """We begin no links."""
-
-    def on_credit(self, link: Any, record: w.Flow, found: list[Operation]) -> None:
-        """Controllers have no credit for us."""
-
-    def on_outcome(
-        self,
-        link: SendingLink,
-        sent: OutgoingDelivery,
-        state: Any,
-        settled: bool,
-        found: list[Operation],
-    ) -> None:
-        """We send nothing over a control link."""
-
-    def on_unsent(self, link: SendingLink, number: int, message: Message, text: str) -> None:
-        """We send nothing over a control link."""
-
     def on_detached(
-        self,
-        link: Any,
-        record: w.Detach | None,
-        closed: bool,
-        lost: bool,
-        found: list[Operation],
+        self, link: Any, record: w.Detach | None, closed: bool, lost: bool, found: list[Operation]
     ) -> None:
         """Roll back the transactions that it declared (§4.1)."""
         token = None
@@ -141,10 +118,9 @@ class Coordinator:
         for txn_id in [txn_id for txn_id, owner in self.transactions.items() if owner is link]:
             self._rolled_back(txn_id, found)
 
-    def on_message(
-        self, link: ReceivingLink, arrival: IncomingDelivery, octets: bytes, found: list[Operation]
-    ) -> None:
+    def on_message(self, arrival: IncomingDelivery, octets: bytes, found: list[Operation]) -> None:
         """Declare or discharge (§4.2, §4.3)."""
+        link = arrival.link
         if arrival.settled:
             raise link.violated(AmqpError.ILLEGAL_STATE, "a settled message for the coordinator")
         if is_transactional(arrival.state):
@@ -155,9 +131,9 @@ class Coordinator:
             self._reject(arrival, AmqpError.DECODE_ERROR, str(bad))
             return
         if isinstance(record, w.Declare):
-            self._declare(link, arrival, record, found)
+            self._declare(arrival, record, found)
         elif isinstance(record, w.Discharge):
-            self._discharge(link, arrival, record, found)
+            self._discharge(arrival, record, found)
         else:
             text = "the coordinator takes declare and discharge"
             self._reject(arrival, AmqpError.NOT_IMPLEMENTED, text)
@@ -170,15 +146,12 @@ class Coordinator:
         if arrival.link.data:
             self.session.unsettled.settle_received([arrival], w.Rejected(error(symbol, text)))
         else:
-            arrival.link.fail(symbol, text, self.session.engine.later)
+            arrival.link.fail(symbol, text, self.session.connection.later)
 
     def _declare(
-        self,
-        link: ReceivingLink,
-        arrival: IncomingDelivery,
-        record: w.Declare,
-        found: list[Operation],
+        self, arrival: IncomingDelivery, record: w.Declare, found: list[Operation]
     ) -> None:
+        link = arrival.link
         if record.global_id is not None:
             text = "distributed transactions are not supported"
             self._reject(arrival, AmqpError.NOT_IMPLEMENTED, text)
@@ -203,12 +176,9 @@ class Coordinator:
         found.append(DeclareTransaction(self.session.number, token, link.number))
 
     def _discharge(
-        self,
-        link: ReceivingLink,
-        arrival: IncomingDelivery,
-        record: w.Discharge,
-        found: list[Operation],
+        self, arrival: IncomingDelivery, record: w.Discharge, found: list[Operation]
     ) -> None:
+        link = arrival.link
         txn_id, fail = record.txn_id, bool(record.fail)
         if self.transactions.get(txn_id) is not link or txn_id in self.ending:
             self._reject(arrival, TransactionError.UNKNOWN_ID, "no such transaction")
@@ -223,7 +193,7 @@ class Coordinator:
 
         def discharged(result: Any) -> None:
             if fail or doomed:
-                self._rolled_back(txn_id, self.session.engine.later)
+                self._rolled_back(txn_id, self.session.connection.later)
             else:
                 self._committed(txn_id)
             if doomed:
@@ -233,7 +203,7 @@ class Coordinator:
                 self.session.unsettled.settle_received([arrival], ACCEPTED)
 
         def refused(condition: Condition, text: str) -> None:
-            self._rolled_back(txn_id, self.session.engine.later)
+            self._rolled_back(txn_id, self.session.connection.later)
             self._reject(arrival, TransactionError.TRANSACTION_ROLLBACK, text)
 
         token = PendingReply(discharged, refused)
@@ -266,12 +236,7 @@ class Coordinator:
     # --- work in a transaction ------------------------------------------------------------------
 
     def post(
-        self,
-        link: ReceivingLink,
-        arrival: IncomingDelivery,
-        message: Message,
-        mandatory: bool,
-        found: list[Operation],
+        self, arrival: IncomingDelivery, message: Message, mandatory: bool, found: list[Operation]
     ) -> None:
         """A message that becomes available when its transaction is discharged (§4.4.1). Its
         provisional outcome is written at once, in the transaction."""
@@ -287,7 +252,7 @@ class Coordinator:
             self._told(arrival, txn_id, rejected(condition, text))
 
         token = PendingReply(posted, refused)
-        found.append(Post(self.session.number, token, link.number, txn_id, message))
+        found.append(Post(self.session.number, token, arrival.link.number, txn_id, message))
 
     def unposted(self, arrival: IncomingDelivery, state: Any) -> None:
         """A message for a transaction that could not even be read, or has no place."""
@@ -314,15 +279,11 @@ class Coordinator:
             self.session.unsettled.settle_received([arrival], w.TransactionalState(txn_id, outcome))
 
     def retire(
-        self,
-        link: SendingLink,
-        sent: OutgoingDelivery,
-        state: Any,
-        settled: bool,
-        found: list[Operation],
+        self, sent: OutgoingDelivery, state: Any, settled: bool, found: list[Operation]
     ) -> None:
         """The outcome of a delivery as part of a transaction (§4.4.2); or any other state of a
         delivery that already has such an outcome."""
+        link = sent.link
         if link.over:
             self.missed(state)  # the terminus has it, and is in no transaction
             return
@@ -335,7 +296,7 @@ class Coordinator:
                 return
             before = None
         elif before is not None and txn_id == before:
-            self._again(link, sent, state, settled, found)
+            self._again(sent, state, settled, found)
             return
         if not self.is_open(txn_id):
             raise link.violated(TransactionError.UNKNOWN_ID, "no such transaction")
@@ -478,12 +439,7 @@ class Coordinator:
             self.doomed.add(state.txn_id)
 
     def _again(
-        self,
-        link: SendingLink,
-        sent: OutgoingDelivery,
-        state: Any,
-        settled: bool,
-        found: list[Operation],
+        self, sent: OutgoingDelivery, state: Any, settled: bool, found: list[Operation]
     ) -> None:
         """Another state of a delivery that was retired in the same transaction. It may settle the
         delivery, but not change its outcome."""

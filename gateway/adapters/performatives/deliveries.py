@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol, TypeVar
 
 from gateway.adapters.performatives.composites import write
-from gateway.adapters.performatives.links import MASK, Link, ahead
+from gateway.adapters.performatives.links import MASK, Link, SessionHandler, ahead
 from gateway.adapters.performatives.outcomes import ACCEPTED, TERMINAL, bare, is_transactional
 from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
 from gateway.adapters.performatives.sending_link import OutgoingDelivery, SendingLink
@@ -27,37 +27,13 @@ FEW = 64
 T = TypeVar("T")
 
 
-class DispositionHandler(Protocol):
-    """Applies dispositions of the receiver to more than one delivery of ours."""
-
-    def on_outcomes(
-        self, deliveries: list[OutgoingDelivery], state: Any, settled: bool, found: list[Operation]
-    ) -> list[OutgoingDelivery]:
-        """One state for many deliveries. Returns those that still need
-        ``SenderHandler.on_outcome``, one by one."""
-        ...
-
-    def on_late_outcome(self, state: Any) -> None:
-        """A state for deliveries of which some have gone back, because their link is closed."""
-        ...
-
-    def on_settlement_awaited(
-        self, runs: Iterable[tuple[int, int]], state: Any, before: int, found: list[Operation]
-    ) -> None:
-        """The receiver has given the outcome of these deliveries of ours (first and last id of each
-        run) and waits for us to settle, which ``UnsettledDeliveries.settle_sent`` does, now or
-        later. The operations that ``on_outcome`` made of them stand in ``found`` from index
-        ``before`` on. Hot."""
-        ...
-
-
 class DispositionSession(Protocol):
     """A session as its unsettled deliveries need it."""
 
     number: int
 
     @property
-    def handler(self) -> DispositionHandler: ...
+    def handler(self) -> SessionHandler: ...
 
     def write(self, record: Any) -> None: ...
 
@@ -132,7 +108,7 @@ class UnsettledDeliveries:
         for sent in left:
             link = sent.link
             try:
-                link.handler.on_outcome(link, sent, state, settled, found)
+                link.handler.on_outcome(sent, state, settled, found)
             except Violation as violated:
                 link.on_violation(violated, found)
         if final and not settled:

@@ -1,47 +1,33 @@
 """The adapter of the performative family: 1.0, server or client.
 
-``Engine`` owns the connection endpoint (§2.4): open and close, limits, the idle time-outs, the
-numbers of channels, and the output. Sessions have the rest.
+``Engine`` puts the connection together and encodes operations: those on the connection itself here,
+those of sessions and links by ``server`` or ``client``.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
-from uuid import uuid4
 
 from gateway.adapters.contract import Authority, Capability, Outlet, Role
-from gateway.adapters.core.heartbeat import Due, Heartbeat
-from gateway.adapters.core.output import MOST_OCTETS, no_op, take
+from gateway.adapters.core.output import no_op
 from gateway.adapters.core.release import release
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
-from gateway.adapters.performatives import client, open_performative, outbound, server
-from gateway.adapters.performatives.channels import Channels
-from gateway.adapters.performatives.composites import condition_for, symbol_for, write
-from gateway.adapters.performatives.frames import EMPTY, MIN_MAX_FRAME_SIZE, Frames, frame
-from gateway.adapters.performatives.large_messages import Portions
-from gateway.adapters.performatives.negotiation import Ended, Negotiation
-from gateway.adapters.performatives.session import Session, SessionHandler
-from gateway.adapters.performatives.violation import Violation, error, illegal_state
-from gateway.adapters.performatives.wire import layouts as w
-from gateway.adapters.performatives.wire.tables import AmqpError
+from gateway.adapters.performatives import client, server
+from gateway.adapters.performatives.composites import symbol_for
+from gateway.adapters.performatives.connection import CLOSE_TOKEN, OPEN_TOKEN, Connection
+from gateway.adapters.performatives.links import SessionHandler
+from gateway.adapters.performatives.session import Session
+from gateway.adapters.performatives.violation import error
 from gateway.bodies import Spool
-from gateway.errors import Condition, LocalError, Lost, PeerError
-from gateway.operations import (
-    Closed,
-    Done,
-    Open,
-    Operation,
-    Peer,
-    Refused,
-    Token,
-)
-
-LARGEST_FRAME = 1 << 20
-"""Largest frame that we write, in octets, even if the peer takes more: other connections want their
-turn."""
+from gateway.errors import LocalError, Lost
+from gateway.operations import Blocked, Close, Done, Open, Operation, Refused, Unblocked
 
 
 class Engine:
-    """One connection of 1.0; an ``Adapter``."""
+    """One connection of 1.0; an ``Adapter``.
+
+    Methods of the contract that the connection does alone are bound to the instance, which saves a
+    call for each read and each write."""
 
     capabilities = Capability.LINKS | Capability.SASL_LAYER | Capability.COMPAT
 
@@ -67,454 +53,134 @@ class Engine:
         of their message, as RabbitMQ's do."""
         self.version = version
         self.role = role
-        self.server = server = role is Role.SERVER
+        self.server = role is Role.SERVER
         self.closing = False
         self.wake = wake
         self.output_congested: Callable[[], None] = no_op
-        self.limits = limits
-        self.product = product
-        self.pending: list[bytes] = []
-        self.frame_max = open_performative.largest_frame(limits)
-        """Our max-frame-size."""
-        self.frame_out = MIN_MAX_FRAME_SIZE
-        """The largest frame that we write, within the peer's max-frame-size."""
-        self.channel_max = min(limits.channel_max or 0xFFFF, 0xFFFF)
-        self.channels = Channels(self, self.channel_max)
-        self.sessions = self.channels.sessions
-        self.remote_channels = self.channels.remote_channels
-        self.drains = self.channels.drains
-        self.heartbeat = Heartbeat(limits)
-        self.heartbeat.patience = 2.0 * limits.heartbeat  # our idle-time-out is half of it (§2.4.5)
-        self.peer = Peer(version=version)
-        self.container = ""
-        """The peer's container-id."""
-        ours = Product().product
-        self.name = product.name or (ours if server else f"{ours}-{uuid4()}")
-        """Our container-id."""
-        self.opened: w.Open | None = None
-        """The peer's open."""
-        self.blocked = False
-        """Publishers are held back: no more credit."""
-        self.deferred_writes: list[Callable[[], None]] = []
-        """Writes that sessions have deferred in order to combine them, until output is taken."""
-        self.spool = spool
-        self.portions = Portions()
-        self.refill = self.portions.refill
-        self.under_way = 0
-        """Octets in memory of partly received messages."""
-        self.later: list[Operation] = []
-        """Operations found outside ``receive``; the next ``receive`` or ``tick`` returns them."""
-        self.frames = Frames(self, self.remote_channels, self.frame_max)
-        self.negotiation = Negotiation(
-            self, server, authority, credentials, external_subject, mechanisms
+        self._encoders = SERVER if self.server else CLIENT
+        self.connection = connection = Connection(
+            self,
+            version,
+            self.server,
+            self._new_handler,
+            limits,
+            product,
+            spool,
+            addresses,
+            annotates,
+            authority,
+            credentials,
+            external_subject,
+            mechanisms,
         )
-        self._behind = b""
-        """Input that waits for the answer to the login."""
-        self.addresses = addresses
-        self.annotates = annotates
-        self._speech = outbound.SERVER if server else outbound.CLIENT
-        self._open_request: Open | None = None
-        self._waiting: Token = None
-        self._open_sent = self._close_sent = self._closing_after_replies = False
-        self.refused = False
-        """The virtual host is refused: our open announces a close."""
-        self._reason: tuple[Condition | None, str] = (None, "")
-        self._fault: w.Error | None = None
-        """The peer's mistake, until our close reports it."""
-        self._closed_by_peer = False
-        self._receiving = False
-        self._ended_sessions: list[Session] = []
-        self._weight = 0
-        if not server:
-            self.negotiation.begin()
+        self.receive, self.tick, self.lost = connection.receive, connection.tick, connection.lost
+        self.found, self.output = connection.found, connection.output
+        self.pending, self.refill = connection.buffer.pending, connection.portions.refill
+        if not self.server:
+            connection.negotiation.begin()
 
-    # --- in -------------------------------------------------------------------------------------
-
-    def receive(self, data: bytes) -> list[Operation]:
-        """Octets from the peer, whole or cut anywhere; ``b""`` is the end of the stream."""
-        if self.closing:
-            return []
-        found, self.later = self.later, []
-        if not data:
-            return found + self.lost()
-        if self._closing_after_replies:
-            return found
-        self.heartbeat.heard = self._receiving = True
-        if self._ended_sessions:
-            self._release_ended_sessions()
-        try:
-            self._take(data, found)
-        finally:
-            self._receiving = False
-        return found
-
-    def go_on(self, act: Callable[[list[Operation]], None]) -> None:
-        """An answer from elsewhere is there: act on it, then process the input that waited for it.
-        The operations of both are ``found``."""
-        if self.closing:
-            return
-        found, self.later = self.later, []
-        self.negotiation.waiting = False
-        data, self._behind = self._behind, b""
-        self._take(data, found, act)
-        self.later = found + self.later
-        self.wake()
-
-    def _take(
-        self,
-        data: bytes,
-        found: list[Operation],
-        act: Callable[[list[Operation]], None] | None = None,
-    ) -> None:
-        """Octets from the peer, once ``act`` is done."""
-        negotiation = self.negotiation
-        try:
-            if act is not None:
-                act(found)
-                self.frames.changed = False
-            while data and not negotiation.waiting:
-                if negotiation.header:
-                    data = negotiation.on_octets(data, found)
-                else:
-                    data = self.frames.feed(data, found)
-            self._behind += data
-        except Violation as violation:
-            self._violated(violation.symbol, violation.text, found, violation.info)
-        except PeerError as violated:
-            symbol = symbol_for(violated.condition, Lost.CONNECTION)
-            self._violated(symbol, violated.text, found)
-        except Ended:
-            pass
-
-    def negotiated(self) -> None:
-        """The AMQP layer stands. A client opens at once (§2.4.2)."""
-        self.peer.mechanism = self.negotiation.mechanism
-        if self._open_request is not None:
-            self.write_open()
-
-    def on_sasl(self, record: Any, found: list[Operation]) -> None:
-        self.negotiation.on_sasl(record, found)
-
-    def on_empty(self, channel: int) -> None:
-        """An empty frame, a heartbeat. It counts as received already; before the open it is an
-        error."""
-        if self.opened is None and not self._close_sent:
-            raise illegal_state("an empty frame before the open")
-        self.channels.check(channel)
-
-    def on_violation(self, violated: PeerError, channel: int, found: list[Operation]) -> None:
-        """End the session in which a frame broke a rule."""
-        session = self.remote_channels.get(channel)
-        if session is not None:
-            symbol = getattr(violated, "symbol", "") or symbol_for(violated.condition, Lost.SESSION)
-            session.fail(symbol, violated.text, found)
-
-    def on_performative(self, channel: int, record: Any, found: list[Operation]) -> None:
-        """A performative that belongs to no open session."""
-        kind = type(record)
-        if kind is w.Close:
-            self._on_close(record, found)
-        elif self._close_sent:
-            return  # discarded until their close comes (§2.4.6)
-        elif self.opened is None:
-            if kind is not w.Open:
-                raise illegal_state(f"{record.NAME} before the open")
-            self._on_open(channel, record, found)
-        elif kind is w.Begin:
-            self.channels.on_begin(channel, record, found)
-        elif kind is w.Open:
-            raise illegal_state("a second open")
-        else:
-            self.channels.check(channel)
-            raise illegal_state(f"{record.NAME} on channel {channel}, which has no session")
-
-    # --- open and close -------------------------------------------------------------------------
-
-    def _on_open(self, channel: int, record: w.Open, found: list[Operation]) -> None:
-        """The peer's container and limits (§2.7.1)."""
-        if channel:
-            raise Violation(AmqpError.NOT_ALLOWED, "an open comes on channel 0")
-        self.opened = record
-        open_performative.check_limits(record)
-        self.heartbeat.interval = (record.idle_time_out or 0) / 1000
-        self.frame_out = min(record.max_frame_size or LARGEST_FRAME, LARGEST_FRAME)
-        self.channels.limit_out = 0xFFFF if record.channel_max is None else record.channel_max
-        self.container = record.container_id
-        open_performative.described(record, self.peer)
+    def _new_handler(self, session: Session) -> SessionHandler:
         if self.server:
-            user = self.negotiation.user
-            found.append(
-                Open(outbound.OPEN_TOKEN, open_performative.vhost_of(record), user, self.peer)
-            )
-        elif self._waiting is not None and not (record.properties or {}).get(
-            open_performative.FAILED
-        ):
-            found.append(Done(0, self._waiting, self.peer))
-            self._waiting = None
-
-    def request_open(self, operation: Open) -> None:
-        """Client: open this virtual host as soon as the layers below are negotiated."""
-        if self._open_request is not None:
-            raise LocalError("the connection is already being opened")
-        self._open_request = operation
-        self._waiting = operation.token
-        if self.negotiation.amqp:
-            self.write_open()
-
-    def write_open(self) -> None:
-        """Write our open; once, and before anything else."""
-        if not self._open_sent:
-            self._open_sent = True
-            record = open_performative.our_open(self)
-            if self._open_request is not None and self._open_request.vhost != "/":
-                record.hostname = f"vhost:{self._open_request.vhost}"
-            self.write(0, record)
-
-    def _on_close(self, record: w.Close, found: list[Operation]) -> None:
-        """The peer's close: answer it, unless it answers ours (§2.4.3, §2.4.4). A server answers
-        the requests before it first."""
-        if self._close_sent:
-            self.finish(*self._reason, found, self._closed_by_peer)
-            raise Ended
-        fault = record.error
-        condition = condition_for(fault.condition) if fault is not None else None
-        text = (fault.description or fault.condition) if fault is not None else ""
-        self._reason, self._closed_by_peer = (condition, text), True
-        if self.server and self.opened is not None:
-            self._close_after_replies(found)
-        else:
-            self._answer_close(found)
-        raise Ended
-
-    def _close_after_replies(self, found: list[Operation], fault: bool = False) -> None:
-        """Server: end the connection after the answers to earlier requests. ``fault``: the peer
-        broke a rule."""
-        self._closing_after_replies = True
-        found.append(Closed(*self._reason, token=outbound.CLOSE_TOKEN, fault=fault))
-
-    def _answer_close(self, found: list[Operation]) -> None:
-        """Answer the peer's close, or report its mistake."""
-        self.write_deferred()
-        self.channels.end(found)
-        self.write_open()
-        self.write(0, w.Close(self._fault))
-        self.finish(*self._reason, found, self._closed_by_peer)
-
-    def finish_close(self) -> None:
-        """The earlier requests are answered: close. We may have closed already because of one of
-        them."""
-        if self._close_sent:
-            self.finish(*self._reason, self.later, self._closed_by_peer)
-        else:
-            self._answer_close(self.later)
-
-    def write_close(
-        self, condition: Condition | None, text: str, record: w.Error | None, theirs: bool
-    ) -> None:
-        """Write our close and remember its reason; nothing may be written after it."""
-        if self._close_sent:
-            return
-        self.write_deferred()
-        self._reason, self._closed_by_peer = (condition, text), theirs
-        if self.negotiation.amqp:
-            self.write_open()
-            self.write(0, w.Close(record))
-        self._close_sent = True
-        self.remote_channels.clear()
-
-    def _violated(
-        self, symbol: str, text: str, found: list[Operation], info: dict[Any, Any] | None = None
-    ) -> None:
-        """The peer broke a rule that costs the connection. A server answers earlier requests
-        first."""
-        if self.server and self.opened is not None and not self._close_sent:
-            self._fault = error(symbol, text, info)
-            self._reason, self._closed_by_peer = (condition_for(symbol), text), True
-            self._close_after_replies(found, fault=True)
-        else:
-            self.close_with(symbol, text, found, info)
-
-    def close_with(
-        self, symbol: str, text: str, found: list[Operation], info: dict[Any, Any] | None = None
-    ) -> None:
-        """Close for a mistake of the peer, and end without waiting for its close."""
-        if self._close_sent:
-            self.finish(*self._reason, found, self._closed_by_peer)
-            return
-        condition = condition_for(symbol)
-        self.channels.end(found)
-        self.write_close(condition, text, error(symbol, text, info), True)
-        self.finish(condition, text, found)
-
-    def finish(
-        self, condition: Condition | None, text: str, found: list[Operation], theirs: bool = True
-    ) -> None:
-        """End the connection: no more input or output."""
-        self.channels.end(found)
-        self._close_sent = self.closing = True
-        self.deferred_writes.clear()
-        self.portions.stalled.clear()
-        self.frames.stop()
-        self.remote_channels.clear()
-        if self._waiting is not None:
-            why = condition or Condition.CONNECTION_FORCED
-            found.append(Refused(0, self._waiting, why, text, Lost.CONNECTION))
-            self._waiting = None
-        found.append(Closed(condition, text, theirs))
-
-    def lost(self) -> list[Operation]:
-        """The socket is gone."""
-        found: list[Operation] = []
-        if self.closing:
-            return found
-        if self._close_sent or self._closing_after_replies:
-            self.finish(*self._reason, found, self._closed_by_peer)
-        else:
-            self.finish(Condition.CONNECTION_FORCED, "the connection was lost", found)
-        return found
-
-    # --- sessions -------------------------------------------------------------------------------
-
-    def session_ended(self, session: Session) -> None:
-        """The peer's end has come: its channel number is free again."""
-        self.channels.ended(session)
-
-    def session_gone(self, session: Session) -> None:
-        """Both ends have ended: free the channel numbers; a server's only when the operations found
-        of the session are performed."""
-        if self.server:
-            self._ended_sessions.append(session)
-        else:
-            self.channels.gone(session)
-
-    def _release_ended_sessions(self) -> None:
-        for session in self._ended_sessions:
-            self.channels.gone(session)
-        self._ended_sessions.clear()
-
-    def new_handler(self, session: Session) -> SessionHandler:
-        """The handler of a new session."""
-        return server.ServerSession(session) if self.server else client.ClientSession(session)
-
-    def channel(self, number: int) -> Session:
-        session = self.sessions.get(number)
-        if session is None:
-            raise LocalError(f"channel {number} is not open")
-        return session
-
-    def outlet(self, channel: int) -> Outlet:
-        """The outlet of an open channel, for deliveries and confirms."""
-        return self.channel(channel)
-
-    # --- time -----------------------------------------------------------------------------------
-
-    def tick(self, now: float) -> list[Operation]:
-        """Heartbeats in time for the peer, its silence noticed (§2.4.5), and the time-outs of
-        handshake and close."""
-        found, self.later = self.later, []
-        if self.closing or self._closing_after_replies:
-            return found
-        opened = self.opened is not None and self._open_sent
-        self.channels.drain_again()
-        due = self.heartbeat.look(now, opened, self._close_sent)
-        if due is Due.BEAT:
-            self.put(EMPTY)
-        elif due is Due.SILENT:
-            text = f"nothing was heard for {self.heartbeat.patience:g} s"
-            self.close_with(AmqpError.RESOURCE_LIMIT_EXCEEDED, text, found)
-        elif due is Due.UNOPENED:
-            self.finish(Condition.CONNECTION_FORCED, "the handshake took too long", found)
-        elif due is Due.UNCLOSED:
-            found += self.lost()
-        return found
-
-    def found(self) -> list[Operation]:
-        """Take operations that were found outside ``receive`` and ``tick``."""
-        found, self.later = self.later, []
-        return found
-
-    def excuse_silence(self) -> None:
-        """We did not read: count the peer as heard."""
-        self.heartbeat.heard = True
-
-    # --- out ------------------------------------------------------------------------------------
+            return server.ServerSession(session)
+        return client.ClientSession(session, self.connection, self.send)
 
     def send(self, operation: Operation) -> None:
         """Write this operation. Raises ``LocalError`` before any octet is written."""
         if self.closing:
             return
-        speak = self._speech.get(type(operation))
-        if getattr(operation, "token", None) is outbound.OPEN_TOKEN:
-            speak = outbound.opened if isinstance(operation, Done) else outbound.refused
-        elif getattr(operation, "token", None) is outbound.CLOSE_TOKEN:
-            speak = outbound.finish_close
+        token = getattr(operation, "token", None)
+        encode = self._encoders.get(type(operation))
+        if token is OPEN_TOKEN:
+            encode = _opened if isinstance(operation, Done) else _refused
+        elif token is CLOSE_TOKEN:
+            encode = _finish_close
         elif isinstance(operation, Refused) and operation.lost is Lost.CONNECTION:
-            speak = outbound.refused
-        if speak is None:
+            encode = _refused
+        if encode is None:
             raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
-        if self._close_sent and speak is not outbound.finish_close:
+        if self.connection.close_sent and encode is not _finish_close:
             return
         try:
-            speak(self, operation)
+            encode(self.connection, operation)
         except ValueError as wrong:
             raise LocalError(str(wrong)) from wrong
 
-    def put(self, octets: bytes) -> None:
-        """Write whole frames; no-op after our close. Hot."""
-        if self._close_sent:
-            return
-        pending = self.pending
-        if not pending and not self._receiving:
-            pending.append(octets)
-            self.wake()
-        else:
-            pending.append(octets)
-
-    def write(self, channel: int, record: Any, payload: bytes = b"") -> None:
-        """One frame of ours. Raises ``LocalError`` if it does not fit a frame of the peer."""
-        octets = frame(channel, write(record) + payload)
-        if len(octets) > self.frame_out:
-            raise LocalError(f"{record.NAME} does not fit a frame of the peer")
-        self.put(octets)
-
-    def weigh(self, octets: int) -> None:
-        """Count the octets of a large body that waits to be written."""
-        self._weight += octets
-        if self._weight > MOST_OCTETS:
-            self.output_congested()
+    def outlet(self, channel: int) -> Outlet:
+        """The outlet of an open channel, for deliveries and confirms."""
+        return self.connection.channels.open(channel)
 
     @property
     def more(self) -> int:
         """Whether large messages wait for the socket to take what is before them."""
-        return 1 if self.portions.stalled else 0
+        return 1 if self.connection.portions.stalled else 0
 
-    def defer_write(self, write: Callable[[], None]) -> None:
-        """Call this before the next output, or in ``write_deferred``."""
-        self.deferred_writes.append(write)
-        if not self.pending and not self._receiving:
-            self.wake()
-
-    def write_deferred(self) -> None:
-        """Call the deferred writes."""
-        deferred_writes, self.deferred_writes = self.deferred_writes, []
-        receiving, self._receiving = self._receiving, True  # nobody needs to be woken
-        for write_now in deferred_writes:
-            write_now()
-        self._receiving = receiving
-
-    def output(self) -> list[bytes]:
-        """Take the output."""
-        if self.deferred_writes:
-            self.write_deferred()
-        if self._ended_sessions:
-            self._release_ended_sessions()
-        pending = self.pending
-        if not pending:
-            return []
-        self.heartbeat.spoke = True
-        self._weight = 0
-        return take(pending)
+    def excuse_silence(self) -> None:
+        """We did not read: count the peer as heard."""
+        self.connection.heartbeat.heard = True
 
     def release(self) -> None:
         """Let go of everything, as the connection is over."""
-        release(self, self.negotiation)
+        connection = self.connection
+        release(self, connection.negotiation, connection)
+
+
+# --- operations on the connection -----------------------------------------------------------------
+
+
+def _opened(connection: Connection, op: Done) -> None:
+    """The virtual host is open."""
+    connection.write_open()
+
+
+def _finish_close(connection: Connection, op: Done) -> None:
+    """The requests before the peer's close are answered: answer the close."""
+    connection.finish_close()
+
+
+def _refused(connection: Connection, op: Refused) -> None:
+    """The virtual host is refused, or another error costs the connection. An open precedes the
+    close (§2.4.1), for a refused client too."""
+    connection.refused = True
+    symbol = symbol_for(op.condition, Lost.CONNECTION)
+    connection.write_close(op.condition, op.text, error(symbol, op.text), True)
+
+
+def _close(connection: Connection, op: Close) -> None:
+    record = None
+    if op.condition is not None:
+        record = error(symbol_for(op.condition, Lost.CONNECTION), op.text)
+    connection.write_close(op.condition, op.text, record, False)
+
+
+def _close_when_sent(connection: Connection, op: Close) -> None:
+    """Client: close without an error when all publishes are sent."""
+    sessions = connection.sessions.values()
+    if op.condition is None and any(client.of(session).senders.holding for session in sessions):
+        connection.defer_write(partial(_close_when_sent, connection, op))
+    else:
+        _close(connection, op)
+
+
+def _blocked(connection: Connection, op: Blocked) -> None:
+    connection.blocked = True
+
+
+def _unblocked(connection: Connection, op: Unblocked) -> None:
+    connection.blocked = False
+    for session in list(connection.sessions.values()):
+        session.unblocked()
+
+
+Encoder = Callable[[Connection, Any], None]
+
+SERVER: dict[type[Operation], Encoder] = {
+    **server.ENCODERS,
+    Close: _close,
+    Blocked: _blocked,
+    Unblocked: _unblocked,
+}
+CLIENT: dict[type[Operation], Encoder] = {
+    **client.ENCODERS,
+    Open: Connection.request_open,
+    Close: _close_when_sent,
+}

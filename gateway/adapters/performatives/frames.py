@@ -16,7 +16,6 @@ from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import (
     FRAME_AMQP,
     FRAME_SASL,
-    MIN_MAX_FRAME_SIZE,
     AmqpError,
 )
 from gateway.errors import Lost, PeerError
@@ -129,7 +128,10 @@ class Frames:
                 continue
             if self.sasl:
                 raise framing_error("an AMQP frame came before the end of the SASL dialog")
-            record, payload = performative(data, body, stop)
+            try:
+                record, payload = read_performative(data, body, stop)
+            except FieldError as error:
+                raise unreadable(error) from error
             session = sessions.get(channel)
             step = _STEPS.get(record.__class__) if session is not None else None
             try:
@@ -170,20 +172,20 @@ class Frames:
         """One frame of the SASL layer, which holds exactly one performative (§5.3.1)."""
         if body == stop:
             raise framing_error("an empty SASL frame")
-        record, end = performative(data, body, stop, True)
+        try:
+            record, end = read_performative(data, body, stop, True)
+        except FieldError as error:
+            raise unreadable(error) from error
         if end != stop:
             raise Violation(AmqpError.DECODE_ERROR, "a SASL frame holds more than it may")
         self._handler.on_sasl(record, found)
 
 
-def performative(data: bytes, at: int, end: int, sasl: bool = False) -> tuple[Any, int]:
-    """The record at ``at`` and where its payload begins. Raises ``Violation``."""
-    try:
-        return read_performative(data, at, end, sasl)
-    except MissingField as error:
-        raise Violation(AmqpError.INVALID_FIELD, str(error)) from error
-    except FieldError as error:
-        raise Violation(AmqpError.DECODE_ERROR, str(error)) from error
+def unreadable(error: FieldError) -> Violation:
+    """The violation of a peer whose performative cannot be read."""
+    missing = isinstance(error, MissingField)
+    symbol = AmqpError.INVALID_FIELD if missing else AmqpError.DECODE_ERROR
+    return Violation(symbol, str(error))
 
 
 _TRANSFER = "on_transfer"
@@ -200,14 +202,3 @@ _STEPS: dict[type[Any], str] = {
 def frame(channel: int, body: bytes, kind: int = FRAME_AMQP) -> bytes:
     """A frame without extended header."""
     return HEAD.pack(len(body) + 8, 2, kind, channel) + body
-
-
-__all__ = [
-    "EMPTY",
-    "HEAD",
-    "MIN_MAX_FRAME_SIZE",
-    "Frames",
-    "SessionEndpoint",
-    "FrameHandler",
-    "frame",
-]

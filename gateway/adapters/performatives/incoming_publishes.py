@@ -13,6 +13,7 @@ from gateway.adapters.performatives.coordinator import REJECTED, Coordinator
 from gateway.adapters.performatives.decoding import FieldError, TooManyValues
 from gateway.adapters.performatives.large_messages import SpooledMessage, Unkept
 from gateway.adapters.performatives.link_recovery import written_map
+from gateway.adapters.performatives.links import LinkHandler
 from gateway.adapters.performatives.outcomes import ACCEPTED, is_transactional, outcome_of, rejected
 from gateway.adapters.performatives.pending import PendingReply
 from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
@@ -43,7 +44,7 @@ NOT_DURABLE = "the queue is not durable, and the message is"
 TOO_MUCH = w.Rejected(error(AmqpError.RESOURCE_LIMIT_EXCEEDED, "the broker did not take it"))
 
 
-class IncomingPublishes:
+class IncomingPublishes(LinkHandler):
     """The handler of the links of one session over which we receive, and of their messages."""
 
     def __init__(self, session: Session, coordinator: Coordinator) -> None:
@@ -75,7 +76,7 @@ class IncomingPublishes:
                 PendingReply(attached, refuser(link)),
                 link.number,
                 record.name,
-                session.engine.container,
+                session.connection.container,
                 termini.read(record.target),
                 known_outcomes(link, unsettled),
             )
@@ -86,7 +87,7 @@ class IncomingPublishes:
         assert record is not None
         link.target = termini.target(result.terminus)
         link.data = result
-        link.max_message = self.session.engine.limits.max_message_octets
+        link.max_message = self.session.connection.limits.max_message_octets
         link.spools = result.node != MANAGEMENT
         link.known = written_map(result.resumed)
         link.window = CREDIT
@@ -96,19 +97,8 @@ class IncomingPublishes:
             properties=paired(record),
         )
 
-    def on_attached(self, link: ReceivingLink, record: w.Attach, found: list[Operation]) -> None:
-        """No-op: a server begins no links."""
-
-    def on_credit(self, link: ReceivingLink, record: w.Flow, found: list[Operation]) -> None:
-        """No-op: the broker does not ask how much a sender has left to send."""
-
     def on_detached(
-        self,
-        link: ReceivingLink,
-        record: w.Detach | None,
-        closed: bool,
-        lost: bool,
-        found: list[Operation],
+        self, link: Any, record: w.Detach | None, closed: bool, lost: bool, found: list[Operation]
     ) -> None:
         """Tell the broker, with the outcomes that the peer has not settled."""
         operation = detach_link(link, record, closed, lost)
@@ -124,13 +114,10 @@ class IncomingPublishes:
     # --- publishes ------------------------------------------------------------------------------
 
     def on_message(
-        self,
-        link: ReceivingLink,
-        arrival: IncomingDelivery,
-        octets: bytes | SpooledMessage,
-        found: list[Operation],
+        self, arrival: IncomingDelivery, octets: bytes | SpooledMessage, found: list[Operation]
     ) -> None:
         """Hot."""
+        link = arrival.link
         attached: Attached = link.data
         body: Body
         try:
@@ -159,7 +146,7 @@ class IncomingPublishes:
         channel = self.session.number
         message = Message(SECTIONS, header, body, exchange or "", key, essentials)
         if arrival.state is not None and is_transactional(arrival.state):
-            self.coordinator.post(link, arrival, message, attached.mandatory, found)
+            self.coordinator.post(arrival, message, attached.mandatory, found)
         elif attached.node == MANAGEMENT:
             found.append(Manage(channel, self._answer(arrival), link.number, message))
         else:

@@ -1,4 +1,4 @@
-"""Base of receiving and sending links (§2.6).
+"""Base of receiving and sending links (§2.6), and of the handlers of their events.
 
 A session and its links implement the protocol and know nothing of broker or client. They pass
 complete messages, outcomes and attaches to handlers: the server's are in ``server``,
@@ -9,13 +9,18 @@ A session has one handler for the endpoints that the peer begins, each link one 
 detach, our own, an error, or the end of its session or connection.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from gateway.adapters.core.output import OutputBuffer
+from gateway.adapters.options import Limits
+from gateway.adapters.performatives.large_messages import Portions
 from gateway.adapters.performatives.violation import Violation, error
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError
-from gateway.errors import Lost
+from gateway.bodies import Spool
+from gateway.errors import Lost, PeerError
+from gateway.message import Message
 from gateway.operations import Operation
 
 MASK = 0xFFFF_FFFF
@@ -29,40 +34,115 @@ def ahead(number: int, other: int) -> int:
     return ((number - other + HALF) & MASK) - HALF
 
 
-class LinkHandler(Protocol):
-    """Handles the events of a link: a ``ReceiverHandler`` or ``SenderHandler``. ``found`` takes the
+class LinkHandler:
+    """Handles the events of links; without an override an event has no effect. ``found`` takes the
     operations. May raise ``Violation``; with ``Lost.LINK`` (``link.violated``) it costs only the
     link."""
 
     def on_attached(self, link: Any, record: w.Attach, found: list[Operation]) -> None:
         """The peer has answered our attach. A refusal too looks like this (the terminus on its
         side is null), and is followed by its detach (§2.6.3)."""
-        ...
 
     def on_credit(self, link: Any, record: w.Flow, found: list[Operation]) -> None:
         """A flow for this link has come; ``link.credit`` is up to date. If we send over it and
         ``link.drain`` is set, ``link.drained`` answers when there is nothing more to send."""
-        ...
+
+    def on_message(self, arrival: Any, octets: Any, found: list[Operation]) -> None:
+        """A message is complete: ``bytes``, or ``SpooledMessage`` if the link ``spools``. Unless
+        the ``IncomingDelivery`` is settled, its outcome is written with ``settle_received``, now
+        or later. Hot."""
+
+    def on_outcome(self, sent: Any, state: Any, settled: bool, found: list[Operation]) -> None:
+        """The peer's state of an ``OutgoingDelivery``: a record, or ``None`` if it settles without
+        one. ``settled``: the peer has forgotten the delivery. After a terminal state or settlement
+        the session forgets it too, and tells the peer if that waits for it. Not called for
+        ``received``. Hot."""
+
+    def on_unsent(self, link: Any, number: int, message: Message, text: str) -> None:
+        """A message cannot go over this link: it is larger than the peer takes, or has no form in
+        this version. Nothing of it was sent, no credit was used. Outside of ``receive``."""
 
     def on_detached(
-        self,
-        link: Any,
-        record: w.Detach | None,
-        closed: bool,
-        lost: bool,
-        found: list[Operation],
+        self, link: Any, record: w.Detach | None, closed: bool, lost: bool, found: list[Operation]
     ) -> None:
         """It is over: for good (``closed``), or to be resumed. ``record`` is the peer's detach,
         which ``link.detach`` answers, now or later; without one no answer is due. ``lost``: the
         connection is over."""
-        ...
+
+
+class SessionHandler:
+    """Handles the events of a session; without an override an event has no effect."""
+
+    def on_begin(self, record: w.Begin, found: list[Operation]) -> None:
+        """The peer wants to begin it, which ``session.begin`` answers; or, if ``session.begun``,
+        it has answered us."""
+
+    def on_attach(self, record: w.Attach, found: list[Operation]) -> None:
+        """The peer wants a new link. ``session.accept`` makes it; then ``link.attach`` or
+        ``link.refuse`` answer, now or later."""
+
+    def on_end(
+        self, record: w.End | None, fault: w.Error | None, lost: bool, found: list[Operation]
+    ) -> None:
+        """It is over, and so are all its links. ``record`` is the peer's end, which
+        ``session.end`` answers; ``fault`` the peer's mistake, for which we have ended it;
+        ``lost``: the connection is over."""
+
+    def on_acquire(self, link: Any, txn_id: Any) -> None:
+        """The receiver asks that later deliveries be acquired within this transaction (§4.4.3), or
+        in none (``None``). May raise ``Violation``."""
+
+    def on_confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        """The broker's answer to publishes. Hot."""
+
+    def on_outcomes(
+        self, deliveries: list[Any], state: Any, settled: bool, found: list[Operation]
+    ) -> list[Any]:
+        """One state of the receiver for many ``OutgoingDelivery``. Returns those that still need
+        ``LinkHandler.on_outcome``, one by one: all, without an override."""
+        return deliveries
+
+    def on_late_outcome(self, state: Any) -> None:
+        """A state for deliveries of which some have gone back, because their link is closed."""
+
+    def on_settlement_awaited(
+        self, runs: Iterable[tuple[int, int]], state: Any, before: int, found: list[Operation]
+    ) -> None:
+        """The receiver has given the outcome of these deliveries of ours (first and last id of each
+        run) and waits for us to settle, which ``UnsettledDeliveries.settle_sent`` does, now or
+        later. The operations that ``on_outcome`` made of them stand in ``found`` from index
+        ``before`` on. Hot."""
 
 
 class LinkConnection(Protocol):
-    """A connection as its links need it."""
+    """The connection as its sessions and links need it."""
 
+    server: bool
+    container: str
+    """The peer's container-id."""
+    limits: Limits
+    frame_out: int
+    """Octets of the largest frame the peer takes."""
+    annotates: bool
+    """Deliveries carry the exchange and routing key of their message."""
+    blocked: bool
+    """Publishers are held back: no more credit."""
+    spool: Spool | None
+    """Store of messages that are too large for memory; ``None``: they stay there."""
+    under_way: int
+    """Octets in memory of partial messages, over the whole connection."""
+    drains: set[Any]
+    """Receiving links that the peer was asked to drain."""
+    buffer: OutputBuffer
+    portions: Portions
     later: list[Operation]
     """Operations found outside of ``receive``."""
+
+    def write(self, channel: int, record: Any) -> None: ...
+
+    def on_violation(self, violated: PeerError, channel: int, found: list[Operation]) -> None:
+        """A mistake of the peer that costs the session of this channel."""
+        ...
 
 
 class LinkSession(Protocol):
@@ -72,7 +152,7 @@ class LinkSession(Protocol):
     output_closed: bool
 
     @property
-    def engine(self) -> LinkConnection: ...
+    def connection(self) -> LinkConnection: ...
 
     def serial(self) -> str:
         """A name for the next link, in operations."""
@@ -202,6 +282,9 @@ class Link:
     def stop(self) -> None:
         """It is over: nothing is sent or granted any more."""
 
+    def mute(self) -> None:
+        """Our close of the connection is written: send nothing more."""
+
     def top_up(self) -> None:
         """Grant more credit, if we receive and it is time."""
 
@@ -247,7 +330,7 @@ class Link:
                 self.closing = closed
                 self._part()
         else:
-            self._end(closed, not closed, self.session.engine.later if found is None else found)
+            self._end(closed, not closed, self.session.connection.later if found is None else found)
 
     def _end(self, closed: bool, keep: bool, found: list[Operation]) -> None:
         self.over = True

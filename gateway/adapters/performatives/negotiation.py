@@ -52,8 +52,8 @@ class Connection(Protocol):
         """End the connection without a close."""
         ...
 
-    def go_on(self, act: Callable[[list[Operation]], None]) -> None:
-        """Act on an answer, then process the input that waited for it."""
+    def resume(self, act: Callable[[list[Operation]], None]) -> None:
+        """Act on an answer, then read the input that waited for it."""
         ...
 
     def negotiated(self) -> None:
@@ -66,7 +66,7 @@ class Negotiation:
 
     def __init__(
         self,
-        owner: Connection,
+        connection: Connection,
         server: bool,
         authority: Authority | None,
         credentials: Credentials | None,
@@ -79,7 +79,7 @@ class Negotiation:
         """Our AMQP header is written: errors may be said in a close."""
         self.user = ""
         self.mechanism = ""
-        self._owner = owner
+        self._connection = connection
         self._server = server
         self._authority = authority
         self._anonymous = "ANONYMOUS" in mechanisms
@@ -99,14 +99,14 @@ class Negotiation:
     def begin(self) -> None:
         """Client: speak first (§2.2)."""
         if self._sasl:
-            self._owner.put(SASL_HEADER)
+            self._connection.put(SASL_HEADER)
         else:
             self._enter()
 
     def _enter(self) -> None:
-        self._owner.put(HEADER)
+        self._connection.put(HEADER)
         self.amqp = True
-        self._owner.negotiated()
+        self._connection.negotiated()
 
     def on_octets(self, data: bytes, found: list[Operation]) -> bytes:
         """Take a protocol header off; gives back what follows it."""
@@ -134,39 +134,39 @@ class Negotiation:
         return (SASL_HEADER,) if self._sasl else (HEADER,)
 
     def _mismatch(self, head: bytes, found: list[Operation]) -> None:
-        owner = self._owner
+        connection = self._connection
         if self._server:
-            owner.put(HEADER if self._authenticated else SASL_HEADER)
-            owner.finish(Condition.NOT_IMPLEMENTED, "not a protocol header of 1.0", found)
+            connection.put(HEADER if self._authenticated else SASL_HEADER)
+            connection.finish(Condition.NOT_IMPLEMENTED, "not a protocol header of 1.0", found)
         elif head == SASL_HEADER:
-            owner.finish(Condition.ACCESS_REFUSED, "the server wants a SASL layer", found)
+            connection.finish(Condition.ACCESS_REFUSED, "the server wants a SASL layer", found)
         else:
             text = f"the server does not speak what we asked for, it answers {head!r}"
-            owner.finish(Condition.NOT_IMPLEMENTED, text, found)
+            connection.finish(Condition.NOT_IMPLEMENTED, text, found)
         raise Ended
 
     def _on_header(self, found: list[Operation]) -> None:
-        owner = self._owner
+        connection = self._connection
         if self._server and not self._authenticated:
             user = self._authority.anonymous() if self._authority and self._anonymous else None
             if user is None:
-                owner.put(SASL_HEADER)
-                owner.finish(Condition.ACCESS_REFUSED, "the client must authenticate", found)
+                connection.put(SASL_HEADER)
+                connection.finish(Condition.ACCESS_REFUSED, "the client must authenticate", found)
                 raise Ended
             self.user = user
         if self._server:
             self._enter()
 
     def _on_sasl_header(self, found: list[Operation]) -> None:
-        self._owner.frames.sasl = True
+        self._connection.frames.sasl = True
         if not self._server:
             return
         offered = self._exchange.mechanisms()
         ordered = tuple(name for name in STRENGTH if name in offered)
-        self._owner.put(SASL_HEADER)
+        self._connection.put(SASL_HEADER)
         if not ordered:
             self._write(w.SaslOutcome(SaslCode.SYS_PERM))
-            self._owner.finish(Condition.NOT_ALLOWED, "no mechanism is allowed", found)
+            self._connection.finish(Condition.NOT_ALLOWED, "no mechanism is allowed", found)
             raise Ended
         self._write(w.SaslMechanisms(ordered))
 
@@ -192,14 +192,14 @@ class Negotiation:
         raise illegal_state(f"{record.NAME} is out of place")
 
     def _write(self, record: Any) -> None:
-        self._owner.put(frame(0, write(record), FRAME_SASL))
+        self._connection.put(frame(0, write(record), FRAME_SASL))
 
     def _answer(self, step: Step, found: list[Operation]) -> None:
         """Server: what the exchange says to the client's word."""
         if isinstance(step, Challenge):
             self._write(w.SaslChallenge(step.data))
         elif isinstance(step, Waiting):
-            self.waiting = self._owner.frames.changed = True
+            self.waiting = self._connection.frames.changed = True
             self._exchange.later = self._later
         elif isinstance(step, Success):
             self.user = step.user
@@ -214,17 +214,17 @@ class Negotiation:
             )
 
     def _later(self, step: Step) -> None:
-        self._owner.go_on(partial(self._answer, step))
+        self._connection.resume(partial(self._answer, step))
 
     def _over(self) -> None:
         """The layer stands; headers for what is inside follow (§5.3.3.5)."""
         self._authenticated = True
-        self._owner.frames.sasl = False
-        self._owner.frames.changed = True
+        self._connection.frames.sasl = False
+        self._connection.frames.changed = True
         self.header = True
 
     def _refused(self, text: str, found: list[Operation]) -> None:
-        self._owner.finish(Condition.ACCESS_REFUSED, text, found)
+        self._connection.finish(Condition.ACCESS_REFUSED, text, found)
         raise Ended
 
     def _choose(self, offered: tuple[str, ...], found: list[Operation]) -> None:
@@ -232,7 +232,7 @@ class Negotiation:
         mechanism = self._login.choose(list(offered))
         if mechanism is None:
             text = f"the server offers {' '.join(offered)}, which is not ours"
-            self._owner.finish(Condition.NOT_ALLOWED, text, found)
+            self._connection.finish(Condition.NOT_ALLOWED, text, found)
             raise Ended
         self._asked = True
         self.mechanism = mechanism
@@ -254,7 +254,7 @@ class Negotiation:
         if record.code != SaslCode.OK:
             text = f"Login was refused using authentication mechanism {self.mechanism}"
             condition = FAILURES.get(record.code, Condition.ACCESS_REFUSED)
-            self._owner.finish(condition, f"{text} (code {record.code})", found)
+            self._connection.finish(condition, f"{text} (code {record.code})", found)
             raise Ended
         if not self._login.satisfied:
             try:

@@ -28,7 +28,7 @@ SHORTEST_IDLE = 1000
 
 
 class OpenSettings(Protocol):
-    """The settings of the engine that our open contains."""
+    """The settings of the connection that our open contains."""
 
     server: bool
     limits: Limits
@@ -98,7 +98,7 @@ def check_limits(record: w.Open) -> None:
         raise Violation(AmqpError.NOT_IMPLEMENTED, text)
 
 
-def described(record: w.Open, peer: Peer) -> None:
+def describe(record: w.Open, peer: Peer) -> None:
     """Fill in the peer's description of itself."""
     properties = record.properties or {}
     peer.product = _text(properties.get("product"))
@@ -113,6 +113,6 @@ def _text(value: Any) -> str:
 
 
 __all__ = [
-    "ANONYMOUS_RELAY", "FAILED", "LINK_PAIR", "SHARED_SUBS", "check_limits", "described",
+    "ANONYMOUS_RELAY", "FAILED", "LINK_PAIR", "SHARED_SUBS", "check_limits", "describe",
     "our_open", "largest_frame", "vhost_of",
 ]  # fmt: skip

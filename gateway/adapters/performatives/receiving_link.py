@@ -8,7 +8,6 @@ the spool as it arrives, if the handler of the link accepts spooled messages (``
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from gateway.adapters.options import Limits
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.large_messages import (
     IN_MEMORY,
@@ -20,7 +19,6 @@ from gateway.adapters.performatives.large_messages import (
 from gateway.adapters.performatives.links import (
     MASK,
     Link,
-    LinkConnection,
     LinkHandler,
     LinkSession,
     ahead,
@@ -36,7 +34,6 @@ from gateway.adapters.performatives.wire.tables import (
     ReceiverSettleMode,
     SenderSettleMode,
 )
-from gateway.bodies import Spool
 from gateway.operations import Operation
 
 UNDER_WAY = 4
@@ -106,17 +103,6 @@ class PartialDelivery:
                 pieces.append(bytearray(octets))
 
 
-class ReceiverHandler(LinkHandler, Protocol):
-    """Handles the events of a link over which we receive."""
-
-    def on_message(
-        self, link: "ReceivingLink", arrival: IncomingDelivery, octets: Any, found: list[Operation]
-    ) -> None:
-        """A message is complete: ``bytes``, or ``SpooledMessage`` if the link ``spools``. Unless
-        ``arrival.settled``, its outcome is written with ``settle_received``, now or later. Hot."""
-        ...
-
-
 class ReceivedDeliveries(Protocol):
     """The unsettled deliveries of a session as receiving links need them."""
 
@@ -131,25 +117,8 @@ class ReceivedDeliveries(Protocol):
         ...
 
 
-class ReceivingConnection(LinkConnection, Protocol):
-    """A connection as receiving links need it."""
-
-    limits: Limits
-    blocked: bool
-    """Publishers are held back: no more credit."""
-    under_way: int
-    """Octets in memory of partial messages, over the whole connection."""
-    spool: Spool | None
-    """Store of messages that are too large for memory; ``None``: they stay there."""
-    drains: set["ReceivingLink"]
-    """Links that the peer was asked to drain."""
-
-
 class ReceivingSession(LinkSession, Protocol):
     """A session as receiving links need it."""
-
-    @property
-    def engine(self) -> ReceivingConnection: ...
 
     @property
     def unsettled(self) -> ReceivedDeliveries: ...
@@ -167,14 +136,13 @@ class ReceivingLink(Link):
     """One link over which we receive."""
 
     session: ReceivingSession
-    handler: ReceiverHandler
 
     __slots__ = ("window", "ignores_unsettled", "slack", "spools", "unsettled", "known", "partial")
 
     receiver = True
 
     def __init__(
-        self, session: ReceivingSession, name: str, handle: int, handler: ReceiverHandler
+        self, session: ReceivingSession, name: str, handle: int, handler: LinkHandler
     ) -> None:
         super().__init__(session, name, handle, handler)
         self.window = 0
@@ -209,7 +177,7 @@ class ReceivingLink(Link):
         """Let this many more come, counted from now. ``drain``: those that are there, at once."""
         self.credit, self.drain = credit, drain
         if drain:
-            self.session.engine.drains.add(self)
+            self.session.connection.drains.add(self)
         self.session.write_flow(self)
 
     def drain_again(self) -> bool:
@@ -230,7 +198,7 @@ class ReceivingLink(Link):
             or not self.attach_received
         ):
             return
-        if self.session.engine.blocked:
+        if self.session.connection.blocked:
             return
         free = window if self.ignores_unsettled else window - len(self.unsettled)
         more = free - self.credit
@@ -279,7 +247,7 @@ class ReceivingLink(Link):
                 raise self._unlike_mode(settled)
             self.credit -= 1
             self.count = self.count + 1 & MASK
-            self.handler.on_message(self, arrival, buf[at:end], found)
+            self.handler.on_message(arrival, buf[at:end], found)
             if self.credit <= self.window >> 1:
                 self.top_up()
             return
@@ -399,17 +367,17 @@ class ReceivingLink(Link):
             except (FieldError, OSError) as error:
                 self._unkept(partial, error)
             return
-        engine = self.session.engine
-        engine.under_way += size
+        connection = self.session.connection
+        connection.under_way += size
         partial.held += size
         partial.add(octets)
-        most = engine.limits.max_message_octets
-        if engine.spool is not None:
+        most = connection.limits.max_message_octets
+        if connection.spool is not None:
             most = min(most or IN_MEMORY, IN_MEMORY)
             if partial.held > most:
                 text = f"a message of this shape with more than {most} octets"
                 raise self.violated(LinkError.MESSAGE_SIZE_EXCEEDED, text)
-        if most and engine.under_way > UNDER_WAY * most:
+        if most and connection.under_way > UNDER_WAY * most:
             raise self.violated(
                 AmqpError.RESOURCE_LIMIT_EXCEEDED,
                 "too many large messages are under way on this connection",
@@ -417,7 +385,7 @@ class ReceivingLink(Link):
 
     def _spool(self, partial: PartialDelivery) -> None:
         """As soon as it is known to be large it goes to a file, if that can be."""
-        spool = self.session.engine.spool
+        spool = self.session.connection.spool
         if spool is None or partial.size < spool.threshold or partial.ignored:
             return
         partial.spool_attempted = True
@@ -438,7 +406,7 @@ class ReceivingLink(Link):
 
     def _release(self, partial: PartialDelivery) -> None:
         """Nothing of it is in memory any more."""
-        self.session.engine.under_way -= partial.held
+        self.session.connection.under_way -= partial.held
         partial.held = 0
         partial.pieces.clear()
 
@@ -446,7 +414,7 @@ class ReceivingLink(Link):
         """Nothing of it is under way any more."""
         partial, self.partial = self.partial, None
         if partial is not None:
-            self.session.engine.under_way -= partial.held
+            self.session.connection.under_way -= partial.held
             partial.held = 0
         return partial
 
@@ -479,7 +447,7 @@ class ReceivingLink(Link):
         if partial.format != MESSAGE_FORMAT:
             self._unknown_format(arrival, partial.format)
             return
-        self.handler.on_message(self, arrival, self._whole(partial), found)
+        self.handler.on_message(arrival, self._whole(partial), found)
         self.top_up()
 
     def _whole(self, partial: PartialDelivery) -> bytes | SpooledMessage:

@@ -6,21 +6,20 @@ the attach, for credit, or for the session's window.
 """
 
 from collections import deque
-from collections.abc import Callable
 from struct import Struct
 from typing import Any, Protocol
 
+from gateway.adapters.core.output import CROWD, HEAVY
 from gateway.adapters.performatives.composite_fields import write_uint
 from gateway.adapters.performatives.composites import write
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.delivery_annotations import annotated
 from gateway.adapters.performatives.frames import HEAD
-from gateway.adapters.performatives.large_messages import Portions, Rope
+from gateway.adapters.performatives.large_messages import Rope
 from gateway.adapters.performatives.links import (
     MASK,
     Link,
-    LinkConnection,
     LinkHandler,
     LinkSession,
     ahead,
@@ -45,12 +44,6 @@ from gateway.adapters.performatives.wire.tables import (
 from gateway.bodies import Body
 from gateway.message import ExpiringMessage, Message
 from gateway.operations import Credit, Operation
-
-CROWD = 16 * 1024
-"""Pieces waiting to be written that are enough for one turn."""
-
-HEAVY = 1024
-"""Messages from this size on are weighed."""
 
 COUNT = "x-delivery-count"
 """The note that counts failed deliveries."""
@@ -140,50 +133,10 @@ class QueuedDelivery:
         self.started = False
 
 
-class SenderHandler(LinkHandler, Protocol):
-    """Handles the events of a link over which we send."""
-
-    def on_outcome(
-        self,
-        link: "SendingLink",
-        sent: OutgoingDelivery,
-        state: Any,
-        settled: bool,
-        found: list[Operation],
-    ) -> None:
-        """The peer's state of a delivery of ours: a record, or ``None`` if it settles without one.
-        ``settled``: the peer has forgotten the delivery. After a terminal state or settlement the
-        session forgets it too, and tells the peer if that waits for it. Not called for
-        ``received``. Hot."""
-        ...
-
-    def on_unsent(self, link: "SendingLink", number: int, message: Message, text: str) -> None:
-        """A message cannot go over this link: it is larger than the peer takes, or has no form in
-        this version. Nothing of it was sent, no credit was used. Outside of ``receive``."""
-        ...
-
-
 class SentDeliveries(Protocol):
     """The unsettled deliveries of a session as sending links need them."""
 
     sent: dict[int, OutgoingDelivery]
-
-
-class SendingConnection(LinkConnection, Protocol):
-    """A connection as sending links need it."""
-
-    frame_out: int
-    """Octets of the largest frame the peer takes."""
-    pending: list[bytes]
-    """Output that was not taken yet."""
-    annotates: bool
-    """Deliveries carry the exchange and routing key of their message."""
-    output_congested: Callable[[], None]
-    portions: Portions
-
-    def put(self, octets: bytes) -> None: ...
-
-    def weigh(self, octets: int) -> None: ...
 
 
 class SendingSession(LinkSession, Protocol):
@@ -192,9 +145,6 @@ class SendingSession(LinkSession, Protocol):
     window: int
     next_outgoing_id: int
     next_delivery_id: int
-
-    @property
-    def engine(self) -> SendingConnection: ...
 
     @property
     def unsettled(self) -> SentDeliveries: ...
@@ -216,16 +166,15 @@ class SendingLink(Link):
     """One link over which we send."""
 
     session: SendingSession
-    handler: SenderHandler
 
     __slots__ = (
         "initial", "held", "unsettled", "settles", "last_tag", "granted", "acquiring",
         "_live", "_quick", "_put", "_sent",
-        "_engine", "_due", "_heads", "_room", "_annotates",
+        "_connection", "_buffer", "_due", "_heads", "_room", "_annotates",
     )  # fmt: skip
 
     def __init__(
-        self, session: SendingSession, name: str, handle: int, handler: SenderHandler
+        self, session: SendingSession, name: str, handle: int, handler: LinkHandler
     ) -> None:
         super().__init__(session, name, handle, handler)
         self.initial = 0
@@ -245,9 +194,10 @@ class SendingLink(Link):
         self._live = False
         self._quick = False
         """The link is attached, and a delivery needs nothing but its octets."""
-        self._engine = session.engine
-        self._annotates = session.engine.annotates
-        self._put = session.engine.put
+        self._connection = connection = session.connection
+        self._buffer = connection.buffer
+        self._annotates = connection.annotates
+        self._put = connection.buffer.put
         self._sent = session.unsettled.sent
         self._due = False
         """A flow has to follow the queued deliveries: the credit was drained."""
@@ -267,7 +217,7 @@ class SendingLink(Link):
             start = channel + b"\x00\x53\x14\xc0" + bytes((size, count)) + handle + b"\x70"
             heads.append((Struct(f">I{len(start)}sI2sQ{len(tail)}s"), start, tail))
         self._heads = tuple(heads)
-        self._room = self._engine.frame_out - heads[1][0].size
+        self._room = self._connection.frame_out - heads[1][0].size
         if self.max_message:
             self._room = min(self._room, self.max_message)
         self._live = True
@@ -276,8 +226,11 @@ class SendingLink(Link):
         self.session.go_on()
 
     def stop(self) -> None:
-        self._live = self._quick = False
+        self.mute()
         self.held.clear()
+
+    def mute(self) -> None:
+        self._live = self._quick = False
 
     def acquire(self, txn_id: bytes | None) -> None:
         """Later deliveries are acquired in this transaction, or in none."""
@@ -350,9 +303,9 @@ class SendingLink(Link):
         head = layout.pack(layout.size + total, start, id_, b"\xa0\x08", tag, tail)
         self._put(b"".join((head, header, prefix, body)))
         if size > HEAVY:
-            self._engine.weigh(size)
-        elif len(self._engine.pending) > CROWD:
-            self._engine.output_congested()
+            self._buffer.weigh(size)
+        elif len(self._buffer.pending) > CROWD:
+            self._buffer.crowd()
 
     def send(self, queued: QueuedDelivery) -> None:
         """Queue a delivery that ``deliver`` cannot send at once, and send it when that is
@@ -430,31 +383,31 @@ class SendingLink(Link):
     def _write(self, queued: QueuedDelivery) -> bool:
         """Write its frames while there is a window, and of a large message as many as the next
         output takes. False if some are left."""
-        session, engine, octets = self.session, self._engine, queued.octets
+        session, connection, octets = self.session, self._connection, queued.octets
         large = isinstance(octets, Rope)
         view = octets if isinstance(octets, Rope) else memoryview(octets)
         while session.window > 0:
-            if large and engine.portions.full:
-                engine.portions.stall(session)
+            if large and connection.portions.full:
+                connection.portions.stall(session)
                 return False
             record = self._transfer(queued)
-            room = engine.frame_out - 8 - len(write(record))
+            room = connection.frame_out - 8 - len(write(record))
             try:
                 chunk = view[queued.at : queued.at + room]
             except OSError as error:
                 text = f"the message cannot be read: {error.strerror}"
-                self.fail(AmqpError.INTERNAL_ERROR, text, engine.later)
+                self.fail(AmqpError.INTERNAL_ERROR, text, connection.later)
                 return False
             queued.at += len(chunk)
             over = queued.at == len(octets)
             record.more = None if over else True
             body = write(record)
             head = HEAD.pack(8 + len(body) + len(chunk), 2, FRAME_AMQP, session.number)
-            engine.put(b"".join((head, body, chunk)))
+            self._put(b"".join((head, body, chunk)))
             if large:
-                engine.portions.loaded += len(chunk)
+                connection.portions.loaded += len(chunk)
             elif len(chunk) > HEAVY:
-                engine.weigh(len(chunk))
+                self._buffer.weigh(len(chunk))
             session.next_outgoing_id = session.next_outgoing_id + 1 & MASK
             session.window -= 1
             queued.started = True
@@ -482,7 +435,7 @@ class SendingLink(Link):
             resume=queued.resume or None,
             aborted=queued.aborted or None,
         )
-        if len(write(record)) > self._engine.frame_out - 8:
+        if len(write(record)) > self._connection.frame_out - 8:
             record.state = bare(record.state)
         return record
 

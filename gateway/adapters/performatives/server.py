@@ -7,10 +7,11 @@ links.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from gateway.adapters.performatives import termini
 from gateway.adapters.performatives.composites import condition_for, symbol_for
+from gateway.adapters.performatives.connection import Connection
 from gateway.adapters.performatives.coordinator import Coordinator
 from gateway.adapters.performatives.delayed_settlement import DelayedSettlement, delay_settlement
 from gateway.adapters.performatives.incoming_publishes import IncomingPublishes
@@ -21,7 +22,7 @@ from gateway.adapters.performatives.link_recovery import (
     read_map,
     written_map,
 )
-from gateway.adapters.performatives.links import Link
+from gateway.adapters.performatives.links import Link, LinkHandler, SessionHandler
 from gateway.adapters.performatives.outcomes import (
     OUTCOMES,
     default_outcome,
@@ -66,7 +67,7 @@ from gateway.operations import (
 )
 
 
-class ServerSession:
+class ServerSession(SessionHandler, LinkHandler):
     """The handler of one session and of its links over which we send."""
 
     def __init__(self, session: Session) -> None:
@@ -74,13 +75,14 @@ class ServerSession:
         self.delayed_settlement: DelayedSettlement | None = None
         self.coordinator = Coordinator(session)
         self.publishes = IncomingPublishes(session, self.coordinator)
-        self.on_confirm = self.publishes.on_confirm
+        self.on_confirm = self.publishes.on_confirm  # type: ignore[method-assign]
 
     # --- session --------------------------------------------------------------------------------
 
-    def on_begin(self, session: Session, record: w.Begin, found: list[Operation]) -> None:
-        found.append(BeginSession(session.number, PendingReply(self._begun, self._not_begun, True)))
-        found.append(SelectConfirms(session.number, None))
+    def on_begin(self, record: w.Begin, found: list[Operation]) -> None:
+        number = self.session.number
+        found.append(BeginSession(number, PendingReply(self._begun, self._not_begun, True)))
+        found.append(SelectConfirms(number, None))
 
     def _begun(self, result: Any) -> None:
         self.session.begin()
@@ -90,13 +92,9 @@ class ServerSession:
         lose(self.session, condition, text)
 
     def on_end(
-        self,
-        session: Session,
-        record: w.End | None,
-        fault: w.Error | None,
-        lost: bool,
-        found: list[Operation],
+        self, record: w.End | None, fault: w.Error | None, lost: bool, found: list[Operation]
     ) -> None:
+        session = self.session
         if fault is not None:
             found.append(
                 SessionLost(session.number, condition_for(fault.condition), fault.description or "")
@@ -109,7 +107,8 @@ class ServerSession:
 
     # --- attach ---------------------------------------------------------------------------------
 
-    def on_attach(self, session: Session, record: w.Attach, found: list[Operation]) -> None:
+    def on_attach(self, record: w.Attach, found: list[Operation]) -> None:
+        session = self.session
         self._steal(record, found)
         if type(record.target) is w.Coordinator and not record.role:
             self.coordinator.attach(record, found)
@@ -133,7 +132,7 @@ class ServerSession:
     def _steal(self, record: w.Attach, found: list[Operation]) -> None:
         """A link is in one place only: it is taken from where it was (§2.6.1)."""
         key = record.name, not record.role
-        for session in list(self.session.engine.sessions.values()):
+        for session in list(self.session.channels.sessions.values()):
             live = session.names.get(key)
             if live is not None and not live.over:
                 live.fail(LinkError.STOLEN, "the link was attached again", found, keep=True)
@@ -159,7 +158,7 @@ class ServerSession:
                 PendingReply(attached, refuser(link)),
                 link.number,
                 record.name,
-                session.engine.container,
+                session.connection.container,
                 termini.read(record.source),
                 link.snd_mode == SenderSettleMode.SETTLED,
                 known_outcomes(link, unsettled),
@@ -181,7 +180,7 @@ class ServerSession:
             planned = plan(link, result.resumed, theirs, not link.incomplete)
             link.data = planned.left
             link.held.extendleft(reversed(planned.queued))
-            self.session.engine.later.extend(planned.operations)
+            self.session.connection.later.extend(planned.operations)
 
         link.attach(
             resume,
@@ -190,9 +189,6 @@ class ServerSession:
         )
 
     # --- links ----------------------------------------------------------------------------------
-
-    def on_attached(self, link: Any, record: w.Attach, found: list[Operation]) -> None:
-        """We begin no links."""
 
     def on_credit(self, link: SendingLink, record: w.Flow, found: list[Operation]) -> None:
         if record.link_credit is not None and not link.incomplete:
@@ -204,19 +200,14 @@ class ServerSession:
     def on_unsent(self, link: SendingLink, number: int, message: Message, text: str) -> None:
         """Return a message that this receiver cannot take, for another receiver or a dead-letter
         queue. The credit that the broker used for it is granted again."""
-        later, channel = self.session.engine.later, self.session.number
+        later, channel = self.session.connection.later, self.session.number
         if number:
             later.append(Unsent(channel, link.number, number, message))
             count = max(0, link.credit - link.waiting)
             later.append(Credit(channel, None, link.number, count))
 
     def on_detached(
-        self,
-        link: Any,
-        record: w.Detach | None,
-        closed: bool,
-        lost: bool,
-        found: list[Operation],
+        self, link: Any, record: w.Detach | None, closed: bool, lost: bool, found: list[Operation]
     ) -> None:
         operation = detach_link(link, record, closed, lost)
         operation.unsettled = {} if closed else self._unsettled(link)
@@ -236,19 +227,14 @@ class ServerSession:
     # --- outcomes in ----------------------------------------------------------------------------
 
     def on_outcome(
-        self,
-        link: SendingLink,
-        sent: OutgoingDelivery,
-        state: Any,
-        settled: bool,
-        found: list[Operation],
+        self, sent: OutgoingDelivery, state: Any, settled: bool, found: list[Operation]
     ) -> None:
         """Hot."""
         number = sent.number
         if not number:  # an answer of the management node, or settled before the link was resumed
             return
         if sent.txn_id is not None or is_transactional(state):
-            self.coordinator.retire(link, sent, state, settled, found)
+            self.coordinator.retire(sent, state, settled, found)
             return
         simple = OUTCOMES.get(type(state))
         if simple is not None:
@@ -256,7 +242,7 @@ class ServerSession:
             return
         outcome = outcome_of(state, self.session.number, number)
         if outcome is None:
-            outcome = default_outcome(link.source, self.session.number, number)
+            outcome = default_outcome(sent.link.source, self.session.number, number)
         found.append(settle(outcome, self.session.number, number))
 
     def on_outcomes(
@@ -301,63 +287,67 @@ class ServerSession:
 
 def lose(session: Session, condition: Condition, text: str) -> None:
     """The broker ends a session."""
-    session.fail(symbol_for(condition, Lost.SESSION), text, session.engine.later)
+    session.fail(symbol_for(condition, Lost.SESSION), text, session.connection.later)
 
 
-def _done(engine: Any, op: Done) -> None:
+def _done(connection: Connection, op: Done) -> None:
     if isinstance(op.token, PendingReply):
         op.token.done(op.result)
 
 
-def _refused(engine: Any, op: Refused) -> None:
+def _refused(connection: Connection, op: Refused) -> None:
     """A link, or with the channel the session, pays for it."""
-    session = engine.sessions.get(op.channel)
+    session = connection.sessions.get(op.channel)
     if isinstance(op.token, PendingReply) and (op.lost <= Lost.LINK or op.token.always):
         op.token.refused(op.condition, op.text)
     elif session is not None and op.lost is Lost.SESSION:
         lose(session, op.condition, op.text)
 
 
-def _cancelled(engine: Any, op: Cancelled) -> None:
-    link = _link(engine, op.channel, op.tag)
+def _cancelled(connection: Connection, op: Cancelled) -> None:
+    link = _link(connection, op.channel, op.tag)
     if link is not None:
         end = "target" if link.receiver else "source"
-        link.fail(AmqpError.RESOURCE_DELETED, f"the {end} was deleted", engine.later)
+        link.fail(AmqpError.RESOURCE_DELETED, f"the {end} was deleted", connection.later)
 
 
-def _stolen(engine: Any, op: Stolen) -> None:
-    link = _link(engine, op.channel, op.link)
+def _stolen(connection: Connection, op: Stolen) -> None:
+    link = _link(connection, op.channel, op.link)
     if link is not None:
         text = "the link was attached over another connection"
-        link.fail(LinkError.STOLEN, text, engine.later, keep=True)
+        link.fail(LinkError.STOLEN, text, connection.later, keep=True)
 
 
-def _link(engine: Any, channel: int, number: str) -> Link | None:
-    session = engine.sessions.get(channel)
+def _link(connection: Connection, channel: int, number: str) -> Link | None:
+    session = connection.sessions.get(channel)
     return None if session is None else session.links.get(number)
 
 
-def _session_lost(engine: Any, op: SessionLost) -> None:
-    session = engine.sessions.get(op.channel)
+def _session_lost(connection: Connection, op: SessionLost) -> None:
+    session = connection.sessions.get(op.channel)
     if session is not None:
         lose(session, op.condition, op.text)
 
 
-def _returned(engine: Any, op: Returned) -> None:
-    session = engine.sessions.get(op.channel)
+def _returned(connection: Connection, op: Returned) -> None:
+    session = connection.sessions.get(op.channel)
     if session is not None and op.sequence:
-        session.handler.publishes.returned[op.sequence] = returned(op.condition, op.text)
+        cast(ServerSession, session.handler).publishes.returned[op.sequence] = returned(
+            op.condition, op.text
+        )
 
 
-def _deliver(engine: Any, op: Deliver) -> None:
-    engine.channel(op.channel).deliver(op.consumer, op.delivery, op.redelivered, op.message)
+def _deliver(connection: Connection, op: Deliver) -> None:
+    connection.channels.open(op.channel).deliver(
+        op.consumer, op.delivery, op.redelivered, op.message
+    )
 
 
-def _confirm(engine: Any, op: Confirm) -> None:
-    engine.channel(op.channel).confirm(op.sequence, op.multiple, op.accepted)
+def _confirm(connection: Connection, op: Confirm) -> None:
+    connection.channels.open(op.channel).confirm(op.sequence, op.multiple, op.accepted)
 
 
-ENCODERS: dict[type[Operation], Callable[[Any, Any], None]] = {
+ENCODERS: dict[type[Operation], Callable[[Connection, Any], None]] = {
     Done: _done,
     Refused: _refused,
     Cancelled: _cancelled,

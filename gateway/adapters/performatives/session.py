@@ -8,22 +8,20 @@ session is discarded until the peer's end (§2.5.4), and ``output_closed`` stops
 import heapq
 from collections.abc import Callable
 from itertools import islice
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from gateway.adapters.performatives.composites import write
-from gateway.adapters.performatives.deliveries import DispositionHandler, UnsettledDeliveries
-from gateway.adapters.performatives.links import MASK, Link, ahead
-from gateway.adapters.performatives.receiving_link import (
-    ReceiverHandler,
-    ReceivingConnection,
-    ReceivingLink,
+from gateway.adapters.performatives.deliveries import UnsettledDeliveries
+from gateway.adapters.performatives.links import (
+    MASK,
+    Link,
+    LinkConnection,
+    LinkHandler,
+    SessionHandler,
+    ahead,
 )
-from gateway.adapters.performatives.sending_link import (
-    OutgoingDelivery,
-    SenderHandler,
-    SendingConnection,
-    SendingLink,
-)
+from gateway.adapters.performatives.receiving_link import ReceivingLink
+from gateway.adapters.performatives.sending_link import SendingLink
 from gateway.adapters.performatives.violation import Violation, error, framing_error
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError, SessionError
@@ -45,108 +43,22 @@ HANDLE_MAX = 1023
 """The highest handle that the peer may use."""
 
 
-class SessionHandler(DispositionHandler, Protocol):
-    """Handles the events of a session; each session has one (``SessionConnection.new_handler``)."""
-
-    def on_begin(self, session: "Session", record: w.Begin, found: list[Operation]) -> None:
-        """The peer wants to begin it, which ``session.begin`` answers; or, if ``session.begun``,
-        it has answered us."""
-        ...
-
-    def on_attach(self, session: "Session", record: w.Attach, found: list[Operation]) -> None:
-        """The peer wants a new link. ``session.accept`` makes it; then ``link.attach`` or
-        ``link.refuse`` answer, now or later."""
-        ...
-
-    def on_end(
-        self,
-        session: "Session",
-        record: w.End | None,
-        fault: w.Error | None,
-        lost: bool,
-        found: list[Operation],
-    ) -> None:
-        """It is over, and so are all its links. ``record`` is the peer's end, which
-        ``session.end`` answers; ``fault`` the peer's mistake, for which we have ended it;
-        ``lost``: the connection is over."""
-        ...
-
-    def on_acquire(self, link: SendingLink, txn_id: Any) -> None:
-        """The receiver asks that later deliveries be acquired within this transaction (§4.4.3), or
-        in none (``None``). May raise ``Violation``."""
-        ...
-
-    def on_confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
-        """The broker's answer to publishes. Hot."""
-        ...
+ENDED = SessionHandler()
+"""The handler of a session that has ended: it does nothing."""
 
 
-class EndedHandler:
-    """The handler of a session that has ended: it does nothing."""
+class Channels(Protocol):
+    """The sessions of the connection, as one of them needs them."""
 
-    def on_begin(self, session: "Session", record: w.Begin, found: list[Operation]) -> None:
-        """No-op."""
-
-    def on_attach(self, session: "Session", record: w.Attach, found: list[Operation]) -> None:
-        """No-op."""
-
-    def on_end(
-        self,
-        session: "Session",
-        record: w.End | None,
-        fault: w.Error | None,
-        lost: bool,
-        found: list[Operation],
-    ) -> None:
-        """No-op."""
-
-    def on_acquire(self, link: SendingLink, txn_id: Any) -> None:
-        """No-op."""
-
-    def on_outcomes(
-        self,
-        deliveries: list[OutgoingDelivery],
-        state: Any,
-        settled: bool,
-        found: list[Operation],
-    ) -> list[OutgoingDelivery]:
-        """No-op."""
-        return []
-
-    def on_late_outcome(self, state: Any) -> None:
-        """No-op."""
-
-    def on_settlement_awaited(self, *_: Any) -> None:
-        """No-op."""
-
-    def on_confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
-        """No-op."""
-
-
-ENDED = EndedHandler()
-
-
-class SessionConnection(ReceivingConnection, SendingConnection, Protocol):
-    """A connection as its sessions and their handlers need it."""
-
-    server: bool
-    container: str
-    """The peer's container-id."""
     sessions: dict[int, "Session"]
     """By our channel number."""
 
-    def write(self, channel: int, record: Any, payload: bytes = b"") -> None: ...
-
-    def session_ended(self, session: "Session") -> None:
+    def ended(self, session: "Session") -> None:
         """The peer's end has come."""
         ...
 
-    def session_gone(self, session: "Session") -> None:
+    def gone(self, session: "Session") -> None:
         """Both ends have ended."""
-        ...
-
-    def new_handler(self, session: "Session") -> SessionHandler:
-        """The handler of a new session."""
         ...
 
 
@@ -157,12 +69,19 @@ def _unowned(allowed: bool) -> None:
 class Session:
     """One session. ``number`` is our channel, ``remote`` the peer's."""
 
-    def __init__(self, engine: SessionConnection, number: int) -> None:
+    def __init__(
+        self,
+        connection: LinkConnection,
+        channels: Channels,
+        new_handler: Callable[["Session"], SessionHandler],
+        number: int,
+    ) -> None:
         self.number = number
-        self.engine = engine
+        self.connection = connection
+        self.channels = channels
         self.output_closed = False
         """Our end is written, or the connection is over."""
-        self.unsettled = UnsettledDeliveries(self, engine.frame_out - 8)
+        self.unsettled = UnsettledDeliveries(self, connection.frame_out - 8)
         self.on_disposition = self.unsettled.on_disposition
         self.remote: int | None = None
         self.begun = False
@@ -199,7 +118,7 @@ class Session:
         """Records that wait for our begin."""
         self.suspended: dict[tuple[str, bool], Link] = {}
         """Links detached and not closed that still have unsettled deliveries."""
-        self.handler: SessionHandler = engine.new_handler(self)
+        self.handler: SessionHandler = new_handler(self)
 
     def serial(self) -> str:
         """A name for the next link, in operations."""
@@ -223,7 +142,7 @@ class Session:
             **fields,
         )
         for each in (record, *self._early):
-            self.engine.write(self.number, each)
+            self.connection.write(self.number, each)
         self._early.clear()
 
     def on_begin(self, record: w.Begin, remote: int, found: list[Operation]) -> None:
@@ -234,14 +153,14 @@ class Session:
         if record.handle_max is not None:
             self.handle_max = record.handle_max
         if not self.output_closed:
-            self.handler.on_begin(self, record, found)
+            self.handler.on_begin(record, found)
 
     def end(self, found: list[Operation] | None = None) -> None:
         """Answer the peer's end, or begin to end it: then its links are over at once, and
         ``on_end`` is called when the peer's end comes."""
         if self.output_closed:
             return
-        self._lose_links(False, self.engine.later if found is None else found)
+        self._lose_links(False, self.connection.later if found is None else found)
         self._end(None)
 
     def fail(
@@ -260,17 +179,17 @@ class Session:
         self.output_closed = True
         self._clear()
         if self.ended:
-            self.engine.session_gone(self)
+            self.channels.gone(self)
 
     def on_end(self, record: w.End, found: list[Operation]) -> None:
         self.ended = True
         self.reason = record.error
-        self.engine.session_ended(self)
+        self.channels.ended(self)
         if not self.output_closed:
             self._lose_links(False, found)
         self._tell(record, None, False, found)
         if self.output_closed:
-            self.engine.session_gone(self)
+            self.channels.gone(self)
 
     def lost(self, found: list[Operation]) -> None:
         """The connection is over."""
@@ -278,6 +197,11 @@ class Session:
         self._tell(None, None, True, found)
         self.output_closed = True
         self._clear()
+
+    def mute(self) -> None:
+        """Our close of the connection is written: send nothing more."""
+        for link in self.links.values():
+            link.mute()
 
     def retire(self) -> None:
         """Both ends have ended. The session and its handler refer to each other: sessions may come
@@ -289,7 +213,7 @@ class Session:
     ) -> None:
         if not self.reported:
             self.reported = True
-            self.handler.on_end(self, record, fault, lost, found)
+            self.handler.on_end(record, fault, lost, found)
 
     def _lose_links(self, lost: bool, found: list[Operation]) -> None:
         for link in list(self.links.values()):
@@ -311,20 +235,20 @@ class Session:
         if self.output_closed:
             return
         if self.begun:
-            self.engine.write(self.number, record)
+            self.connection.write(self.number, record)
         else:
             self._early.append(record)
 
     def write_attach(self, record: w.Attach) -> None:
         """Attach, with as much of the unsettled map as fits a frame (§2.7.3)."""
-        room = self.engine.frame_out - 8
+        room = self.connection.frame_out - 8
         if record.unsettled and len(record.unsettled) > room // LEAST:
             record.unsettled = dict(islice(record.unsettled.items(), room // LEAST))
             record.incomplete_unsettled = True
         while len(write(record)) > room:
             if not record.unsettled:
                 text = "our attach does not fit a frame"
-                self.fail(AmqpError.FRAME_SIZE_TOO_SMALL, text, self.engine.later)
+                self.fail(AmqpError.FRAME_SIZE_TOO_SMALL, text, self.connection.later)
                 return
             some = list(record.unsettled.items())
             record.unsettled = dict(some[: len(some) // 2])
@@ -353,7 +277,7 @@ class Session:
 
     # --- links ----------------------------------------------------------------------------------
 
-    def offer(self, name: str, receiver: bool, handler: ReceiverHandler | SenderHandler) -> Any:
+    def offer(self, name: str, receiver: bool, handler: LinkHandler) -> Any:
         """A new link of ours, a ``ReceivingLink`` if we receive over it; ``link.attach`` is next.
         Raises ``LocalError`` if it cannot be."""
         if (name, receiver) in self.names:
@@ -365,9 +289,7 @@ class Session:
             raise LocalError(f"the peer takes no more than {self.handle_max + 1} links")
         return link
 
-    def accept(
-        self, record: w.Attach, handler: ReceiverHandler | SenderHandler, found: list[Operation]
-    ) -> Any:
+    def accept(self, record: w.Attach, handler: LinkHandler, found: list[Operation]) -> Any:
         """The link that the peer's attach asks for. ``link.attach`` or ``link.refuse`` answer."""
         link = self._made(record.name, not record.role, handler)
         if link.handle > self.handle_max:
@@ -381,14 +303,11 @@ class Session:
         link.on_attach(record, found)
         return link
 
-    def _made(self, name: str, receiver: bool, handler: ReceiverHandler | SenderHandler) -> Link:
+    def _made(self, name: str, receiver: bool, handler: LinkHandler) -> Link:
         handle = heapq.heappop(self._free) if self._free else len(self._taken)
         self._taken.add(handle)
-        link: Link
-        if receiver:
-            link = ReceivingLink(self, name, handle, cast(ReceiverHandler, handler))
-        else:
-            link = SendingLink(self, name, handle, cast(SenderHandler, handler))
+        kind = ReceivingLink if receiver else SendingLink
+        link: Link = kind(self, name, handle, handler)
         self.links[link.number] = link
         self.names[name, receiver] = link
         return link
@@ -438,7 +357,7 @@ class Session:
             same = link.name == record.name and link.receiver is not record.role
             if same and link.fault is not None and record.unsettled is None:
                 raise self.errant(link)  # a re-attach that was under way (§2.6.5)
-        self.handler.on_attach(self, record, found)
+        self.handler.on_attach(record, found)
 
     def on_detach(self, record: w.Detach, found: list[Operation]) -> None:
         if self.output_closed:
@@ -532,8 +451,8 @@ class Session:
         for link in list(self._waiting):
             if self.window <= 0:
                 return
-            if self.engine.portions.full:
-                self.engine.portions.stall(self)
+            if self.connection.portions.full:
+                self.connection.portions.stall(self)
                 return
             del self._waiting[link]
             link.flush()

@@ -81,7 +81,7 @@ class Broker:
                 self._perform(op)
         if self.confirming:
             for channel, last in self.published.items():
-                if last > first.get(channel, 0) and channel in self.engine.sessions:
+                if last > first.get(channel, 0) and channel in self.engine.connection.sessions:
                     self.engine.outlet(channel).confirm(last, True, True)
         self.pump()
         return operations
@@ -178,7 +178,11 @@ class Broker:
     def pump(self) -> None:
         for consumer in list(self.consumers.values()):
             queue = self.queue(consumer.queue)
-            while queue and consumer.credit > 0 and consumer.channel in self.engine.sessions:
+            while (
+                queue
+                and consumer.credit > 0
+                and consumer.channel in self.engine.connection.sessions
+            ):
                 message, again = queue.popleft()
                 consumer.credit -= 1
                 number = self.delivered[consumer.channel] = self.delivered[consumer.channel] + 1

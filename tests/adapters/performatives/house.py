@@ -67,7 +67,7 @@ class House:
         self.run()
         self.client.send(BeginSession(CHANNEL, "beginning"))
         self.run()
-        opened = Done(0, "opening", self.client.peer)
+        opened = Done(0, "opening", self.client.connection.peer)
         assert self.heard == [opened, Done(CHANNEL, "beginning")]
         self.said.clear()
         self.heard.clear()

@@ -39,7 +39,7 @@ class Peer:
 
     @property
     def session(self) -> Any:
-        return self.engine.sessions[0]
+        return self.engine.connection.sessions[0]
 
     def sends(
         self, name: str = "in", handle: int = 0, address: str | None = "q", **fields: Any

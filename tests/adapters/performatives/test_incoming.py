@@ -234,7 +234,7 @@ def test_a_message_of_several_transfers() -> None:
     peer.sends()
     (said,) = parts(peer, FIRST, {"more": True}, {})
     assert isinstance(said, Publish) and said.message.body == b"hello"
-    assert peer.hears() == [disposition(0)] and peer.engine.under_way == 0
+    assert peer.hears() == [disposition(0)] and peer.engine.connection.under_way == 0
 
 
 def test_many_small_pieces_take_no_room_of_their_own() -> None:
@@ -247,7 +247,7 @@ def test_many_small_pieces_take_no_room_of_their_own() -> None:
         peer.says(w.Transfer(0, more=True), bytes((number % 256,)))
         peer.says(w.Transfer(0, more=True))
     (link,) = peer.session.links.values()
-    assert len(link.partial.pieces) == 1 and peer.engine.under_way == size + 8
+    assert len(link.partial.pieces) == 1 and peer.engine.connection.under_way == size + 8
     (said,) = peer.says(w.Transfer(0))
     assert isinstance(said, Publish)
     assert said.message.body == bytes(number % 256 for number in range(size))
@@ -268,7 +268,7 @@ def test_and_must_be_the_same(wrong: dict[str, Any]) -> None:
     peer.sends()
     parts(peer, FIRST, wrong)
     peer.detached("amqp:invalid-field")
-    assert peer.engine.under_way == 0
+    assert peer.engine.connection.under_way == 0
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,11 @@ def test_an_aborted_message_is_discarded_and_settled() -> None:
     peer = Peer()
     peer.sends()
     assert parts(peer, FIRST, {"more": True}, {"aborted": True, "more": True}) == []
-    assert peer.hears() == [] and not peer.session.unsettled.received and peer.engine.under_way == 0
+    assert (
+        peer.hears() == []
+        and not peer.session.unsettled.received
+        and peer.engine.connection.under_way == 0
+    )
     (link,) = peer.session.links.values()
     assert not link.unsettled and link.credit == 999
     assert len(peer.transfers(1, delivery_tag=b"t")) == 1
@@ -387,7 +391,7 @@ def test_a_message_that_is_too_large() -> None:
     for _ in range(3):
         peer.says(w.Transfer(0, 1, b"t", 0, more=True), b"x" * 40)
     peer.detached("amqp:link:message-size-exceeded")
-    assert peer.engine.under_way == 0
+    assert peer.engine.connection.under_way == 0
 
 
 def test_half_sent_messages_are_limited_over_the_connection() -> None:
@@ -396,14 +400,14 @@ def test_half_sent_messages_are_limited_over_the_connection() -> None:
         peer.sends(str(number), number)
     for number in range(4):
         peer.says(w.Transfer(number, number, b"t", 0, more=True), b"x" * 1000)
-    assert peer.hears() == [] and peer.engine.under_way == 4000
+    assert peer.hears() == [] and peer.engine.connection.under_way == 4000
     peer.says(w.Transfer(4, 4, b"t", 0, more=True), b"x")
     peer.detached("amqp:resource-limit-exceeded")
-    assert peer.engine.under_way == 4000
+    assert peer.engine.connection.under_way == 4000
     peer.says(w.Detach(0, True))
-    assert peer.engine.under_way == 3000
+    assert peer.engine.connection.under_way == 3000
     peer.says(w.End())
-    assert peer.engine.under_way == 0
+    assert peer.engine.connection.under_way == 0
 
 
 def test_a_message_of_another_format() -> None:

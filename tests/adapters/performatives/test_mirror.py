@@ -96,7 +96,7 @@ def subscribed(house: House, no_ack: bool = False, prefetch: int = 0) -> None:
 def test_publishes(cut: Cut, body: bytes, exchange: str, key: str) -> None:
     house = House(cut)
     if exchange == "x y":
-        house.client.sessions[CHANNEL].handler.context.form = "plain"
+        house.client.connection.sessions[CHANNEL].handler.context.form = "plain"
     said = message(body, exchange, key, subject="s", durable=True)
     house.client.send(Publish(CHANNEL, said, True, False))
     house.run()
@@ -208,7 +208,7 @@ def test_many_places_share_few_links() -> None:
         house.client.send(Publish(CHANNEL, message(b"x", key=f"q{number}"), True, False))
         house.run()
     assert len(house.asked(Publish)) == 600
-    assert len(house.client.sessions[CHANNEL].links) <= 257
+    assert len(house.client.connection.sessions[CHANNEL].links) <= 257
 
 
 def test_a_message_larger_than_the_server_takes() -> None:
@@ -455,7 +455,7 @@ def test_a_source_by_name(cut: Cut) -> None:
     done(house, word, Attached(terminus))
     (asked,) = house.asked(AttachSource)
     assert (asked.name, asked.settled, asked.terminus) == ("name", True, terminus)
-    assert asked.container == house.client.name
+    assert asked.container == house.client.connection.name
     house.put("q", *[message(b"x")] * 5)
     house.run()
     assert house.told(Deliver) == []
@@ -717,7 +717,7 @@ def test_operations_that_1_0_lacks(word: Operation) -> None:
 
 def test_a_peer_without_management() -> None:
     house = House()
-    house.client.opened.offered_capabilities = None
+    house.client.connection.opened.offered_capabilities = None
     answer = house.ask(DeclareQueue(CHANNEL, 7, "q"))
     assert isinstance(answer, Refused) and answer.condition is Condition.NOT_IMPLEMENTED
     done(house, DeclareQueue(CHANNEL, 7, "q", passive=True), QueueState("q", 0, 0))

@@ -247,7 +247,7 @@ def test_identity_of_the_peer() -> None:
     assert isinstance(asked, Open)
     peer = asked.peer
     assert (peer.product, peer.product_version, peer.platform) == ("p", "1", "")
-    assert (peer.name, peer.version, wire.engine.container) == ("c", "1.0", "c")
+    assert (peer.name, peer.version, wire.engine.connection.container) == ("c", "1.0", "c")
 
 
 @pytest.mark.parametrize(
@@ -478,7 +478,8 @@ def test_every_mechanism(mechanism: str, cut: Any) -> None:
     asked = pair.open("other")
     assert (asked.vhost, asked.user, asked.peer.mechanism) == ("other", "guest", mechanism)
     client, server = cast(Any, pair.client), cast(Any, pair.server)
-    assert client.peer.product == server.peer.product == "amqp-gateway"
+    products = client.connection.peer.product, server.connection.peer.product
+    assert products == ("amqp-gateway", "amqp-gateway")
 
 
 def test_no_mechanism_is_no_layer() -> None:

@@ -98,7 +98,7 @@ def test_every_message_is_accepted_once(seed: int) -> None:
         if taker.accepted.total() == MESSAGES:
             break
     assert taker.accepted == wanted
-    place = stranger.engine.sessions[1]
+    place = stranger.engine.connection.sessions[1]
     assert place.number == 1 and not taker.held and not place.unsettled.sent
     assert not stranger.broker.queue("q") and not stranger.broker.unsettled
     outgoing = [link for link in place.links.values() if isinstance(link, SendingLink)]

@@ -41,9 +41,9 @@ def test_end_is_answered() -> None:
     (said,) = peer.says(w.End())
     assert isinstance(said, EndSession)
     assert peer.hears() == [w.End()]
-    assert not peer.engine.sessions and not peer.engine.remote_channels
+    assert not peer.engine.connection.sessions and not peer.engine.connection.channels.by_remote
     peer.says(w.Begin(None, 0, 1, 1))
-    assert peer.engine.sessions.keys() == {0}
+    assert peer.engine.connection.sessions.keys() == {0}
 
 
 def test_end_comes_behind_the_end_of_each_link() -> None:
@@ -94,7 +94,7 @@ def test_a_session_that_dies_before_it_is_begun() -> None:
     assert isinstance(begin, w.Begin)
     assert end.error.condition == "amqp:session:unattached-handle"
     peer.says(None)  # its number means it until what was found is acted upon
-    assert not peer.engine.sessions
+    assert not peer.engine.connection.sessions
 
 
 def test_after_an_error_all_is_discarded_until_the_end() -> None:
@@ -114,7 +114,7 @@ def test_after_an_error_all_is_discarded_until_the_end() -> None:
         assert peer.says(record, PLAIN if isinstance(record, w.Transfer) else b"") == []
     assert peer.hears() == []
     assert peer.says(w.End()) == []
-    assert peer.hears() == [] and not peer.engine.sessions
+    assert peer.hears() == [] and not peer.engine.connection.sessions
 
 
 def test_both_end_at_the_same_time() -> None:
@@ -122,7 +122,7 @@ def test_both_end_at_the_same_time() -> None:
     peer.engine.send(SessionLost(0, Condition.INTERNAL_ERROR, "oh"))
     peer.ended("amqp:internal-error")
     peer.says(w.End())
-    assert peer.hears() == [] and not peer.engine.sessions
+    assert peer.hears() == [] and not peer.engine.connection.sessions
 
 
 def test_the_broker_ends_a_session() -> None:
@@ -139,7 +139,7 @@ def test_the_connection_is_lost() -> None:
     assert isinstance(one, DetachLink) and isinstance(other, DetachLink)
     assert one.lost and other.lost and not one.closed
     assert isinstance(closed, Closed)
-    peer.engine.sessions.clear()
+    peer.engine.connection.sessions.clear()
 
 
 def test_late_answers_are_ignored() -> None:

@@ -145,7 +145,7 @@ def spoken(pieces: list[bytes]) -> tuple[list[str], list[str]]:
         peer.feed(piece)
     check = Auditor()
     check.reads(heard)
-    assert not peer.engine.sessions
+    assert not peer.engine.connection.sessions
     # Dispositions say the same in one frame or in several, sooner or later.
     answers = [str(frame.record) for frame in heard if not isinstance(frame.record, w.Disposition)]
     return told(peer.broker.heard), sorted(answers)
@@ -286,7 +286,7 @@ def test_frames_in_any_order(said: list[tuple[Any, bytes]], size: int, hold: boo
     peer.broker.perform(peer.engine.found())
     peer.auditor.reads(peer.heard())
     if not peer.engine.closing:
-        assert peer.engine.under_way >= 0
+        assert peer.engine.connection.under_way >= 0
         peer.broker.heard += peer.engine.receive(b"")
-    assert peer.engine.under_way == 0
+    assert peer.engine.connection.under_way == 0
     balanced(peer)

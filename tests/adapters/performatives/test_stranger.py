@@ -31,7 +31,9 @@ def test_messages_in_and_out(cut: int) -> None:
     stranger.talk()
     settled = [op for op in stranger.broker.heard if isinstance(op, Settle)]
     assert [op.delivery for op in settled] == list(range(1, 21))
-    assert not stranger.broker.unsettled and not stranger.engine.sessions[0].unsettled.sent
+    assert (
+        not stranger.broker.unsettled and not stranger.engine.connection.sessions[0].unsettled.sent
+    )
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 511, 512, 5000, 300_000])
@@ -55,7 +57,7 @@ def test_settled_before_sending() -> None:
     receiver = stranger.receiver("q", credit=1, snd_settle_mode=proton.Link.SND_SETTLED)
     assert receiver.remote_snd_settle_mode == proton.Link.SND_SETTLED
     delivery, _ = stranger.take(receiver)
-    assert delivery.settled and not stranger.engine.sessions[0].unsettled.sent
+    assert delivery.settled and not stranger.engine.connection.sessions[0].unsettled.sent
 
 
 def test_exactly_once_both_ways() -> None:
@@ -67,10 +69,10 @@ def test_exactly_once_both_ways() -> None:
     delivery = stranger.send(sender, message("m"), "t")
     stranger.talk()
     assert delivery.remote_state == proton.Delivery.ACCEPTED and not delivery.settled
-    assert len(stranger.engine.sessions[0].unsettled.received) == 1
+    assert len(stranger.engine.connection.sessions[0].unsettled.received) == 1
     delivery.settle()
     stranger.talk()
-    assert not stranger.engine.sessions[0].unsettled.received
+    assert not stranger.engine.connection.sessions[0].unsettled.received
     receiver = stranger.receiver("q", credit=1, **second)
     delivery, _ = stranger.take(receiver)
     delivery.update(proton.Delivery.ACCEPTED)
@@ -168,7 +170,7 @@ def test_a_link_to_nowhere_is_refused(kind: str) -> None:
     assert mine.address is None
     link.close()
     stranger.talk()
-    assert not stranger.engine.sessions[0].handles
+    assert not stranger.engine.connection.sessions[0].handles
 
 
 def test_a_dynamic_node() -> None:
@@ -220,7 +222,7 @@ def test_ending_the_session() -> None:
     stranger.session.close()
     stranger.talk()
     assert stranger.session.state & proton.Session.REMOTE_CLOSED
-    assert not stranger.engine.sessions
+    assert not stranger.engine.connection.sessions
 
 
 def test_many_sessions_and_links() -> None:
