@@ -33,7 +33,9 @@ class Capability(Flag):
 
     NONE = 0
     LINKS = auto()
-    """Has links or handles: a message or link that is refused does not cost its channel."""
+    """Has links (1.0): a message or link that is refused does not cost its channel."""
+    HANDLES = auto()
+    """Has handles (0.8a2): a message or handle that is refused does not cost its channel."""
     SILENT = auto()
     """A server disconnects without a reply from peers that open with another header."""
     PATIENT = auto()

@@ -22,8 +22,8 @@ from gateway.net.connection import Connection
 from gateway.net.listener_rules import ListenerRules, rules_of
 from gateway.net.loop_turn import LoopTurn
 from gateway.net.passwords import Passwords
+from gateway.sessions.management_requests import NODE
 from gateway.sessions.registry import SessionRegistry
-from gateway.sessions.topology import NODE
 
 log = logging.getLogger("gateway.net")
 

@@ -117,6 +117,6 @@ class ConsumerOperations:
             state = FoundQueue(
                 queue.name, queue.depth, len(queue.consumers), queue.arguments, bindings
             )
-        # At once, not behind earlier answers: what the adapter asks next depends on it.
+        # At once, not behind earlier answers: the next request of the adapter depends on it.
         self._context.adapter.send(Done(operation.channel, operation.token, state))
         self._follow()

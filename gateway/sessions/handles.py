@@ -120,17 +120,27 @@ class HandleOperations:
         self.handlers: dict[type[Any], Perform] = {
             OpenDestination: self._open,
             CloseDestination: self._close,
-            SendTo: self._send,
-            Listen: self._listen,
-            EndSubscription: self._end_subscription,
-            PauseHandle: self._pause,
+            SendTo: self._with_handle(self._send),
+            Listen: self._with_handle(self._listen),
+            EndSubscription: self._with_handle(self._end_subscription),
+            PauseHandle: self._with_handle(self._pause),
             Acknowledge: self._acknowledge,
             GiveBack: self._give_back,
-            Query: self._query,
-            Browse: self._browse,
-            Prepare: self._prepare,
-            Continue: self._continue,
+            Query: self._with_handle(self._query),
+            Browse: self._with_handle(self._browse),
+            Prepare: self._with_handle(self._prepare),
+            Continue: self._with_handle(self._continue),
         }
+
+    def _with_handle(self, perform: Callable[[Channel, Any, Handle], None]) -> Perform:
+        """No-op for a handle that is closed."""
+
+        def perform_open(channel: Channel, op: Any) -> None:
+            handle = self._handles.get(op.link)
+            if handle is not None:
+                perform(channel, op, handle)
+
+        return perform_open
 
     # --- open and close -------------------------------------------------------------------------
 
@@ -179,9 +189,8 @@ class HandleOperations:
         if handle.staged is not None:
             self._staging.leave(handle.staged)
 
-    def ended(self, number: int) -> None:
+    def channel_ended(self, number: int, channel: Channel | None) -> None:
         """Drop the handles of a closed channel; the broker ends their consumers."""
-        channel = self._context.channels.get(number)
         for link in [link for link, handle in self._handles.items() if handle.channel == number]:
             handle = self._handles.pop(link)
             if handle.staged is not None:
@@ -193,7 +202,7 @@ class HandleOperations:
     def closed(self) -> None:
         """Drop everything of the connection."""
         for number in {handle.channel for handle in self._handles.values()}:
-            self.ended(number)
+            self.channel_ended(number, self._context.channels.get(number))
         for key in self._own_topics:
             self._topics.pop(key, None)
         for owner in self._anonymous_owners:
@@ -201,11 +210,9 @@ class HandleOperations:
 
     # --- sending --------------------------------------------------------------------------------
 
-    def _send(self, channel: Channel, op: SendTo) -> None:
-        handle = self._handles.get(op.link)
-        if handle is not None:
-            self._publish(channel, handle, op.name, op.message, op.expires)
-            self._sent(op, "")
+    def _send(self, channel: Channel, op: SendTo, handle: Handle) -> None:
+        self._publish(channel, handle, op.name, op.message, op.expires)
+        self._sent(op, "")
 
     def _sent(self, op: SendTo | Continue, result: str) -> None:
         if op.answered:
@@ -228,10 +235,7 @@ class HandleOperations:
                 posted = as_request(posted, handle.reply_queue)
             channel.publish(posted)
 
-    def _prepare(self, channel: Channel, op: Prepare) -> None:
-        handle = self._handles.get(op.link)
-        if handle is None:
-            return
+    def _prepare(self, channel: Channel, op: Prepare, handle: Handle) -> None:
         if handle.staged is not None:
             self._staging.leave(handle.staged)
             handle.staged = None
@@ -247,10 +251,7 @@ class HandleOperations:
         handle.expires = op.expires
         self._replies.answer(op.channel, op.token, handle.staged.item.have)
 
-    def _continue(self, channel: Channel, op: Continue) -> None:
-        handle = self._handles.get(op.link)
-        if handle is None:
-            return
+    def _continue(self, channel: Channel, op: Continue, handle: Handle) -> None:
         staged = handle.staged
         if staged is None:
             raise Refusal(Condition.COMMAND_INVALID, "nothing was prepared")
@@ -273,10 +274,7 @@ class HandleOperations:
 
     # --- receiving ------------------------------------------------------------------------------
 
-    def _listen(self, channel: Channel, op: Listen) -> None:
-        handle = self._handles.get(op.link)
-        if handle is None:
-            return
+    def _listen(self, channel: Channel, op: Listen, handle: Handle) -> None:
         if len(handle.consumers) >= MOST_CONSUMERS:
             raise Refusal(Condition.RESOURCE_ERROR, f"more than {MOST_CONSUMERS} subscriptions")
         selector = read_selector(op.selector, op.selector_type)
@@ -310,10 +308,7 @@ class HandleOperations:
             raise Refusal(Condition.NOT_ALLOWED, "no durable subscription to a temporary topic")
         return subscribe(channel, name, handle.client, op.identifier, selector)
 
-    def _end_subscription(self, channel: Channel, op: EndSubscription) -> None:
-        handle = self._handles.get(op.link)
-        if handle is None:
-            return
+    def _end_subscription(self, channel: Channel, op: EndSubscription, handle: Handle) -> None:
         name = subscription_name(channel, handle.client, op.identifier)
         found = channel.vhost.queues.get(name)
         if found is None:
@@ -329,10 +324,7 @@ class HandleOperations:
         channel.vhost.remove_queue(found)
         self._replies.answer_when_safe(op.channel, op.token)
 
-    def _pause(self, channel: Channel, op: PauseHandle) -> None:
-        handle = self._handles.get(op.link)
-        if handle is None:
-            return
+    def _pause(self, channel: Channel, op: PauseHandle, handle: Handle) -> None:
         if op.paused is not handle.paused:
             handle.paused = op.paused
             if op.paused:
@@ -396,10 +388,7 @@ class HandleOperations:
 
     # --- looking --------------------------------------------------------------------------------
 
-    def _query(self, channel: Channel, op: Query) -> None:
-        handle = self._handles.get(op.link)
-        if handle is None:
-            return
+    def _query(self, channel: Channel, op: Query, handle: Handle) -> None:
         selector = read_selector(op.selector, op.selector_type)
         queue = check_name(handle.name + op.name)
         if handle.service is Service.TOPIC:
@@ -434,10 +423,7 @@ class HandleOperations:
                 raise Refusal(Condition.RESOURCE_ERROR, f"more than {LONGEST_INDEX} messages")
         return Index(numbers, len(index) - 1)
 
-    def _browse(self, channel: Channel, op: Browse) -> None:
-        handle = self._handles.get(op.link)
-        if handle is None:
-            return
+    def _browse(self, channel: Channel, op: Browse, handle: Handle) -> None:
         looked = None
         queue = channel.vhost.queues.get(handle.queue)
         if queue is not None and op.number < len(handle.index):

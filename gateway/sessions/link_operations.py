@@ -17,7 +17,6 @@ from gateway.broker.settlements import note_failure
 from gateway.broker.suspension import Holding, giving_up, parted
 from gateway.errors import Condition, Refusal
 from gateway.operations import (
-    Assure,
     Attached,
     AttachSource,
     AttachTarget,
@@ -103,8 +102,7 @@ class LinkOperations:
             AttachTarget: self._attach_target,
             DetachLink: self._detach,
             Credit: self._credit,
-            Modify: self._modify,
-            Assure: self._assure,
+            Modify: lambda channel, op: channel.settlements.modify(op),
             DeclareTransaction: self._declare,
             Discharge: self._discharge,
             Post: self._post,
@@ -358,8 +356,8 @@ class LinkOperations:
         if node is None or queue is None or not (link.key.source and node.lasts(queue)):
             return None
         if queue.consumers:
-            what = channel.vhost.title("queue", queue.name)
-            return Refusal(Condition.RESOURCE_LOCKED, f"{what} is a subscription in use")
+            title = channel.vhost.title("queue", queue.name)
+            return Refusal(Condition.RESOURCE_LOCKED, f"{title} is a subscription in use")
         try:
             channel.permissions.need("configure", "queue", queue.name)
         except Refusal as refusal:
@@ -428,7 +426,7 @@ class LinkOperations:
         if not waits:
             self._links.expire(link, self._context.broker)
 
-    def channel_ended(self, channel: int) -> None:
+    def channel_ended(self, channel: int, _: Channel | None = None) -> None:
         """Forget the links of a channel; those that last as long as it begin to expire
         (§3.5.6)."""
         for key in [key for key in self._attached if key[0] == channel]:
@@ -458,12 +456,6 @@ class LinkOperations:
     def _credit(self, channel: Channel, op: Credit) -> None:
         if not self._management.credit(op):
             self._consumers.credit(channel, op)
-
-    def _assure(self, channel: Channel, op: Assure) -> None:
-        self._replies.answer_when_safe(op.channel, op.token, holds=False)
-
-    def _modify(self, channel: Channel, op: Modify) -> None:
-        channel.settlements.modify(op)
 
     def late(self, op: Any) -> bool:
         """Apply the outcome of a delivery whose link is suspended, unless the link was resumed or

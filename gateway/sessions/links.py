@@ -28,8 +28,8 @@ RECHECK = 1000
 
 
 class Key(NamedTuple):
-    """Identity of a link. ``source``: the peer receives. Containers are apart by user: nobody can
-    steal another user's links by using the same container-id."""
+    """Identity of a link. ``source``: the peer receives. Containers are apart by user: no user
+    can steal the links of another by using the same container-id."""
 
     vhost: str
     user: str

@@ -14,8 +14,8 @@ from gateway.errors import Condition, Refusal
 from gateway.message import Essentials, Message, Properties
 from gateway.operations import AttachSource, AttachTarget, Credit, Manage
 from gateway.sessions.context import SessionContext
+from gateway.sessions.management_requests import Response, respond
 from gateway.sessions.replies import Replies
-from gateway.sessions.topology import Response, respond
 from gateway.values import ULong
 
 MOST_WAITING = 1000

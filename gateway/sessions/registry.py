@@ -55,7 +55,7 @@ class SessionRegistry:
 
     def claim(self, vhost: str, user: str, client: str, session: Session) -> None:
         """Reserve a client name for this session until ``leave``. Refuses (405) if another session
-        has it. Names are apart by user: nobody can keep another user out."""
+        has it. Names are apart by user: no user can keep another out."""
         holder = self._clients.setdefault((vhost, user, client), session)
         if holder is not session:
             text = f"client '{client}' has a connection already"

@@ -3,7 +3,7 @@
 An answer that waits for the store holds back the answers behind it on its channel. Requests whose
 only effect that the peer can see is their answer are performed meanwhile, so that declarations that
 come together share one commit. All others are deferred: a fetch takes a message, a confirm may not
-overtake what was returned, the end of the channel silences it.
+overtake a returned message, the end of the channel silences it.
 """
 
 from collections import deque
@@ -74,7 +74,7 @@ PERFORMED: frozenset[type[Operation]] = frozenset(
     ]
 )  # fmt: skip
 """Performed while earlier answers of their channel wait. Deliveries to a consumer begin with the
-answer to its request, and what comes back keeps its place among the answers."""
+answer to its request, and returned messages keep their place among the answers."""
 
 MOST_OCTETS = 8 << 20
 """Octets of messages that came back and wait behind an answer, after which publishes wait too."""
@@ -216,13 +216,13 @@ class Replies:
             queue.octets += octets
 
     def _safe(self, number: int, queue: ChannelReplies, answer: PendingAnswer) -> None:
-        """The store has committed what the answer waits for."""
+        """The store has committed the request of this answer."""
         answer.safe = True
         answers = queue.answers
         if self.waiting.get(number) is not queue or answers[0] is not answer:
             return
         while answers and answers[0].safe:
-            # It stays in its place while it is sent: what sending it causes comes behind it.
+            # It stays in its place while it is sent: the effects of sending it come behind it.
             answers[0].say()
             if self.waiting.get(number) is not queue:
                 return

@@ -15,6 +15,7 @@ from gateway.broker.channel import Channel, nothing
 from gateway.broker.client import Client
 from gateway.errors import Condition, LocalError, Lost, Refusal
 from gateway.operations import (
+    Assure,
     BeginSession,
     Blocked,
     Close,
@@ -132,6 +133,7 @@ class Session:
         self._long_requests = LongRequests(context, replies, self.refuse, self.drop)
         self._links: LinkOperations | None = None
         self._handles: HandleOperations | None = None
+        self._endpoints: list[LinkOperations | HandleOperations] = []
         self._on_connection: dict[type[Operation], Callable[[Any], None]] = {
             Open: self._open,
             Closed: self._on_closed,
@@ -149,9 +151,11 @@ class Session:
             Unsent: lambda channel, op: channel.settlements.unsent(
                 op.consumer, op.delivery, op.message, op.queue
             ),
-            Synchronize: self._synchronize,
+            **dict.fromkeys((Assure, Synchronize), self._answer_when_safe),
             Publish: self._publish,
         }
+        self._refuses_alone = bool(adapter.capabilities & (Capability.LINKS | Capability.HANDLES))
+        """A message that is refused costs neither its channel nor its link."""
         if Capability.LINKS in adapter.capabilities:
             self._links = LinkOperations(
                 context,
@@ -162,11 +166,14 @@ class Session:
                 registry.links,
                 registry.create_queues,
             )
+            self._endpoints.append(self._links)
+        if Capability.HANDLES in adapter.capabilities:
             self._handles = HandleOperations(
                 context, replies, self._long_requests, registry.staging, registry.topics
             )
-            self._on_channel.update(self._links.handlers)
-            self._on_channel.update(self._handles.handlers)
+            self._endpoints.append(self._handles)
+        for endpoints in self._endpoints:
+            self._on_channel.update(endpoints.handlers)
 
     @property
     def number(self) -> int:
@@ -201,7 +208,8 @@ class Session:
     # --- performing -----------------------------------------------------------------------------
 
     def perform(self, operations: list[Operation]) -> None:
-        """Perform what the adapter received, in order. Hot: publishes and settlements first.
+        """Perform the operations that the adapter received, in order. Hot: publishes and
+        settlements come first.
 
         A peer that fetches messages faster than it takes them is served at its own pace: the
         operations behind such a fetch wait for ``resume``. Operations for which the time slice of
@@ -288,10 +296,9 @@ class Session:
         self.perform(self.adapter.found())
 
     def refuse(self, operation: Any, refusal: Refusal) -> None:
-        """Tell the peer that an operation was refused, and end what the refusal costs it."""
+        """Tell the peer that an operation was refused, and end the scope that this costs."""
         number = getattr(operation, "channel", 0)
-        if self._links is not None and operation.__class__ is Publish:
-            # With links, a message that is refused costs the message only.
+        if self._refuses_alone and operation.__class__ is Publish:
             channel = self.channels[number]
             channel.recipient.returned(operation.message, refusal.condition, refusal.text)
             channel.publish_path.publish_refused()
@@ -453,7 +460,7 @@ class Session:
             try:
                 self._act(operation)
             except Refusal:
-                continue  # nobody can be told
+                continue  # the peer is gone
             if perf_counter() > until:
                 self._pending = pending[at + 1 :]
                 break
@@ -468,7 +475,7 @@ class Session:
             return
         deferred = self._replies.forget_all()
         if deferred or self._pending:
-            # They were requested before the end; nobody can be answered.
+            # They were requested before the end; the peer is gone.
             deferred, self._pending = deferred + self._pending, []
             for operation in deferred:
                 try:
@@ -478,10 +485,8 @@ class Session:
             self._replies.forget_all()
         self._context.closed = True
         self._registry.leave(self.number)
-        if self._links is not None:
-            self._links.closed()
-        if self._handles is not None:
-            self._handles.closed()
+        for endpoints in self._endpoints:
+            endpoints.closed()
         channels = list(self.channels.values())
         for channel in channels:
             self._registry.realms.leave(channel)
@@ -503,21 +508,17 @@ class Session:
         self._on_connection.clear()
         self._on_channel.clear()
         vars(self._consumers).clear()
-        if self._handles is not None:
-            vars(self._handles).clear()
-            self._handles = None
-        if self._links is not None:
-            self._links.handlers.clear()
-            self._links = None
+        for endpoints in self._endpoints:
+            endpoints.handlers.clear()
+        self._links = self._handles = None
+        self._endpoints.clear()
 
     # --- channels -------------------------------------------------------------------------------
 
     def _begin(self, operation: BeginSession) -> None:
         number = operation.channel
         if self.adapter.closing or self._client is None:
-            # Requested in the same read in which the connection was refused, or was lost by a
-            # violation.
-            return
+            return  # requested in the read in which the connection was refused, or lost
         try:
             recipient = ChannelRecipient(self._context, self._replies, self.follow, number)
         except LocalError:
@@ -527,7 +528,7 @@ class Session:
         if self._paused:
             channel.pause()
         self.channels[number] = channel
-        channel.settlements.counts_rejected = Capability.LINKS in self.adapter.capabilities
+        channel.settlements.counts_rejected = self._refuses_alone
         if operation.transacted:
             channel.transactions.select()
         self._replies.answer(number, operation.token)
@@ -537,11 +538,9 @@ class Session:
         in their queues."""
         channel = self.channels.get(number)
         if channel is not None:
-            if self._handles is not None:
-                self._handles.ended(number)
             del self.channels[number]
-            if self._links is not None:
-                self._links.channel_ended(number)
+            for endpoints in self._endpoints:
+                endpoints.channel_ended(number, channel)
             self._registry.realms.leave(channel)
             channel.close(then)
             cast(ChannelRecipient, channel.recipient).part()
@@ -551,9 +550,9 @@ class Session:
         channel = self.channels.get(number)
         if channel is not None and channel.much_to_give_back:
             self._long_requests.end_channel(number, operation.token)
-        else:
-            self.drop(number)
-            self._replies.answer(number, operation.token)
+            return
+        self.drop(number)
+        self._replies.answer(number, operation.token)
 
     def _on_session_lost(self, operation: SessionLost) -> None:
         """Earlier operations of the channel are performed first. Their answers cannot be sent any
@@ -596,5 +595,5 @@ class Session:
         self._registry.realms.enter(channel, operation.name, operation.exclusive)
         self._replies.answer(operation.channel, operation.token)
 
-    def _synchronize(self, channel: Channel, operation: Synchronize) -> None:
+    def _answer_when_safe(self, channel: Channel, operation: Assure | Synchronize) -> None:
         self._replies.answer_when_safe(operation.channel, operation.token, holds=False)

@@ -1,12 +1,12 @@
 """Names and owners of subscriptions that outlive their connections.
 
-Its queue is named after its user, the container (1.0) or client (0.8a2), and the subscription. Two
-of these names the peer chooses, and anybody may choose the same; the user keeps them apart, so that
-nobody takes the name of another user's subscription. Subscriptions of earlier builds, whose names
-lack the user, are found by the user who made them, whom their queue remembers. Who may read any
-queue can still consume from this one by its own name: that is for permissions to say. Queues that
-do not tell whose they are (declared beforehand, or shared by all containers) belong to whom
-permissions let in.
+The queue of a subscription is named after its user, the container (1.0) or client (0.8a2), and the
+subscription. The peer chooses the last two, and other peers may choose the same; the user keeps
+them apart, so that no user can take the name of another's subscription. Subscriptions of earlier
+builds, whose names lack the user, are found by the user who made them, which their queue records.
+Users with the permission to read any queue can still consume from this one by its own name. Queues
+without a recorded owner (declared beforehand, or shared by all containers) are open to all users
+with permission.
 """
 
 from gateway.broker.channel import Channel
@@ -78,8 +78,8 @@ def check_owner(channel: Channel, queue: str, client: str) -> None:
         return
     owner = owner_of(found)
     if owner != (None, None) and owner != (channel.client.user if client else None, client or None):
-        what = channel.vhost.title("queue", queue)
-        raise Refusal(Condition.ACCESS_REFUSED, f"{what} is another's subscription")
+        title = channel.vhost.title("queue", queue)
+        raise Refusal(Condition.ACCESS_REFUSED, f"{title} is another's subscription")
 
 
 def bind_subscription(channel: Channel, wanted: Bind, earlier: bool = False) -> bool:
@@ -89,8 +89,8 @@ def bind_subscription(channel: Channel, wanted: Bind, earlier: bool = False) -> 
     be bound at all is deleted.
 
     ``earlier``: a build may have made it that left conditions to the consumer and kept no record of
-    them. Then a condition where there was none is no change, and what waits stays. True if some of
-    it may be what the condition does not want, so that the consumer has to look."""
+    them. Then a condition where there was none is no change, and waiting messages stay. True if the
+    condition may exclude some of them, so that the consumer has to filter."""
     queues = channel.vhost.queues
     try:
         binding = channel.topology.binding(wanted, *channel.topology.ends(wanted))
@@ -99,8 +99,8 @@ def bind_subscription(channel: Channel, wanted: Bind, earlier: bool = False) -> 
         others = [other for other in bindings if other != binding]
         changed = bool(others) and binding not in bindings
         if changed and found.consumers:
-            what = channel.vhost.title("queue", found.name)
-            text = f"{what} is in use as a subscription to something else"
+            title = channel.vhost.title("queue", found.name)
+            text = f"{title} is in use as a subscription to something else"
             raise Refusal(Condition.RESOURCE_LOCKED, text)
         channel.vhost.add_binding(binding)
     except Refusal:

@@ -192,10 +192,10 @@ def known_subscription(
 ) -> Source:
     """The existing subscription of a link whose source has no address: JMS clients unsubscribe in
     this way. Refuses (404) if there is none."""
-    for who in (container, ""):
-        queue = find_name(channel, who, name.partition("|")[0])
+    for owner in (container, ""):
+        queue = find_name(channel, owner, name.partition("|")[0])
         if queue in channel.vhost.queues:
-            check_owner(channel, queue, who)
+            check_owner(channel, queue, owner)
             terminus.address = queue
             terminus.durable, terminus.expiry = 1, NEVER
             return Source(terminus, Node(queue, True, True), filters)

@@ -40,8 +40,8 @@ from gateway.operations import (
     Terminus,
 )
 from gateway.sessions.destinations import subscribe
+from gateway.sessions.management_requests import NODE
 from gateway.sessions.subscriptions import CLIENT, USER
-from gateway.sessions.topology import NODE
 from gateway.values import Array, Described, Symbol
 from tests import in_memory
 from tests.broker.fakes import message
@@ -56,7 +56,7 @@ class LinkPeer(Peer):
     def __init__(self, house: House, user: str = "guest", container: str = "me") -> None:
         super().__init__(house)
         self.container = container
-        self.adapter.capabilities = Capability.LINKS
+        self.adapter.capabilities = Capability.LINKS | Capability.HANDLES
         self.session = type(self.session)(
             house.broker,
             self.adapter,

@@ -32,7 +32,7 @@ class Engine:
     """One connection of 0.8a2; an ``Adapter``. ``handle_errors``: the scope of an error on a
     handle, "handle" by the document, "channel" as in the original server."""
 
-    capabilities = Capability.LINKS | Capability.PATIENT
+    capabilities = Capability.HANDLES | Capability.PATIENT
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""How brokers write the addresses of queues and exchanges; the client's side of the matter.
+"""How brokers write the addresses of queues and exchanges; for the client role.
 
 1.0 leaves addresses to the container (§3.5.3). Three ways are known here:
 
@@ -16,7 +16,7 @@ FORMS = ("v2", "v1", "plain")
 
 
 def form_of(peer: Peer) -> str:
-    """The form that this peer reads, as far as it lets us know who it is."""
+    """The form that this peer reads, judged by the product that its open names."""
     if peer.product == "RabbitMQ":
         major = re.match(r"[0-9]+", peer.product_version)
         return "v1" if major is None or int(major[0]) < 4 else "v2"

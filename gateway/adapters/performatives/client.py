@@ -227,7 +227,7 @@ def _settle(connection: Connection, op: Settle) -> None:
     """Hot."""
     session = connection.sessions.get(op.channel)
     if session is None or session.output_closed:
-        return  # what was delivered there goes back anyway
+        return  # deliveries of a session that has ended are requeued by the peer
     client = of(session)
     if client.transactions.selected and client.transactions.defer(op):
         return

@@ -1,5 +1,6 @@
-"""Client role: what the parts of one session share, and their answers to our own operations."""
+"""Client role: shared state of the parts of one session, and answers to our own operations."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from gateway.adapters.performatives import addresses
@@ -48,14 +49,18 @@ class ClientContext:
         condition, text = reason(self.session.reason, otherwise)
         return Refused(self.session.number, token, condition, text, scope)
 
-    def gone(self, token: Token, link: Link, record: w.Detach | None, lost: bool) -> Refused:
-        """The refusal of an operation on a link that is over: with the error of the last detach,
-        the peer's or ours; without one because its session is over."""
+    def refusals(
+        self, tokens: Iterable[Token], link: Link, record: w.Detach | None, lost: bool
+    ) -> list[Refused]:
+        """The refusals of operations on a link that is over: with the error of the last detach, the
+        peer's or ours; without one because its session is over."""
         error = link.fault if record is None else record.error
+        pending = [token for token in tokens if token is not None]
         if record is None and error is None:
-            return self.refused(token, lost)
+            return [self.refused(token, lost) for token in pending]
         condition, text = reason(error, DETACHED)
-        return Refused(self.session.number, token, condition, text, Lost.LINK)
+        number = self.session.number
+        return [Refused(number, token, condition, text, Lost.LINK) for token in pending]
 
     def lose(self, text: str, found: list[Operation]) -> None:
         """The session cannot go on."""

@@ -98,7 +98,7 @@ class ClientManagement(LinkHandler):
             )
 
         if op.passive:
-            self._ask(op.token, "GET", path, None, state)
+            self._request(op.token, "GET", path, None, state)
             return
         asked = {
             "durable": op.durable,
@@ -106,17 +106,19 @@ class ClientManagement(LinkHandler):
             "auto_delete": op.auto_delete,
             "arguments": op.arguments,
         }
-        self._ask(op.token, "PUT", path, asked, state)
+        self._request(op.token, "PUT", path, asked, state)
 
     def delete_queue(self, op: DeleteQueue) -> None:
         if op.if_unused or op.if_empty:
             text = "management deletes without conditions"
             self.context.refuse(op.token, Condition.NOT_IMPLEMENTED, text)
             return
-        self._ask(op.token, "DELETE", f"/queues/{quote(op.name, safe='')}", None, _count)
+        self._request(op.token, "DELETE", f"/queues/{quote(op.name, safe='')}", None, _count)
 
     def purge_queue(self, op: PurgeQueue) -> None:
-        self._ask(op.token, "DELETE", f"/queues/{quote(op.name, safe='')}/messages", None, _count)
+        self._request(
+            op.token, "DELETE", f"/queues/{quote(op.name, safe='')}/messages", None, _count
+        )
 
     def declare_exchange(self, op: DeclareExchange) -> None:
         if op.passive:
@@ -130,14 +132,14 @@ class ClientManagement(LinkHandler):
             "internal": op.internal,
             "arguments": op.arguments,
         }
-        self._ask(op.token, "PUT", f"/exchanges/{quote(op.name, safe='')}", asked, _nothing)
+        self._request(op.token, "PUT", f"/exchanges/{quote(op.name, safe='')}", asked, _nothing)
 
     def delete_exchange(self, op: DeleteExchange) -> None:
         if op.if_unused:
             text = "management deletes without conditions"
             self.context.refuse(op.token, Condition.NOT_IMPLEMENTED, text)
             return
-        self._ask(op.token, "DELETE", f"/exchanges/{quote(op.name, safe='')}", None, _nothing)
+        self._request(op.token, "DELETE", f"/exchanges/{quote(op.name, safe='')}", None, _nothing)
 
     def bind(self, op: Bind) -> None:
         kind = "destination_exchange" if op.to_exchange else "destination_queue"
@@ -147,7 +149,7 @@ class ClientManagement(LinkHandler):
             "binding_key": op.key,
             "arguments": op.arguments,
         }
-        self._ask(op.token, "POST", "/bindings", asked, _nothing)
+        self._request(op.token, "POST", "/bindings", asked, _nothing)
 
     def unbind(self, op: Unbind) -> None:
         """By its path; one with arguments has to be looked for first."""
@@ -155,22 +157,22 @@ class ClientManagement(LinkHandler):
         kind = "dste" if op.to_exchange else "dstq"
         if not op.arguments:
             path = f"/bindings/src={source};{kind}={to};key={key};args="
-            self._ask(op.token, "DELETE", path, None, _nothing)
+            self._request(op.token, "DELETE", path, None, _nothing)
             return
 
         def listed(body: Any, found: list[Operation]) -> None:
             for binding in body if isinstance(body, list) else ():
                 if isinstance(binding, dict) and binding.get("arguments") == op.arguments:
-                    self._ask(op.token, "DELETE", str(binding.get("location")), None, _nothing)
+                    self._request(op.token, "DELETE", str(binding.get("location")), None, _nothing)
                     return
             if op.token is not None:
                 found.append(Done(op.channel, op.token))  # undone already
 
         path = f"/bindings?src={source}&{kind}={to}&key={key}"
-        self._say(op.token, "GET", path, None, listed)
+        self._send(op.token, "GET", path, None, listed)
 
     def update_secret(self, op: UpdateSecret) -> None:
-        self._ask(op.token, "PUT", "/auth/tokens", op.secret, _nothing)
+        self._request(op.token, "PUT", "/auth/tokens", op.secret, _nothing)
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -178,16 +180,16 @@ class ClientManagement(LinkHandler):
         opened = self.context.connection.opened
         return opened is not None and LINK_PAIR in (opened.offered_capabilities or ())
 
-    def _ask(self, token: Token, method: str, path: str, body: Any, result: Result) -> None:
+    def _request(self, token: Token, method: str, path: str, body: Any, result: Result) -> None:
         """A request with one response, which becomes the answer."""
 
         def then(body: Any, found: list[Operation]) -> None:
             if token is not None:
                 found.append(Done(self.session.number, token, result(body)))
 
-        self._say(token, method, path, body, then)
+        self._send(token, method, path, body, then)
 
-    def _say(
+    def _send(
         self,
         token: Token,
         method: str,
@@ -280,13 +282,11 @@ class ClientManagement(LinkHandler):
         self, link: Any, record: w.Detach | None, closed: bool, lost: bool, found: list[Operation]
     ) -> None:
         if link.data is not None:  # a probe
-            token, _ = link.data
-            if token is not None:
-                found.append(self.context.gone(token, link, record, lost))
+            found += self.context.refusals([link.data[0]], link, record, lost)
         elif link in (self._out, self._in):
             asked, self._pending = self._pending, {}
-            tokens = [each.token for each in asked.values() if each.token is not None]
-            found += [self.context.gone(token, link, record, lost) for token in tokens]
+            tokens = [each.token for each in asked.values()]
+            found += self.context.refusals(tokens, link, record, lost)
             pair, self._out, self._in = (self._out, self._in), None, None
             for other in pair:
                 if other is not None and not other.over and (record or link.fault):

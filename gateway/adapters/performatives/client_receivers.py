@@ -346,8 +346,7 @@ class ClientReceivers(LinkHandler):
             del self._fetchers[place]
         waiting = [consumer.token, *(consumer.drain or ()), *(consumer.fetches or ())]
         leaving = consumer.leaving
-        context = self.context
-        found += [context.gone(token, link, record, lost) for token in waiting if token is not None]
+        found += self.context.refusals(waiting, link, record, lost)
         if leaving is not None and leaving is not True and leaving.token is not None:
             found.append(Done(self.session.number, leaving.token, leaving.tag))
         elif (record or link.fault) and leaving is None and consumer.tag and not consumer.token:
@@ -376,12 +375,12 @@ class ClientReceivers(LinkHandler):
             if arrival is None:
                 return  # its link is gone, and it goes back anyway
             arrivals = [arrival]
-        self._say(arrivals, state_of(op.outcome))
+        self._write_state(arrivals, state_of(op.outcome))
 
     def _accept(self) -> None:
         accepted, self._accepted = self._accepted, []
         if accepted:
-            self._say(accepted, ACCEPTED)
+            self._write_state(accepted, ACCEPTED)
 
     def modify(self, op: Modify) -> None:
         """Where the source does not offer this outcome (§3.5.3), the nearest."""
@@ -391,10 +390,10 @@ class ClientReceivers(LinkHandler):
         record = arrival.link.record
         offered = None if record is None or record.source is None else record.source.outcomes
         if offered and MODIFIED not in offered:
-            # Not rejected, whatever it says: that could be the end of the message.
-            self._say([arrival], RELEASED)
+            # Not rejected, even if it has failed: a reject may discard the message.
+            self._write_state([arrival], RELEASED)
         else:
-            self._say([arrival], state_of(op))
+            self._write_state([arrival], state_of(op))
 
     def retire(self, op: Retire) -> None:
         """An outcome within a transaction (§4.4.2)."""
@@ -410,7 +409,7 @@ class ClientReceivers(LinkHandler):
 
     def recover(self, op: Recover) -> None:
         """Release all. This version cannot ask for redelivery to the same consumers."""
-        self._say(self._up_to(0), RELEASED)
+        self._write_state(self._up_to(0), RELEASED)
         self.context.answer(op.token)
 
     def _up_to(self, delivery: int) -> list[IncomingDelivery]:
@@ -422,7 +421,7 @@ class ClientReceivers(LinkHandler):
         numbers = list(takewhile(lambda number: number <= delivery, unsettled))
         return [unsettled.pop(number) for number in numbers]
 
-    def _say(self, arrivals: list[IncomingDelivery], state: Any) -> None:
+    def _write_state(self, arrivals: list[IncomingDelivery], state: Any) -> None:
         work = self.transactions.current
         if work is not None:
             state = w.TransactionalState(work, state)

@@ -247,11 +247,10 @@ class ClientSenders(LinkHandler):
             del self.named[name]
         if sender.paused:
             self._resume(link, found)
-        if sender.token is not None:
-            found.append(self.context.gone(sender.token, link, record, lost))
+        found += self.context.refusals([sender.token], link, record, lost)
         error = link.fault if record is None else record.error
         if record is None and error is None:
-            return  # what is unconfirmed stays so, as with every version
+            return  # unconfirmed messages stay unconfirmed, as in every version
         condition, text = reason(error, "the link was detached")
         for sent in [sent for sent in self.session.unsettled.sent.values() if sent.link is link]:
             if not self.transactions.unsent(sent.number, text, found):

@@ -124,7 +124,9 @@ class ClientTransactions(LinkHandler):
             self.selected = False
             if self.waiting:
                 self.drop_waiting(found, False)
-                self.context.lose("there is no transaction for what was to be part of one", found)
+                self.context.lose(
+                    "there is no transaction for the operations that waited for one", found
+                )
 
         self._command(w.Declare(), token, declared, failed)
 
@@ -242,8 +244,8 @@ class ClientTransactions(LinkHandler):
         tokens = [token for token, _, _ in self._pending.values()] + list(self._posts.values())
         if self._ending is not None:
             tokens.append(self._ending[0].token)
-        context, commands = self.context, len(self._pending)
-        found += [context.gone(token, link, record, lost) for token in tokens if token is not None]
+        commands = len(self._pending)
+        found += self.context.refusals(tokens, link, record, lost)
         self._pending.clear()
         self._posts.clear()
         self._ending = None

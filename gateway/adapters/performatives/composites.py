@@ -74,7 +74,7 @@ def write(record: Composite) -> bytes:
 
 
 def effective(record: Composite, name: str) -> Any:
-    """A field, or what its absence means; None if the specification gives no default."""
+    """The value of a field, or its default; None if the specification gives none."""
     value = getattr(record, name)
     if value is None:
         return DEFAULTS.get(type(record), {}).get(name)
@@ -82,7 +82,7 @@ def effective(record: Composite, name: str) -> Any:
 
 
 def symbol_for(condition: Condition, lost: Lost = Lost.NOTHING) -> str:
-    """The error condition that says a neutral one, with respect to what ends."""
+    """The error condition for a neutral one, for the scope that is lost."""
     scope = SCOPES.get(lost, "")
     return CONDITIONS.get((condition.value, scope)) or CONDITIONS[condition.value, ""]
 

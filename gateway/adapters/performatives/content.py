@@ -2,8 +2,8 @@
 
 What the older versions have and 1.0 has not goes into message annotations, and comes back from
 there: ``x-basic-type``, ``x-opt-app-id``, ``x-opt-cluster-id``; headers that are no simple values
-into the map ``x-opt-bridge-headers``; what does not fit its field (a time to live above 32 bits,
-text that is no UTF-8 or ASCII) into the map ``x-opt-bridge-properties``. Absent stays absent.
+into the map ``x-opt-bridge-headers``; values that do not fit their field (a time to live above 32
+bits, text that is no UTF-8 or ASCII) into the map ``x-opt-bridge-properties``. Absent stays absent.
 """
 
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ class SectionsDialect:
     name = "1.0"
 
     def essentials(self, header: bytes) -> Essentials:
-        """Reads all that is in the header, so that what is kept can be read for ever."""
+        """Reads the whole header, so that a message that is accepted can always be read."""
         if len(header) <= MOST_VALUES:  # each takes an octet at least
             single, _ = read_header(header)
         else:
@@ -74,7 +74,7 @@ class SectionsDialect:
         if PROPERTIES in single:
             expiry = single[PROPERTIES].absolute_expiry_time
             if expiry is not None and expiry <= 0:
-                expiry = None  # said by clients that have none to say
+                expiry = None  # written by clients for messages without expiry
             user_id = single[PROPERTIES].user_id
             if user_id is not None:
                 user = user_id.decode("utf-8", "surrogateescape")
@@ -172,12 +172,12 @@ def _take_standard(wire: w.Properties, found: Properties) -> None:
 
 
 def _address(value: Any) -> str | None:
-    """An address of somebody's own described type is text that we cannot read."""
+    """An address as text; addresses of a private described type are shown, not understood."""
     return value if value is None or isinstance(value, str) else str(value)
 
 
 def _take_ours(annotations: dict[Any, Any], found: Properties) -> None:
-    """Move what we once put into annotations back to where it belongs."""
+    """Move values that ``write`` has put into annotations back to their properties."""
     for key, name in LEGACY:
         if isinstance(annotations.get(key), str | bytes):
             setattr(found, name, _text(annotations.pop(key)))

@@ -84,7 +84,7 @@ class Coordinator(LinkHandler):
         self.acquiring: set[bytes] = set()
         """Transactions that links have acquired messages in; only for these the acquired deliveries
         are searched."""
-        self._asked = 0
+        self._declaring = 0
         """Number of declares without an answer yet."""
 
     # --- control links --------------------------------------------------------------------------
@@ -156,20 +156,20 @@ class Coordinator(LinkHandler):
             text = "distributed transactions are not supported"
             self._reject(arrival, AmqpError.NOT_IMPLEMENTED, text)
             return
-        if len(self.transactions) + self._asked >= MOST:
+        if len(self.transactions) + self._declaring >= MOST:
             text = f"more than {MOST} transactions are open on the session"
             self._reject(arrival, AmqpError.RESOURCE_LIMIT_EXCEEDED, text)
             return
-        self._asked += 1
+        self._declaring += 1
 
         def declared(txn_id: bytes) -> None:
-            self._asked -= 1
+            self._declaring -= 1
             if not link.over:
                 self.transactions[txn_id] = link
                 self.session.unsettled.settle_received([arrival], w.Declared(txn_id))
 
         def refused(condition: Condition, text: str) -> None:
-            self._asked -= 1
+            self._declaring -= 1
             self._reject(arrival, symbol_for(condition, Lost.LINK), text)
 
         token = PendingReply(declared, refused)
@@ -246,10 +246,10 @@ class Coordinator(LinkHandler):
             return
 
         def posted(routed: bool) -> None:
-            self._told(arrival, txn_id, ACCEPTED if routed or not mandatory else RELEASED)
+            self._write_outcome(arrival, txn_id, ACCEPTED if routed or not mandatory else RELEASED)
 
         def refused(condition: Condition, text: str) -> None:
-            self._told(arrival, txn_id, rejected(condition, text))
+            self._write_outcome(arrival, txn_id, rejected(condition, text))
 
         token = PendingReply(posted, refused)
         found.append(Post(self.session.number, token, arrival.link.number, txn_id, message))
@@ -258,7 +258,7 @@ class Coordinator(LinkHandler):
         """A message for a transaction that could not even be read, or has no place."""
         txn_id = arrival.state.txn_id
         if self.is_open(txn_id):
-            self._told(arrival, txn_id, state)
+            self._write_outcome(arrival, txn_id, state)
         else:
             self._unknown(arrival)
 
@@ -269,7 +269,7 @@ class Coordinator(LinkHandler):
         state = w.Rejected(error(TransactionError.UNKNOWN_ID, text))
         self.session.unsettled.settle_received([arrival], state)
 
-    def _told(self, arrival: IncomingDelivery, txn_id: bytes, outcome: Any) -> None:
+    def _write_outcome(self, arrival: IncomingDelivery, txn_id: bytes, outcome: Any) -> None:
         """Report an outcome: by a disposition, or for settled messages at the discharge, if it is
         bad."""
         if arrival.settled:
@@ -292,7 +292,7 @@ class Coordinator(LinkHandler):
         acquired = isinstance(sent, AcquiredDelivery)
         if isinstance(sent, AcquiredDelivery) and not sent.has_outcome:
             if not is_transactional(state) or txn_id != before:
-                self._astray(sent, settled or not is_transactional(state), found)
+                self._outside(sent, settled or not is_transactional(state), found)
                 return
             before = None
         elif before is not None and txn_id == before:
@@ -307,7 +307,7 @@ class Coordinator(LinkHandler):
             return
         outcome = outcome_of(state.outcome, self.session.number, sent.number)
         if outcome is None and not settled:
-            return  # nothing is said of its outcome
+            return  # no outcome yet
         sent.txn_id, sent.retired = txn_id, state.outcome
         if isinstance(sent, AcquiredDelivery):
             sent.has_outcome = True
@@ -316,7 +316,7 @@ class Coordinator(LinkHandler):
         if acquired:
             settled = True  # a rollback takes back the acquisition too (§4.4.4.3)
         elif settled and default is not Outcome.RELEASE:
-            # After a rollback it would be released; so we say what happens then (§4.4.4.2).
+            # The broker would release it after a rollback: we apply the default (§4.4.4.2).
             self.gone.setdefault(txn_id, []).append(sent)
             settled = False
         outcome = default if outcome is None else outcome
@@ -378,7 +378,7 @@ class Coordinator(LinkHandler):
             self.acquiring.add(txn_id)
         link.acquire(txn_id)
 
-    def _astray(self, sent: OutgoingDelivery, gone: bool, found: list[Operation]) -> None:
+    def _outside(self, sent: OutgoingDelivery, gone: bool, found: list[Operation]) -> None:
         """The outcome of a delivery that was acquired in a transaction must be part of the same
         (§4.4.4.3). ``gone``: it is settled already."""
         txn_id = sent.txn_id

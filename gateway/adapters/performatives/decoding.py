@@ -4,7 +4,7 @@ Plain Python values stand for the default types: ``int`` is long, ``float`` doub
 ``bytes`` binary, ``list`` list, ``dict`` map, ``UUID`` uuid; everything else is a class of
 ``gateway.values``. A map whose keys a ``dict`` cannot tell apart is a ``Map``.
 
-The readers of the table check no bounds: what runs past the end stops past the end, and
+The readers of the table check no bounds: a value that runs past the end stops past the end, and
 ``struct.error`` and ``IndexError`` may escape. ``read_value``, ``decode`` and ``skip`` check.
 """
 
@@ -67,7 +67,7 @@ class TooManyValues(FieldError):
 
 
 ALLOWANCE = Allowance(TooManyValues)
-"""Values in the sections of one message that comes. Only what can hold too many is counted."""
+"""Limits the values in the sections of one incoming message. Only compound values are counted."""
 
 
 # --- whole values -------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def _map(buf: bytes, at: int, end: int, count: int, depth: int) -> dict[Any, Any
     unsalted = 0
     for _ in range(count >> 1):
         code = buf[at]
-        if code == 0xA1:  # what most keys are
+        if code == 0xA1:  # short strings, as most keys are
             stop = at + 2 + buf[at + 1]
             keys.append(buf[at + 2 : stop].decode())
             at = stop

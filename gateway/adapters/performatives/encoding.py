@@ -1,6 +1,6 @@
 """The type system of AMQP 1.0 (part 1): writing, always in the smallest encoding.
 
-The exact type of a value decides, then what it is a kind of. Values of older versions are written
+The exact type of a value decides, then its base classes. Values of older versions are written
 as their natural partners: a legacy decimal as a string, seconds as a timestamp, text that is not
 UTF-8 as binary.
 """
@@ -126,7 +126,7 @@ def _utf8(value: str) -> bytes:
 
 
 def write_string(value: str, depth: int = 0) -> bytes:
-    """A string; what came as other octets (surrogate escapes) goes back as binary."""
+    """A string; octets that are not UTF-8 (surrogate escapes) are written as binary."""
     try:
         return sized(0xA1, value.encode())
     except UnicodeEncodeError:
@@ -254,7 +254,7 @@ def _must(expected: Any) -> Element:
 
     def write(value: Any) -> bytes:
         if value != expected:
-            raise TypeError(f"{value!r} is not what the constructor says")
+            raise TypeError(f"{value!r} differs from the value of the constructor")
         return b""
 
     return write

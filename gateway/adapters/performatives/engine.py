@@ -97,7 +97,7 @@ class Engine:
         elif isinstance(operation, Refused) and operation.lost is Lost.CONNECTION:
             encode = _refused
         if encode is None:
-            raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
+            raise LocalError(f"{type(operation).__name__} has no form in {self.version}")
         if self.connection.close_sent and encode is not _finish_close:
             return
         try:
@@ -111,7 +111,7 @@ class Engine:
 
     @property
     def more(self) -> int:
-        """Whether large messages wait for the socket to take what is before them."""
+        """1 if large messages wait for the socket to take the output before them."""
         return 1 if self.connection.portions.stalled else 0
 
     def excuse_silence(self) -> None:

@@ -56,7 +56,7 @@ class FrameHandler(Protocol):
     def on_sasl(self, record: Any, found: list[Operation]) -> None: ...
 
     def on_performative(self, channel: int, record: Any, found: list[Operation]) -> None:
-        """Open, begin and close; and whatever comes on a channel without a session."""
+        """Open, begin and close; and all performatives on a channel without a session."""
         ...
 
     def on_empty(self, channel: int) -> None: ...
@@ -95,7 +95,7 @@ class Frames:
 
     def feed(self, data: bytes, found: list[Operation]) -> bytes:
         """Octets from the peer; gives back those that are no frames, after the layer changed.
-        Raises ``PeerError`` for what costs the connection. Hot."""
+        Raises ``PeerError`` for mistakes that cost the connection. Hot."""
         if self._held:
             self._pieces.append(data)
             self._held += len(data)

@@ -11,7 +11,7 @@ from gateway.adapters.performatives import termini
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.coordinator import REJECTED, Coordinator
 from gateway.adapters.performatives.decoding import FieldError, TooManyValues
-from gateway.adapters.performatives.large_messages import SpooledMessage, Unkept
+from gateway.adapters.performatives.large_messages import NotStored, SpooledMessage
 from gateway.adapters.performatives.link_recovery import written_map
 from gateway.adapters.performatives.links import LinkHandler
 from gateway.adapters.performatives.outcomes import ACCEPTED, is_transactional, outcome_of, rejected
@@ -131,7 +131,7 @@ class IncomingPublishes(LinkHandler):
             elif attached.transient and essentials[0]:
                 self._refuse(arrival, AmqpError.PRECONDITION_FAILED, NOT_DURABLE)
                 return
-        except (Unkept, TooManyValues) as bad:
+        except (NotStored, TooManyValues) as bad:
             self._refuse(arrival, AmqpError.RESOURCE_LIMIT_EXCEEDED, str(bad))
             return
         except FieldError as bad:

@@ -2,7 +2,7 @@
 
 In: ``Unpacking`` takes a message apart as its transfers come. The sections before the body and
 behind it stay in memory, the payload of the body goes to a file. It knows bodies of data sections,
-of sequences, and a value that says its own length; whatever else is gathered as always.
+of sequences, and a value that begins with its length; all others are gathered in memory.
 
 Out: a ``Rope`` is the whole message, of which frames are cut.
 """
@@ -49,8 +49,8 @@ _WIDTHS = {4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16}
 """Octets of a value by the upper half of its constructor, where these are fixed (§1.6)."""
 
 
-class Unkept(Exception):
-    """The message cannot be kept; the text has the reason."""
+class NotStored(Exception):
+    """The message cannot be stored; the text has the reason."""
 
 
 class SpooledMessage(NamedTuple):
@@ -61,7 +61,7 @@ class SpooledMessage(NamedTuple):
     error: Exception | None = None
 
     def parts(self) -> tuple[bytes, LargeBody]:
-        """Raises ``FieldError`` and ``Unkept``."""
+        """Raises ``FieldError`` and ``NotStored``."""
         if self.error is not None or self.body is None:
             raise self.error or FieldError("the message has no body")
         return self.header, self.body
@@ -115,9 +115,9 @@ class Unpacking:
                 self._late = True
                 return 0
             if code != self.code or (code == VALUE and self._prefixes):
-                raise Unlike("a body is made of sections of one kind")
-            inner, size = extent(octets, code, start)
-        except Unlike:
+                raise Invalid("a body is made of sections of one kind")
+            inner, size = body_extent(octets, code, start)
+        except Invalid:
             raise
         except (FieldError, IndexError):
             if len(octets) < LONGEST_START:
@@ -149,18 +149,18 @@ class Unpacking:
         return b"\x00\x53\x75" + write_value(prefixes)
 
 
-class Unlike(FieldError):
-    """However much more comes, it cannot be right."""
+class Invalid(FieldError):
+    """More octets cannot make it valid."""
 
 
-def extent(octets: bytes, code: int, start: int) -> tuple[int, int]:
+def body_extent(octets: bytes, code: int, start: int) -> tuple[int, int]:
     """Where the payload of a body section begins, and its octets. Raises ``IndexError`` if too few
     have come, ``FieldError`` if it cannot be told."""
     kind = octets[start]
     if code == DATA and kind not in (0xA0, 0xB0):
-        raise Unlike(f"section data holds constructor {kind:#04x}")
+        raise Invalid(f"section data holds constructor {kind:#04x}")
     if code == SEQUENCE and kind not in (0x45, 0xC0, 0xD0):
-        raise Unlike(f"section amqp-sequence holds constructor {kind:#04x}")
+        raise Invalid(f"section amqp-sequence holds constructor {kind:#04x}")
     upper = kind >> 4
     if upper in (0xA, 0xC, 0xE):
         return start + 2, octets[start + 1]
@@ -169,7 +169,7 @@ def extent(octets: bytes, code: int, start: int) -> tuple[int, int]:
         return start + 5, int.from_bytes(octets[start + 1 : start + 5], "big")
     if upper in _WIDTHS:
         return start + 1, _WIDTHS[upper]
-    raise Unlike(f"a value with constructor {kind:#04x} does not say its length")
+    raise Invalid(f"a value with constructor {kind:#04x} has no length")
 
 
 def unpack(octets: bytes, spool: Spool) -> Unpacking | None:
@@ -183,7 +183,7 @@ def unpack(octets: bytes, spool: Spool) -> Unpacking | None:
             code, start = section_at(octets, at, end)
         if code > VALUE:
             return None
-        extent(octets, code, start)
+        body_extent(octets, code, start)
     except (FieldError, IndexError):
         return None
     spooled = spool.start()
@@ -234,15 +234,15 @@ class Portions:
     """The share of large messages in the next output of a connection, and the sessions that have
     more to write."""
 
-    __slots__ = ("loaded", "stalled")
+    __slots__ = ("octets", "stalled")
 
     def __init__(self) -> None:
-        self.loaded = 0
+        self.octets = 0
         self.stalled: dict[StalledSession, None] = {}
 
     @property
     def full(self) -> bool:
-        return self.loaded >= PORTION
+        return self.octets >= PORTION
 
     def stall(self, session: StalledSession) -> None:
         """Resume the session as soon as the socket has taken that output."""
@@ -250,7 +250,7 @@ class Portions:
 
     def refill(self) -> None:
         """The socket has taken it: resume the stalled sessions, in turn."""
-        self.loaded = 0
+        self.octets = 0
         stalled, self.stalled = self.stalled, {}
         for session in stalled:
             session.go_on()

@@ -1,10 +1,10 @@
-"""Resuming a link over which we send (§2.6.13, §3.4.6): what becomes of each delivery that both
+"""Resuming a link over which we send (§2.6.13, §3.4.6): the fate of each delivery that both
 ends, or only ours, remember.
 
 | ours \\ theirs | not there      | null, received        | an outcome                            |
 |---------------|----------------|-----------------------|---------------------------------------|
 | null          | sent anew      | sent again, resumed   | applied; a transfer without a message |
-| an outcome    | nothing to say | aborted               | said: settled if it is the same       |
+| an outcome    | none           | aborted               | written: settled if it is the same    |
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class BadMap(ValueError):
 
 class Plan(NamedTuple):
     """``queued`` to be sent first; ``left``: deliveries that stay unsettled without being sent,
-    because a map is incomplete; operations that apply what the peer decided."""
+    because a map is incomplete; operations that apply the outcomes of the peer."""
 
     queued: list[QueuedDelivery]
     left: dict[int, bytes]

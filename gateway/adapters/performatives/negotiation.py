@@ -109,7 +109,7 @@ class Negotiation:
         self._connection.negotiated()
 
     def on_octets(self, data: bytes, found: list[Operation]) -> bytes:
-        """Take a protocol header off; gives back what follows it."""
+        """Take a protocol header off; returns the octets behind it."""
         data = self._head + data
         head = data[:8]
         good = self._expected()
@@ -141,7 +141,7 @@ class Negotiation:
         elif head == SASL_HEADER:
             connection.finish(Condition.ACCESS_REFUSED, "the server wants a SASL layer", found)
         else:
-            text = f"the server does not speak what we asked for, it answers {head!r}"
+            text = f"the server does not speak 1.0, it answers {head!r}"
             connection.finish(Condition.NOT_IMPLEMENTED, text, found)
         raise Ended
 
@@ -195,7 +195,7 @@ class Negotiation:
         self._connection.put(frame(0, write(record), FRAME_SASL))
 
     def _answer(self, step: Step, found: list[Operation]) -> None:
-        """Server: what the exchange says to the client's word."""
+        """Server: answer the client as the exchange decides."""
         if isinstance(step, Challenge):
             self._write(w.SaslChallenge(step.data))
         elif isinstance(step, Waiting):
@@ -217,7 +217,7 @@ class Negotiation:
         self._connection.resume(partial(self._answer, step))
 
     def _over(self) -> None:
-        """The layer stands; headers for what is inside follow (§5.3.3.5)."""
+        """The layer stands; the headers of the layer inside follow (§5.3.3.5)."""
         self._authenticated = True
         self._connection.frames.sasl = False
         self._connection.frames.changed = True

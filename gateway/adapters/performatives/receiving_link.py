@@ -11,8 +11,8 @@ from typing import Any, Protocol
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.large_messages import (
     IN_MEMORY,
+    NotStored,
     SpooledMessage,
-    Unkept,
     Unpacking,
     unpack,
 )
@@ -365,7 +365,7 @@ class ReceivingLink(Link):
             try:
                 partial.unpacking.add(octets)
             except (FieldError, OSError) as error:
-                self._unkept(partial, error)
+                self._not_stored(partial, error)
             return
         connection = self.session.connection
         connection.under_way += size
@@ -393,14 +393,14 @@ class ReceivingLink(Link):
         try:
             partial.unpacking = unpack(octets, spool)
         except (FieldError, OSError) as error:
-            self._unkept(partial, error)
+            self._not_stored(partial, error)
         if partial.unpacking is not None or partial.error is not None:
             self._release(partial)
 
-    def _unkept(self, partial: PartialDelivery, error: Exception) -> None:
+    def _not_stored(self, partial: PartialDelivery, error: Exception) -> None:
         """The message will be refused when it is complete; the octets until then are discarded."""
         if isinstance(error, OSError):
-            error = Unkept(f"there is no room for the message: {error.strerror}")
+            error = NotStored(f"there is no room for the message: {error.strerror}")
         partial.error = error
         partial.unpacking = None
 
@@ -456,7 +456,7 @@ class ReceivingLink(Link):
             try:
                 return partial.unpacking.finish()
             except (FieldError, OSError) as error:
-                self._unkept(partial, error)
+                self._not_stored(partial, error)
         if partial.error is not None:
             return SpooledMessage(b"", None, partial.error)
         return b"".join(partial.pieces)

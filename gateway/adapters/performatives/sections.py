@@ -1,7 +1,7 @@
 """The sections of a message (3.2): where each stands, without decoding any.
 
 A message is stored as a header and a body. The body is the payload of its data sections; the header
-is all the rest, as it came: the sections before the body, and in front of them what is unusual:
+is all the rest, as it came: the sections before the body, and in front of them the unusual parts:
 
 * a footer, as it came;
 * the form of a body that is not one data section in its smallest encoding. It is written as a body
@@ -217,8 +217,8 @@ def _arranged(octets: bytes, at: int) -> bytes:
 
 
 def _in_order(octets: bytes, sections: Sections) -> bytes:
-    """The message with delivery annotations where they belong. They are no part of what must not
-    be changed (§3.2)."""
+    """The message with delivery annotations where they belong. They are not part of the bare
+    message, which must not be changed (§3.2)."""
     at, _, stop = sections.single[DELIVERY]
     header = sections.single.get(HEADER)
     place = header[2] if header else 0
@@ -283,7 +283,7 @@ def body_pieces(header: bytes, sections: Sections, body: Body) -> list[Body]:
                 raise FieldError("the form of a body is not one")
             found += [prefix, cut(body, at, at + size)]
             at += size
-    # A body that somebody replaced has another length: then it is one data section again.
+    # A body that was replaced has another length: then it is one data section again.
     return found if at == len(body) and found else [data_prefix(len(body)), body]
 
 

@@ -170,7 +170,7 @@ class SendingLink(Link):
     __slots__ = (
         "initial", "held", "unsettled", "settles", "last_tag", "granted", "acquiring",
         "_live", "_quick", "_put", "_sent",
-        "_connection", "_buffer", "_due", "_heads", "_room", "_annotates",
+        "_connection", "_buffer", "_drain_due", "_heads", "_room", "_annotates",
     )  # fmt: skip
 
     def __init__(
@@ -199,7 +199,7 @@ class SendingLink(Link):
         self._annotates = connection.annotates
         self._put = connection.buffer.put
         self._sent = session.unsettled.sent
-        self._due = False
+        self._drain_due = False
         """A flow has to follow the queued deliveries: the credit was drained."""
         self._heads: tuple[tuple[Struct, bytes, bytes], ...] = ()
         self._room = 0
@@ -276,7 +276,7 @@ class SendingLink(Link):
             header, body = message.header, message.body
         else:
             try:
-                header, body = form(message, self._annotates)
+                header, body = in_sections(message, self._annotates)
             except ValueError as error:
                 self.handler.on_unsent(self, number, message, str(error))
                 return
@@ -335,8 +335,8 @@ class SendingLink(Link):
                     session.wait(self)
                 return
             held.popleft()
-        if self._due and self._live:
-            self._due = False
+        if self._drain_due and self._live:
+            self._drain_due = False
             session.write_flow(self, available=0)
 
     def _begin(self, queued: QueuedDelivery) -> bool:
@@ -356,7 +356,7 @@ class SendingLink(Link):
                 self.handler.on_unsent(self, queued.number, message, text)
                 return False
             if queued.begin is not None:
-                queued.at = place(queued.octets, queued.begin)
+                queued.at = offset_of(queued.octets, queued.begin)
                 queued.state = queued.begin if queued.at else None
         session = self.session
         queued.id = session.next_delivery_id
@@ -405,7 +405,7 @@ class SendingLink(Link):
             head = HEAD.pack(8 + len(body) + len(chunk), 2, FRAME_AMQP, session.number)
             self._put(b"".join((head, body, chunk)))
             if large:
-                connection.portions.loaded += len(chunk)
+                connection.portions.octets += len(chunk)
             elif len(chunk) > HEAVY:
                 self._buffer.weigh(len(chunk))
             session.next_outgoing_id = session.next_outgoing_id + 1 & MASK
@@ -467,14 +467,14 @@ class SendingLink(Link):
         dropped = min(dropped, max(self.credit, 0))
         self.count = self.count + dropped & MASK
         self.credit -= dropped
-        self._due = True
+        self._drain_due = True
         self.flush()
 
 
 # --- messages as octets -------------------------------------------------------------------------
 
 
-def form(message: Message, annotates: bool = False) -> tuple[bytes, Body]:
+def in_sections(message: Message, annotates: bool = False) -> tuple[bytes, Body]:
     """Header and body in the form of this version. Raises ``ValueError``."""
     header, body = message.form_for(SECTIONS)
     if annotates:
@@ -486,17 +486,17 @@ def form(message: Message, annotates: bool = False) -> tuple[bytes, Body]:
 
 def encoded(message: Message, redelivered: bool, annotates: bool = False) -> bytes | Rope:
     """The whole message; a large one is read as it is written. Raises ``ValueError``."""
-    header, body = form(message, annotates)
+    header, body = in_sections(message, annotates)
     if redelivered:
         failed = (message.added_headers or {}).get(COUNT)
-        header = again(header, failed if isinstance(failed, int) else None)
+        header = redelivery(header, failed if isinstance(failed, int) else None)
     found = pieces(header, body)
     if isinstance(body, bytes):
         return b"".join(found)  # type: ignore[arg-type]
     return Rope(found)
 
 
-def again(header: bytes, failed: int | None) -> bytes:
+def redelivery(header: bytes, failed: int | None) -> bytes:
     """The header with a header section of a redelivery (§3.2.1): not the first acquirer, and the
     number of failed deliveries. All other octets stay."""
     found = split_header(header)
@@ -509,13 +509,13 @@ def again(header: bytes, failed: int | None) -> bytes:
         unusual = [stop for code, (_, _, stop) in found.body]
         unusual += [stop for code, (_, _, stop) in found.single.items() if code > DATA]
         begin = end = max(unusual, default=0)
-    record.first_acquirer = False  # said, although it is the default: silence means nothing
+    record.first_acquirer = False  # the default, but explicit
     if failed is not None and 0 <= failed <= MASK:
         record.delivery_count = failed or None
     return header[:begin] + write(record) + header[end:]
 
 
-def place(octets: bytes | Rope, received: w.Received) -> int:
+def offset_of(octets: bytes | Rope, received: w.Received) -> int:
     """The offset of a position in a message (§3.4.1); 0 if it is none of it, so that all of it is
     sent again. That is done with large messages too."""
     if isinstance(octets, Rope):

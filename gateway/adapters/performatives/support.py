@@ -1,7 +1,7 @@
 """How each composite of 1.0 is treated, found out by putting it to an engine in both roles.
 
-It counts as refused if the answer has amqp:not-implemented in it, in whatever frame; anything else
-shows that it is known and handled.
+It counts as refused if the answer has amqp:not-implemented in any frame; any other answer shows
+that it is known and handled.
 """
 
 from collections.abc import Callable
@@ -72,7 +72,7 @@ class Bench:
         return self.say(w.Attach(name, handle, role, source=source, target=target))
 
     def say(self, record: Any, payload: bytes = b"", channel: int = CHANNEL) -> bytes:
-        """Put it to the engine, whose requests are granted; what it answers."""
+        """Put it to the engine, whose requests are granted; returns the output."""
         found = self.engine.receive(frame(channel, write(record) + payload))
         for operation in found + self.engine.found():
             if isinstance(operation, AttachSource | AttachTarget):

@@ -2,7 +2,7 @@
 
 A value that the specification does not allow raises ``BadTerminus``, which refuses the link with
 amqp:invalid-field. A lifetime policy stands in the properties of a dynamic node as its record, or
-as whatever described value came.
+as the described value that came.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ class BadTerminus(ValueError):
 
 
 def read(record: w.Source | w.Target | None) -> Terminus:
-    """What is asked for. None is a terminus without properties (§2.6.3, recovering a link)."""
+    """The requested terminus; for None (§2.6.3, recovering a link) one without properties."""
     if record is None:
         return Terminus()
     if not isinstance(record, w.Source | w.Target):
@@ -104,7 +104,7 @@ def _filters(given: dict[Any, Any] | None) -> dict[str, tuple[Any, Any]]:
 
 def source(terminus: Terminus, asked: w.Source | None = None) -> w.Source:
     """A source as it is in place. Outcomes and default outcome are those that were asked for, as
-    far as there are such; what is settled without a state counts as released."""
+    far as there are such; a delivery that is settled without a state counts as released."""
     default: Any = RELEASED if terminus.default is None else state_of(terminus.default)
     outcomes: tuple[str, ...] = SYMBOLS
     if asked is not None:

@@ -62,10 +62,10 @@ def _described(body: bytes, kind: int) -> tuple[str, str]:
         return "broken", f"{error}; {preview(body)}"
     payload = body[end:]
     carried = f" with {len(payload)} octets: {preview(payload)}" if payload else ""
-    return name, f"{said(record)}{carried}"
+    return name, f"{describe(record)}{carried}"
 
 
-def said(record: Any) -> str:
+def describe(record: Any) -> str:
     """A record by name, with the fields that are there. Secrets are counted, not shown."""
     fields = []
     for name in record.__slots__:
@@ -79,8 +79,8 @@ def _value(name: str, value: Any) -> str:
     if name in SECRETS:
         return f"<{len(value)} octets>"
     if isinstance(value, w.Composite):
-        return f"({said(value)})"
+        return f"({describe(value)})"
     return preview(value) if isinstance(value, bytes) else repr(value)
 
 
-__all__ = ["frames", "said"]
+__all__ = ["describe", "frames"]

@@ -12,8 +12,8 @@ LONGEST = 256
 
 
 class Violation(PeerError):
-    """``symbol`` is the condition as 1.0 writes it, ``info`` its map. ``lost`` says what ends by
-    it: the connection (close), the session (end) or the link (detach)."""
+    """``symbol`` is the condition as 1.0 writes it, ``info`` its map. ``lost``: the scope that it
+    ends, the connection (close), the session (end) or the link (detach)."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ def illegal_state(text: str) -> Violation:
 
 
 def reason(error: w.Error | None, otherwise: str) -> tuple[Condition, str]:
-    """What an error says, in our words and its own."""
+    """Condition and text of an error."""
     if error is None:
         return Condition.CONNECTION_FORCED, otherwise
     return condition_for(error.condition), error.description or error.condition

@@ -22,7 +22,7 @@ from gateway.operations import (
     SelectConfirms,
     SessionLost,
 )
-from gateway.sessions.topology import NODE
+from gateway.sessions.management_requests import NODE
 from tests.adapters.performatives.house import message
 from tests.adapters.performatives.wire import PLAIN, SASL, Heard, Wire, packed, unpacked
 from tests.pair import Pair, Users, pieces, single, sized, whole

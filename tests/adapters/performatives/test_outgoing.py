@@ -10,7 +10,7 @@ from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.link_recovery import read_map
 from gateway.adapters.performatives.links import MASK
 from gateway.adapters.performatives.sections import part, pieces
-from gateway.adapters.performatives.sending_link import again, place
+from gateway.adapters.performatives.sending_link import offset_of, redelivery
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.message import Essentials, Message, Properties
 from gateway.operations import (
@@ -399,7 +399,7 @@ def test_what_comes_again_says_so() -> None:
 )
 def test_only_the_header_section_is_written_anew(octets: bytes, count: int | None) -> None:
     header, body = part(octets)
-    whole = in_memory.joined(pieces(again(header, count), body))
+    whole = in_memory.joined(pieces(redelivery(header, count), body))
     record, stop = w.read_header(whole, 3)
     assert record.first_acquirer is False and record.delivery_count == count
     rest = octets[len(DURABLE) :] if octets.startswith(DURABLE) else octets
@@ -606,8 +606,8 @@ def test_our_map_is_incomplete() -> None:
 
 
 def test_places_in_a_message() -> None:
-    assert place(b"", w.Received(0, 0)) == 0
-    assert place(b"junk", w.Received(1, 1)) == 0
+    assert offset_of(b"", w.Received(0, 0)) == 0
+    assert offset_of(b"junk", w.Received(1, 1)) == 0
 
 
 def test_a_count_ahead_of_ours_makes_no_more_credit_than_there_can_be() -> None:
