@@ -1,9 +1,21 @@
 """Changes to a header segment that leave all other octets as they are."""
 
+from struct import Struct
+
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.segments.decoding import map_entries
 from gateway.adapters.segments.encoding import write_map
-from gateway.adapters.segments.essentials import DELIVERY, MESSAGE
+from gateway.adapters.segments.essentials import (
+    DELIVERY,
+    EXCHANGE,
+    MESSAGE,
+    REDELIVERED,
+    RESUME_ID,
+    RESUME_TTL,
+    ROUTING_KEY,
+    TTL,
+)
+from gateway.adapters.segments.fields import text8
 from gateway.adapters.segments.operations import coded, read_fields, structs, write_fields
 from gateway.adapters.segments.wire.layouts import DeliveryProperties, MessageProperties
 from gateway.adapters.segments.wire.tables import STRUCTS
@@ -12,6 +24,8 @@ from gateway.message import Table
 NO_BODY = b"\0\0\0\2\xff\xff"
 """A struct without fields, of a code that is not assigned. The header of a message without a body
 segment begins with it here; it is never sent."""
+
+_IH, _IHBB, _Q = Struct(">IH"), Struct(">IHBB"), Struct(">Q")
 
 _DELIVERED: BoundedCache[tuple[bytes, str, str, bool], bytes] = BoundedCache()
 
@@ -62,12 +76,54 @@ def delivered(
 def _delivered(
     header: bytes, exchange: str, key: str, left: int | None, redelivered: bool
 ) -> bytes:
+    header = header.removeprefix(NO_BODY)
+    quick = _inserted(header, exchange, key, left, redelivered)
+    if quick is not None:
+        return quick
     record, at, end = delivery_properties(header)
     record.exchange, record.routing_key = exchange, key
     record.redelivered = redelivered
     if left is not None:
         record.ttl = left
-    return replaced(header, at, end, DELIVERY, record).removeprefix(NO_BODY)
+    return replaced(header, at, end, DELIVERY, record)
+
+
+def _inserted(
+    header: bytes, exchange: str, key: str, left: int | None, redelivered: bool
+) -> bytes | None:
+    """The same for what publishers send: a routing key and no exchange. ``None`` if it is anything
+    else. Raises ``FieldError``."""
+    at = code = end = 0
+    size = len(header)
+    while at < size and code != DELIVERY:
+        length, code = _IH.unpack_from(header, at)
+        at, end = at + 4 + length, at
+    at, end = end, at
+    if code != DELIVERY or end - at < 8:
+        return None
+    flags = header[at + 6] | header[at + 7] << 8
+    if flags & (EXCHANGE | ROUTING_KEY | RESUME_ID | RESUME_TTL) != ROUTING_KEY:
+        return None
+    raw = key.encode("utf-8", "surrogateescape")
+    place = at + 8 + _BEFORE_EXCHANGE[flags >> 3 & 31]
+    if place + 1 + len(raw) != end or header[place + 1 : end] != raw:
+        return None
+    before = header[at + 8 : place]
+    if left is not None:
+        if not flags & TTL:
+            return None
+        ttl = _BEFORE_EXCHANGE[flags >> 3 & 3]
+        before = b"".join((before[:ttl], _Q.pack(left), before[ttl + 8 :]))
+    name = text8(exchange, "delivery-properties exchange")
+    flags = (flags | EXCHANGE | REDELIVERED) if redelivered else (flags | EXCHANGE) & ~REDELIVERED
+    head = _IHBB.pack(end - at - 4 + len(name), DELIVERY, flags & 0xFF, flags >> 8)
+    return b"".join((header[:at], head, before, name, header[place:]))
+
+
+_BEFORE_EXCHANGE = [
+    (flags & 1) + (flags >> 1 & 1) + 8 * (flags & 0b11100).bit_count() for flags in range(32)
+]
+"""Octets of priority, delivery-mode, ttl, timestamp and expiration, by their flags."""
 
 
 def with_headers(header: bytes, added: Table) -> bytes:

@@ -175,6 +175,32 @@ def test_delivery() -> None:
     assert delivered(segment(mine), "e", "k") is again, "asked again, it is the same object"
 
 
+@given(
+    HEADERS, TEXTS.filter(lambda text: len(text.encode()) < 256), TEXTS, some.booleans(),
+    some.none() | some.integers(0, 1 << 50), some.booleans(),
+)  # fmt: skip
+def test_any_delivery(
+    header: bytes, exchange: str, key: str, own_key: bool, left: int | None, redelivered: bool
+) -> None:
+    """As if the struct were read, changed and written; nothing else is touched."""
+    if len({code for code, _, _ in ops.structs(header)}) < len(list(ops.structs(header))):
+        return
+    before = delivery_properties(header)[0]
+    if own_key and before.routing_key:
+        key = before.routing_key
+    for mark in (b"", NO_BODY):
+        out = delivered(mark + header, exchange, key, left, redelivered)
+        after = delivery_properties(out)[0]
+        before.exchange, before.routing_key, before.redelivered = exchange, key, redelivered
+        before.ttl = before.ttl if left is None else left
+        assert after == before
+        others = [
+            [header_[at:end] for code, at, end in ops.structs(header_) if code != 0x0401]
+            for header_ in (header, out)
+        ]
+        assert others[0] == others[1]
+
+
 def test_absent_and_empty_bodies() -> None:
     header = segment(w.DeliveryProperties(routing_key="k"))
     absent, empty = received("e", header, None), received("e", header, b"")
