@@ -108,20 +108,20 @@ class Channel:
     def opened(self) -> None:
         self.move("channel.open-ok")
 
-    def fail(self) -> None:
+    def mark_failed(self) -> None:
         """The peer broke a rule: nothing more is taken. We say so when what it asked before is
         answered."""
         self.forget_content()
         self.state = states.FAILED
         self.ready = False
 
-    def die(self) -> None:
+    def mark_closing(self) -> None:
         """Discard everything but the answer to our close."""
         self.forget_content()
         self.move("lose")
         self._addresses.clear()
 
-    def vanish(self) -> None:
+    def mark_closed(self) -> None:
         """The channel is no more; whoever still holds it as an outlet says nothing."""
         self.state = states.CLOSED
         self.ready = False

@@ -73,7 +73,7 @@ def _end(
     """A channel is closed, and its open requests are refused."""
     del engine.channels[channel.number]
     found += refused(channel, condition, text, Lost.SESSION)
-    channel.vanish()
+    channel.mark_closed()
 
 
 def closed_by_server(engine: DispatchEngine, channel: Any, m: Any, found: list[Operation]) -> None:
@@ -169,7 +169,7 @@ def fail_channel(
     lost = SessionLost(number, error.condition, error.text)
     method = engine.table.methods.get(error.method)
     if engine.server and method is not None:
-        engine.channels[number].fail()
+        engine.channels[number].mark_failed()
         lost.token = PendingReply(method)
     else:
         engine.life.close_channel(number, error.condition, error.text, error.method)

@@ -33,9 +33,9 @@ class EndingChannel(Protocol):
 
     def forget_content(self) -> None: ...
 
-    def die(self) -> None: ...
+    def mark_closing(self) -> None: ...
 
-    def vanish(self) -> None: ...
+    def mark_closed(self) -> None: ...
 
 
 class ChannelTable(Protocol):
@@ -299,7 +299,7 @@ class Lifecycle:
         """Close a channel for an error."""
         engine = self._engine
         code, reason = engine.codes.reply(condition, text)
-        engine.channels[channel].die()
+        engine.channels[channel].mark_closing()
         close = engine.layouts.ChannelClose
         engine.write(channel, close(code, reason, method >> 16, method & 0xFFFF))
 
@@ -321,7 +321,7 @@ class Lifecycle:
         self.caused_by_peer = theirs
         engine.buffer.end_large()
         for channel in engine.channels.values():
-            channel.die()
+            channel.mark_closing()
 
     def _violated(self, error: PeerError, found: list[Operation]) -> None:
         """A violation that ends the connection. A server closes behind its answers to the requests
@@ -376,7 +376,7 @@ class Lifecycle:
                 channel, Condition.CONNECTION_FORCED, "the connection is gone", Lost.CONNECTION
             )
         for channel in engine.channels.values():
-            channel.vanish()
+            channel.mark_closed()
         engine.channels.clear()
         return found
 

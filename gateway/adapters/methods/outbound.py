@@ -93,7 +93,7 @@ def requested(engine: Any, channel: Any, op: Any, answered: Method | None, resul
     elif op.token is not None:
         engine.life.later.append(Done(op.channel, op.token, result))
     if isinstance(op, EndSession):
-        channel.die()
+        channel.mark_closing()
 
 
 def _request(engine: OutboundEngine, op: Any) -> None:
@@ -223,7 +223,7 @@ def replying(reply: Callable[[Any, Any, PendingReply, Done], None]) -> "Encoder"
         reply(engine, channel, token, op)
         if name == "channel.close":
             del engine.channels[op.channel]
-            channel.vanish()
+            channel.mark_closed()
 
     return done
 

@@ -48,7 +48,7 @@ class Consumer(NamedTuple):
     pace: Pace | None = None
 
 
-class Start(NamedTuple):
+class EncodedMethod(NamedTuple):
     """A method as it is written: what stands before the delivery tag, how many octets that and the
     flag behind it take, what follows. ``consumer``: whose it is."""
 
@@ -66,13 +66,13 @@ class ChannelMapping(Protocol):
     def layouts(self) -> Any: ...
 
     @property
-    def source(self) -> Callable[[Consumer, Message], str]: ...
+    def delivery_source(self) -> Callable[[Consumer, Message], str]: ...
 
     @property
-    def delivery(self) -> Callable[[Consumer, str, int, bool], Any]: ...
+    def delivery_method(self) -> Callable[[Consumer, str, int, bool], Any]: ...
 
     @property
-    def publication(self) -> Callable[[str, Message, bool, bool], Any]: ...
+    def publish_method(self) -> Callable[[str, Message, bool, bool], Any]: ...
 
 
 class ChannelEngine(Protocol):
@@ -116,8 +116,8 @@ class Channel:
     allow_deliveries: Callable[[bool], None]
     __slots__ = (
         "number", "state", "allow_deliveries", "engine", "awaited", "consumers", "content",
-        "tickets", "prefetch", "transacted", "classes", "unsettled", "files", "wanted", "paced",
-        "prefetch_max", "_tags", "_starts", "_buffer", "_pending", "_frames",
+        "tickets", "prefetch", "transacted", "classes", "unsettled", "files",
+        "unbound_subscriptions", "paced", "prefetch_max", "_tags", "_encoded_methods", "_buffer", "_pending", "_frames",
     )  # fmt: skip
 
     def __init__(self, number: int, engine: ChannelEngine) -> None:
@@ -125,7 +125,7 @@ class Channel:
         self.state = states.OPENING
         self.engine = engine
         self.consumers: dict[str, Consumer] = {}
-        self._starts: BoundedCache[Any, Start] = BoundedCache(METHODS)
+        self._encoded_methods: BoundedCache[Any, EncodedMethod] = BoundedCache(METHODS)
         self._buffer = engine.buffer
         self._pending = engine.buffer.pending
         self._frames = engine.frames
@@ -139,7 +139,7 @@ class Channel:
         self.unsettled: dict[int, None] = {}
         """Client: deliveries, for rejecting many of them, which is no method here."""
         self.files = Staging(engine.mapping.layouts, engine.max_message_octets, engine.partials)
-        self.wanted: dict[str, DeclareQueue] = {}
+        self.unbound_subscriptions: dict[str, DeclareQueue] = {}
         """Client: subscriptions declared and not yet bound (0-9a0)."""
         self.prefetch_max = 0
         """Octets that the client will take in advance here (0-9a0); 0 is no limit."""
@@ -166,19 +166,19 @@ class Channel:
     def opened(self) -> None:
         self.move("channel.open-ok")
 
-    def fail(self) -> None:
+    def mark_failed(self) -> None:
         """The peer broke a rule: nothing more is taken. We say so when what it asked before is
         answered."""
         self.forget_content()
         self.state = states.FAILED
 
-    def die(self) -> None:
+    def mark_closing(self) -> None:
         """Discard everything but the answer to our close."""
         self.forget_content()
         self.move("lose")
         self.consumers.clear()
 
-    def vanish(self) -> None:
+    def mark_closed(self) -> None:
         """The channel is no more; whoever still holds it as an outlet says nothing."""
         for number in self.tickets:
             self.engine.connection.tickets.pop(number, None)
@@ -282,11 +282,11 @@ class Channel:
         if count:
             self.engine.life.follow([Credit(self.number, None, consumer.tag, count)])
 
-    def later(self, seconds: float) -> list[Operation]:
+    def replenish(self, seconds: float) -> list[Operation]:
         """Time has passed: consumers with a rate may get more."""
         found: list[Operation] = []
         for tag, consumer in self.consumers.items():
-            count = 0 if consumer.pace is None else consumer.pace.later(seconds)
+            count = 0 if consumer.pace is None else consumer.pace.replenish(seconds)
             if count:
                 found.append(Credit(self.number, None, tag, count))
         return found
@@ -309,18 +309,18 @@ class Channel:
             self.count(whose, message)
         mapping = self.engine.mapping
         try:
-            source = mapping.source(whose, message)
-            start = self._starts.get((consumer, source))
+            source = mapping.delivery_source(whose, message)
+            start = self._encoded_methods.get((consumer, source))
             if start is None or start.consumer is not whose:
                 dialect = self.engine.dialects[whose.group]
-                record = mapping.delivery(whose, source, 0, False)
+                record = mapping.delivery_method(whose, source, 0, False)
                 start = self._keep((consumer, source), record, dialect, whose)
             header, body = message.header, message.body
             if message.added_headers or message.dialect is not start.dialect:
                 header, body = start.dialect.form_of(message)
             octets = TAG.pack(delivery, redelivered)[: start.varying]
-            if not self._whole(start, octets, header, body):
-                record = mapping.delivery(whose, source, delivery, redelivered)
+            if not self._write_joined(start, octets, header, body):
+                record = mapping.delivery_method(whose, source, delivery, redelivered)
                 self._say(record, Content(start.dialect.number, header, body))
         except ValueError:
             # All of it is encoded before any is written.
@@ -335,9 +335,9 @@ class Channel:
         if engine.dialects.get(group) is not message.dialect:
             group = "jms"
         key = (group, message.exchange, message.key, mandatory, immediate)
-        start = self._starts.get(key)
+        start = self._encoded_methods.get(key)
         if start is None:
-            record = engine.mapping.publication(group, message, mandatory, immediate)
+            record = engine.mapping.publish_method(group, message, mandatory, immediate)
             start = self._keep(key, record, engine.dialects[group])
         header, body = message.header, message.body
         if message.added_headers or message.dialect is not start.dialect:
@@ -350,14 +350,16 @@ class Channel:
             known = dialect.headers.get(header) or dialect.known(header)
             if known.destination != message.key:
                 header = dialect.sent_to(header, message.key)
-        if not self._whole(start, b"", header, body):
-            record = engine.mapping.publication(group, message, mandatory, immediate)
+        if not self._write_joined(start, b"", header, body):
+            record = engine.mapping.publish_method(group, message, mandatory, immediate)
             self._say(record, Content(start.dialect.number, header, body))
 
-    def _keep(self, key: Any, record: Any, dialect: DraftDialect, consumer: Any = None) -> Start:
+    def _keep(
+        self, key: Any, record: Any, dialect: DraftDialect, consumer: Any = None
+    ) -> EncodedMethod:
         """A method as it is written, with nothing before its tag if it is not for the short way."""
         method = self.engine.table.by_record[type(record)]
-        start = Start(b"", 0, b"", dialect, consumer)
+        start = EncodedMethod(b"", 0, b"", dialect, consumer)
         if method.content and self.number <= self._frames.highest:
             octets = self.engine.writer.encoded(self.number, record)
             at = (
@@ -366,10 +368,10 @@ class Channel:
                 + self.engine.table.geometry.method.size
             )
             width = varying(method)
-            start = Start(octets[:at], width, octets[at + width :], dialect, consumer)
-        return self._starts.keep(key, start)
+            start = EncodedMethod(octets[:at], width, octets[at + width :], dialect, consumer)
+        return self._encoded_methods.keep(key, start)
 
-    def _whole(self, start: Start, tag: bytes, header: bytes, body: Body) -> bool:
+    def _write_joined(self, start: EncodedMethod, tag: bytes, header: bytes, body: Body) -> bool:
         """Method and content in one piece, if that can be. Hot."""
         size, engine, frames = len(body), self.engine, self._frames
         if size > JOINED or size > engine.body_max or not start.before:

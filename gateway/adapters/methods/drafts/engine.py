@@ -73,7 +73,7 @@ class DraftEngine:
             if content.name != "test"
         }
         self.vhost = ""
-        self.held_back = False
+        self.publishers_blocked = False
         """Publishers are asked to stop."""
         self.channels: dict[int, Channel] = {}
         self.channel_max = limits.channel_max or 0xFFFF
@@ -108,7 +108,7 @@ class DraftEngine:
         found = self.life.tick(now)
         for channel in self.channels.values():
             if channel.paced and not self.closing:
-                found += channel.later(seconds)
+                found += channel.replenish(seconds)
         return found
 
     # --- out -------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class DraftEngine:
         if self.closing:
             if isinstance(operation, Returned):
                 # They have said goodbye behind their publish: it goes on all the same.
-                self.life.follow(self.mapping.second_step(operation))
+                self.life.follow(self.mapping.fallback(operation))
             return
         encode = ENCODERS.get(type(operation))
         if encode is None and type(operation) in self.mapping.request_encoders:

@@ -18,7 +18,7 @@ from gateway.adapters.methods.dispatch import (
     read_arguments,
     take_awaited,
 )
-from gateway.adapters.methods.drafts import class_test as trials
+from gateway.adapters.methods.drafts import class_test
 from gateway.adapters.methods.drafts.channel import Channel, ChannelEngine
 from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.essentials import Known
@@ -212,8 +212,8 @@ class DraftIncoming:
             if name == "file.stage":
                 keep = channel.files.rest
             channel.content = IncomingContent(method, m, engine.max_message_octets, keep)
-        elif name in trials.REQUESTS:
-            channel.send(trials.REQUESTS[name](engine.mapping.layouts, m, engine.is_0_9a0))
+        elif name in class_test.REQUESTS:
+            channel.send(class_test.REQUESTS[name](engine.mapping.layouts, m, engine.is_0_9a0))
         elif self._server and name in engine.mapping.request_handlers:
             if name == "channel.open":
                 raise PeerError(Condition.CHANNEL_ERROR, "second 'channel.open' seen")
@@ -258,8 +258,8 @@ class DraftIncoming:
         dialect = content_method.dialect
         known = dialect.arrived(header) if self._server else dialect.known(header)  # may refuse it
         method, m = content_method.method, content_method.record
-        if method.name == trials.CONTENT:
-            channel.send(*trials.echoed(engine.mapping.layouts, method, header, body))
+        if method.name == class_test.CONTENT:
+            channel.send(*class_test.echoed(engine.mapping.layouts, method, header, body))
             return
         awaited = channel.awaited[0] if channel.awaited else None
         answers = awaited is not None and method.name in awaited.method.replies

@@ -40,16 +40,16 @@ class MethodMapping(NamedTuple):
     request_encoders: dict[type[Operation], RequestEncoder]
     reply_readers: dict[str, ReplyReader]
     content_handlers: dict[str, ContentHandler]
-    source: Callable[[Consumer, Message], str]
+    delivery_source: Callable[[Consumer, Message], str]
     """What a delivery to a consumer says of where the message comes from. Hot."""
-    delivery: Callable[[Consumer, str, int, bool], Any]
+    delivery_method: Callable[[Consumer, str, int, bool], Any]
     """Consumer, source, tag, delivered before -> the method. One that no content follows is about a
     file that is staged first."""
-    publication: Callable[[str, Message, bool, bool], Any]
+    publish_method: Callable[[str, Message, bool, bool], Any]
     """Likewise: class, message, mandatory, immediate."""
     returned: Callable[[Channel, Any], list[Operation]]
     """The second step of a publish that came back (``Returned``)."""
-    second_step: Callable[[Returned], list[Operation]]
+    fallback: Callable[[Returned], list[Operation]]
     """The publish that a returned one leads to, for a message with a second destination."""
     unsolicited: Callable[[Channel, Method, Any], list[Operation] | None]
     """Client: a method of the server that answers nothing; ``None`` if it is not known."""

@@ -85,13 +85,13 @@ def _cancelled(engine: Any, op: Cancelled) -> None:
         channel.consumers.pop(op.tag, None)
 
 
-def _held_back(engine: Any, op: Operation) -> None:
+def _blocked(engine: Any, op: Operation) -> None:
     """Publishers are to stop, or may go on: channel.flow (0-9a0 §3.8.7 and §3.8.10, 0-9a6 "Flow
     Control")."""
-    engine.held_back = isinstance(op, Blocked)
+    engine.publishers_blocked = isinstance(op, Blocked)
     for channel in engine.channels.values():
         if channel.state is states.OPEN:
-            channel.send(engine.mapping.layouts.ChannelFlow(engine.held_back))
+            channel.send(engine.mapping.layouts.ChannelFlow(engine.publishers_blocked))
 
 
 def _reply(engine: Any, channel: Channel, token: PendingReply, op: Done) -> None:
@@ -104,7 +104,7 @@ def _reply(engine: Any, channel: Channel, token: PendingReply, op: Done) -> None
         _answer(engine, answer, channel, token, op)
     elif token.method.replies:
         channel.send(engine.table.by_name[token.method.replies[0]].record())
-    if name == "channel.open" and engine.held_back:
+    if name == "channel.open" and engine.publishers_blocked:
         channel.send(engine.mapping.layouts.ChannelFlow(True))
 
 
@@ -150,8 +150,8 @@ ENCODERS: dict[type[Operation], Encoder] = {
     Settle: _settle,
     Returned: _returned,
     Cancelled: _cancelled,
-    Blocked: _held_back,
-    Unblocked: _held_back,
+    Blocked: _blocked,
+    Unblocked: _blocked,
     Done: replying(_reply),
     Refused: _refused,
 }

@@ -30,7 +30,7 @@ class Pace:
         self.allowed -= 1
         return self.more()
 
-    def later(self, seconds: float) -> int:
+    def replenish(self, seconds: float) -> int:
         """Time has passed; the credit that the consumer gets for it, if any. What was not used in
         a second is not saved up."""
         self.left = min(self.left + self.rate * seconds, self.rate)

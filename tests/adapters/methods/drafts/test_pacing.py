@@ -72,7 +72,7 @@ def test_no_rate_is_no_limit(version: str) -> None:
 
 def test_what_is_not_used_is_not_saved_up() -> None:
     pace = Pace(1000)
-    assert pace.sent(100) == 9 and pace.later(3600.0) == 0
+    assert pace.sent(100) == 9 and pace.replenish(3600.0) == 0
     for _ in range(8):
         assert pace.sent(100) == 0
     assert pace.sent(100) == 1 and pace.sent(100) == 0 and pace.left == 0
@@ -81,5 +81,5 @@ def test_what_is_not_used_is_not_saved_up() -> None:
 def test_one_that_is_too_large_is_paid_for_later() -> None:
     pace = Pace(1000)
     assert pace.sent(3500) == 0
-    assert [pace.later(1.0) for _ in range(3)] == [0, 0, 1]
+    assert [pace.replenish(1.0) for _ in range(3)] == [0, 0, 1]
     assert Pace(1).sent(0) == 1

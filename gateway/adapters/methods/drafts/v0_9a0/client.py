@@ -40,7 +40,7 @@ def _ask_queue(channel: Channel, op: DeclareQueue) -> list[Record]:
         name = op.name.removeprefix(SUBSCRIPTION)
         if op.passive:
             return [w.SubscriptionQuery(0, name)]
-        channel.wanted[op.name] = op
+        channel.unbound_subscriptions[op.name] = op
         return []
     if op.passive:
         return [w.DestinationQuery(0, QUEUE, op.name)]
@@ -51,7 +51,7 @@ def _ask_queue(channel: Channel, op: DeclareQueue) -> list[Record]:
 def _ask_bind(channel: Channel, op: Bind) -> list[Record]:
     if op.source != TOPICS or op.to_exchange or not op.destination.startswith(SUBSCRIPTION):
         raise LocalError("0-9a0 binds subscriptions to topics, and nothing else")
-    wanted = channel.wanted.pop(op.destination, None)
+    wanted = channel.unbound_subscriptions.pop(op.destination, None)
     private = wanted is not None and wanted.exclusive
     auto = wanted is not None and _temporary(wanted)
     name = op.destination.removeprefix(SUBSCRIPTION)

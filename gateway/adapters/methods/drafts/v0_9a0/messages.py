@@ -21,13 +21,13 @@ from gateway.operations import (
 )
 
 
-class Fuzzy(Message):
+class FuzzyPublish(Message):
     """A publish to a queue, or else to the topic of that name."""
 
     __slots__ = ()
 
 
-class Topical(Message):
+class TopicPublish(Message):
     """A publish to a topic."""
 
     __slots__ = ()
@@ -54,9 +54,11 @@ def published(
         channel.ticket(m.ticket, "publish")
     kind = service(channel, m.service_type)
     if kind == TOPIC:
-        topical = Topical(method.dialect, known.header, body, TOPICS, m.destination, essentials)
+        topical = TopicPublish(
+            method.dialect, known.header, body, TOPICS, m.destination, essentials
+        )
         return Publish(channel.number, topical, m.immediate, False)
-    made = Fuzzy if kind == FUZZY else Message
+    made = FuzzyPublish if kind == FUZZY else Message
     message = made(method.dialect, known.header, body, "", m.destination, essentials)
     return Publish(channel.number, message, True, m.immediate)
 
@@ -99,18 +101,18 @@ CONTENT_HANDLERS: dict[str, ContentHandler] = {
 }
 
 
-def source(consumer: Consumer, message: Message) -> str:
+def delivery_source(consumer: Consumer, message: Message) -> str:
     return message.key if consumer.keyed else consumer.source
 
 
-def delivery(consumer: Consumer, name: str, tag: int, redelivered: bool) -> Any:
+def delivery_method(consumer: Consumer, name: str, tag: int, redelivered: bool) -> Any:
     if consumer.group == "stream":
         return w.StreamDeliver(name)
     record: Any = w.JmsDeliver if consumer.group == "jms" else w.FileDeliver
     return record(tag, redelivered, name)
 
 
-def publication(group: str, message: Message, mandatory: bool, immediate: bool) -> Any:
+def publish_method(group: str, message: Message, mandatory: bool, immediate: bool) -> Any:
     """Client: to a queue by its name, or to a topic."""
     if message.exchange not in ("", TOPICS):
         raise LocalError(f"0-9a0 has no exchange '{message.exchange}'")
@@ -119,12 +121,12 @@ def publication(group: str, message: Message, mandatory: bool, immediate: bool) 
     return record(0, kind, message.key, immediate)
 
 
-def second_step(op: Returned) -> list[Operation]:
+def fallback(op: Returned) -> list[Operation]:
     """Server: what is no queue is a topic."""
     message = op.message
-    if not isinstance(message, Fuzzy) or op.condition is not Condition.NO_ROUTE:
+    if not isinstance(message, FuzzyPublish) or op.condition is not Condition.NO_ROUTE:
         return []
-    again = Topical(
+    again = TopicPublish(
         message.dialect, message.header, message.body, TOPICS, message.key, message.essentials
     )
     return [Publish(op.channel, again, False, False)]
@@ -133,10 +135,10 @@ def second_step(op: Returned) -> list[Operation]:
 def returned(channel: Channel, op: Returned) -> list[Operation]:
     """Server: nobody has taken a publish."""
     message = op.message
-    if again := second_step(op):
+    if again := fallback(op):
         return again
     text = f"'{message.key[:80]}' is not there"
-    if isinstance(message, Topical) or op.condition is Condition.NO_CONSUMERS:
+    if isinstance(message, TopicPublish) or op.condition is Condition.NO_CONSUMERS:
         text = f"'{message.key[:80]}' has no consumers"
     group, number = channel.engine.table.by_name["jms.publish"], channel.number
     channel.engine.life.close_channel(number, op.condition, text, group.number)

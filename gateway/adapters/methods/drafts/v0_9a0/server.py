@@ -118,7 +118,7 @@ def _close_channel(channel: Channel, m: w.ChannelClose, pending: PendingReply) -
     return [*_windows(channel, leaving=True), EndSession(channel.number, pending)]
 
 
-def _either(
+def _queue_or_topic(
     channel: Channel,
     kind: int,
     name: str,
@@ -143,19 +143,19 @@ def _either(
     return [FindQueue(channel.number, pending._replace(then=then), name)]
 
 
-def _ours(
+def _unless_foreign(
     channel: Channel, pending: PendingReply, name: str, wanted: Callable[[], list[Operation]]
 ) -> list[Operation]:
     """What is wanted of a queue, unless it is another client's private one."""
 
     def then(state: FoundQueue | None) -> list[Operation]:
-        trouble = None if state is None else _foreign(channel, state)
+        trouble = None if state is None else _ownership_error(channel, state)
         return wanted() if trouble is None else _failed(channel, pending, trouble)
 
     return [FindQueue(channel.number, pending._replace(then=then), name)]
 
 
-def _foreign(channel: Channel, state: FoundQueue) -> PeerError | None:
+def _ownership_error(channel: Channel, state: FoundQueue) -> PeerError | None:
     """What to say if a queue is another client's private one."""
     owner, connection = state.arguments.get(OWNER), channel.engine.connection
     user = state.arguments.get(OWNING_USER, connection.user)
@@ -166,12 +166,12 @@ def _foreign(channel: Channel, state: FoundQueue) -> PeerError | None:
 
 def _failed(channel: Channel, pending: PendingReply, error: PeerError) -> list[Operation]:
     """A request turns out to be wrong only when something has been found out about it."""
-    channel.fail()
+    channel.mark_failed()
     token = pending._replace(then=None)
     return [SessionLost(channel.number, error.condition, error.text, token)]
 
 
-def _made(
+def _declaration(
     channel: Channel,
     token: PendingReply | None,
     name: str,
@@ -200,14 +200,14 @@ def _define(channel: Channel, m: w.DestinationDefine, pending: PendingReply) -> 
     number, name = channel.number, m.destination
     if service(channel, m.service_type, (QUEUE, TOPIC)) == TOPIC:
         return _send(channel, w.DestinationDefineOk(name or f"topic-{secrets.token_hex(8)}", 0))
-    made = _made(channel, pending, name, m.private, m.auto_cancel, m.template)
+    made = _declaration(channel, pending, name, m.private, m.auto_cancel, m.template)
     if not name:
         return [made]
 
     def then(state: FoundQueue | None) -> list[Operation]:
         if state is None:
             return [made]
-        trouble = _foreign(channel, state) if m.private else None
+        trouble = _ownership_error(channel, state) if m.private else None
         if trouble is not None:
             return _failed(channel, pending, trouble)
         return [DeclareQueue(number, pending, name, passive=True)]
@@ -217,7 +217,7 @@ def _define(channel: Channel, m: w.DestinationDefine, pending: PendingReply) -> 
 
 def _query(channel: Channel, m: w.DestinationQuery, pending: PendingReply) -> list[Operation]:
     channel.ticket(m.ticket)
-    return _either(
+    return _queue_or_topic(
         channel,
         m.service_type,
         m.destination,
@@ -230,7 +230,7 @@ def _query(channel: Channel, m: w.DestinationQuery, pending: PendingReply) -> li
 def _purge(channel: Channel, m: w.DestinationPurge, pending: PendingReply) -> list[Operation]:
     """A topic holds nothing, but its subscriptions do (§4.5.5)."""
     channel.ticket(m.ticket, "purge")
-    return _either(
+    return _queue_or_topic(
         channel,
         m.service_type,
         m.destination,
@@ -244,7 +244,7 @@ def _cancel_destination(
     channel: Channel, m: w.DestinationCancel, pending: PendingReply
 ) -> list[Operation]:
     channel.ticket(m.ticket, "dynamic", "purge")
-    return _either(
+    return _queue_or_topic(
         channel,
         m.service_type,
         m.destination,
@@ -326,14 +326,14 @@ def _subscribe(channel: Channel, m: w.SubscriptionDefine, pending: PendingReply)
     def then(state: FoundQueue | None) -> list[Operation]:
         trouble = wrong
         if state is not None:
-            trouble = _foreign(channel, state) if m.private else None
+            trouble = _ownership_error(channel, state) if m.private else None
         if trouble is not None:
             return _failed(channel, pending, trouble)
         if state is not None:
             _defined(m, state)
             return [DeclareQueue(number, pending, queue, passive=True)]
         return [
-            _made(channel, None, queue, m.private, m.auto_cancel, m.template),
+            _declaration(channel, None, queue, m.private, m.auto_cancel, m.template),
             Bind(number, pending, queue, TOPICS, key, arguments),
         ]
 
@@ -386,21 +386,23 @@ def _consume(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]
 
     def queue(token: PendingReply) -> list[Operation]:
         name = m.destination
-        return _ours(channel, token, name, lambda: started(token, name, name, False))
+        return _unless_foreign(channel, token, name, lambda: started(token, name, name, False))
 
     def topic(token: PendingReply) -> list[Operation]:
         if m.subscription:
             name = SUBSCRIPTION + m.subscription
-            return _ours(channel, token, name, lambda: started(token, name, m.subscription, True))
+            return _unless_foreign(
+                channel, token, name, lambda: started(token, name, m.subscription, True)
+            )
         name = f"{SUBSCRIPTION}~{secrets.token_hex(8)}"
         chosen = {} if wanted is None else {"x-selector": wanted.text}
         return [
-            _made(channel, None, name, True, True),
+            _declaration(channel, None, name, True, True),
             Bind(number, None, name, TOPICS, m.destination, chosen),
             *started(token, name, m.destination, True),
         ]
 
-    return _either(channel, m.service_type, m.destination, pending, queue, topic)
+    return _queue_or_topic(channel, m.service_type, m.destination, pending, queue, topic)
 
 
 def _cancel(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
@@ -415,7 +417,7 @@ def _browse(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
 
     def taken(token: PendingReply, name: str) -> list[Operation]:
         fetch = Fetch(channel.number, token, name, m.auto_ack)
-        return _ours(channel, token, name, lambda: [fetch])
+        return _unless_foreign(channel, token, name, lambda: [fetch])
 
     def queue(token: PendingReply) -> list[Operation]:
         return taken(token, m.destination)
@@ -425,7 +427,7 @@ def _browse(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
             return _send(channel, empty())
         return taken(token, SUBSCRIPTION + m.subscription)
 
-    return _either(channel, m.service_type, m.destination, pending, queue, topic)
+    return _queue_or_topic(channel, m.service_type, m.destination, pending, queue, topic)
 
 
 REQUEST_HANDLERS: dict[str, Any] = {

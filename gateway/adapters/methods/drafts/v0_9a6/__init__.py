@@ -15,11 +15,11 @@ from gateway.adapters.methods.drafts.v0_9a6.client import (
 )
 from gateway.adapters.methods.drafts.v0_9a6.messages import (
     CONTENT_HANDLERS,
-    delivery,
-    publication,
+    delivery_method,
+    delivery_source,
+    fallback,
+    publish_method,
     returned,
-    second_step,
-    source,
 )
 from gateway.adapters.methods.drafts.v0_9a6.server import REPLY_ENCODERS, REQUEST_HANDLERS
 from gateway.adapters.methods.wire import layouts_0_9a6
@@ -31,10 +31,10 @@ MAPPING = MethodMapping(
     REQUEST_ENCODERS,
     REPLY_READERS,
     CONTENT_HANDLERS,
-    source,
-    delivery,
-    publication,
+    delivery_source,
+    delivery_method,
+    publish_method,
     returned,
-    second_step,
+    fallback,
     unsolicited,
 )

@@ -28,7 +28,7 @@ from gateway.operations import (
 )
 
 
-class Tried(Message):
+class DirectPublish(Message):
     """A publish to the exchange ``queue``, which may still go to the queue of that name."""
 
     __slots__ = ("mandatory", "immediate")
@@ -47,7 +47,7 @@ def published(
     exchange = OURS.get(m.exchange, m.exchange)
     mandatory = getattr(m, "mandatory", False)
     if exchange == DIRECT and not channel.transacted:
-        tried = Tried(method.dialect, known.header, body, exchange, key, essentials)
+        tried = DirectPublish(method.dialect, known.header, body, exchange, key, essentials)
         tried.mandatory, tried.immediate = mandatory, m.immediate
         return Publish(channel.number, tried, True, m.immediate)
     message = Message(method.dialect, known.header, body, exchange, key, essentials)
@@ -112,11 +112,11 @@ CONTENT_HANDLERS: dict[str, ContentHandler] = {
 }
 
 
-def source(consumer: Consumer, message: Message) -> str:
+def delivery_source(consumer: Consumer, message: Message) -> str:
     return THEIRS.get(message.exchange, message.exchange)
 
 
-def delivery(consumer: Consumer, exchange: str, tag: int, redelivered: bool) -> Any:
+def delivery_method(consumer: Consumer, exchange: str, tag: int, redelivered: bool) -> Any:
     group, domain, queue = consumer.group, consumer.domain, consumer.source
     if group == "basic":
         return w.BasicDeliver(exchange, domain, queue)
@@ -126,7 +126,7 @@ def delivery(consumer: Consumer, exchange: str, tag: int, redelivered: bool) -> 
     return record(tag, redelivered, exchange, domain, queue)
 
 
-def publication(group: str, message: Message, mandatory: bool, immediate: bool) -> Any:
+def publish_method(group: str, message: Message, mandatory: bool, immediate: bool) -> Any:
     """Client: the default exchange is ``queue`` here, where each queue is bound by its name."""
     exchange = THEIRS.get(message.exchange, message.exchange or "queue")
     if group == "basic":
@@ -136,10 +136,10 @@ def publication(group: str, message: Message, mandatory: bool, immediate: bool) 
     return (w.StreamPublish if group == "stream" else w.FilePublish)(0, exchange, immediate)
 
 
-def second_step(op: Returned) -> list[Operation]:
+def fallback(op: Returned) -> list[Operation]:
     """Server: from ``queue`` it goes on to the queue of that name."""
     message = op.message
-    if not isinstance(message, Tried) or op.condition is not Condition.NO_ROUTE:
+    if not isinstance(message, DirectPublish) or op.condition is not Condition.NO_ROUTE:
         return []
     again = Message(
         message.dialect, message.header, message.body, "", message.key, message.essentials
@@ -150,7 +150,7 @@ def second_step(op: Returned) -> list[Operation]:
 def returned(channel: Channel, op: Returned) -> list[Operation]:
     """Server: a publish comes back. Classes without bounce drop it."""
     message = op.message
-    if again := second_step(op):
+    if again := fallback(op):
         return again
     group = next((n for n in GROUPS if message.dialect is channel.dialect(n)), "jms")
     bounce = {"basic": w.BasicBounce, "jms": w.JmsBounce}.get(group)
