@@ -1,4 +1,4 @@
-"""One channel: its state, the content under way on it, what was asked and not yet answered."""
+"""One channel: its state, the content under way on it, requests that are not answered yet."""
 
 from collections import deque
 from collections.abc import Callable
@@ -32,7 +32,8 @@ ADDRESSES = 1024
 
 
 ALWAYS_FITS = 4096 - 8 - 12
-"""Octets of a content header that the smallest frame holds, beside what stands around them."""
+"""Octets of a content header that the smallest frame holds, beside its fixed fields and the
+frame."""
 
 
 def _unowned(allowed: bool) -> None:
@@ -40,7 +41,7 @@ def _unowned(allowed: bool) -> None:
 
 
 class ChannelEngine(Protocol):
-    """What a channel needs of its connection."""
+    """The engine, as far as a channel needs it."""
 
     table: Version
     frames: Frames
@@ -61,8 +62,8 @@ class ChannelEngine(Protocol):
 class Channel:
     """One channel of a connection; also its ``Outlet``.
 
-    What repeats in its output is kept encoded (the method for each consumer, exchange and key), the
-    header goes out as it came in, and a small message is one joined piece."""
+    Repeated parts of its output are kept encoded (the method for each consumer, exchange and key),
+    the header goes out as it came in, and a small message is one joined piece."""
 
     allow_deliveries: Callable[[bool], None]
     __slots__ = (
@@ -109,8 +110,8 @@ class Channel:
         self.move("channel.open-ok")
 
     def mark_failed(self) -> None:
-        """The peer broke a rule: nothing more is taken. We say so when what it asked before is
-        answered."""
+        """The peer violated a rule: nothing more is accepted. It is told behind the replies to its
+        earlier requests."""
         self.forget_content()
         self.state = states.FAILED
         self.ready = False
@@ -122,7 +123,7 @@ class Channel:
         self._addresses.clear()
 
     def mark_closed(self) -> None:
-        """The channel is no more; whoever still holds it as an outlet says nothing."""
+        """The channel is closed; as an outlet it writes nothing more."""
         self.state = states.CLOSED
         self.ready = False
         self.forget_content()
@@ -291,7 +292,7 @@ class Channel:
         return entry
 
     def _address(self, consumer: str, exchange: str, key: str) -> tuple[bytes, bytes]:
-        """What stands before the delivery tag, and what stands after the redelivered flag up to and
+        """The octets before the delivery tag, and those after the redelivered flag up to and
         with the beginning of the content header."""
         method = self._engine.table.by_name["basic.deliver"]
         frames = self._engine.frames

@@ -19,7 +19,7 @@ def conditions_by_code(codes: dict[str, tuple[int, str, Any]]) -> dict[int, Cond
 
 
 LATEST = conditions_by_code(VERSIONS["0-9-1"].codes)
-"""For codes that are not in a version's own list: RabbitMQ says 312 and 406 on 0-8 too."""
+"""For codes that are not in a version's own list: RabbitMQ sends 312 and 406 on 0-8 too."""
 
 
 class ReplyCodes:

@@ -72,7 +72,7 @@ CLIENT_CAPABILITIES: Table = {
 
 
 class ConnectionEngine(Protocol):
-    """What this part needs of the engine."""
+    """The engine, as far as this part needs it."""
 
     table: Version
     frames: Frames
@@ -132,7 +132,7 @@ class Connection:
     # --- methods of the class --------------------------------------------------------------------
 
     def on_protocol_header(self) -> None:
-        """The client has said which version: introduce ourselves."""
+        """The client has chosen the version: introduce ourselves."""
         product = self._product
         table = self._engine.table
         properties: Table = {}
@@ -188,8 +188,8 @@ class Connection:
         self._engine.life.resume(partial(self._step, step))
 
     def _refuse_login(self, found: list[Operation]) -> None:
-        """A client that says it can read a close gets one; to the others the end of the stream is
-        all that 0-9-1 §2.2.4 allows."""
+        """A client with the capability to read a close gets one; to the others the end of the
+        stream is all that 0-9-1 §2.2.4 allows."""
         number = self._engine.table.by_name[self._login_method].number
         text = (
             f"Login was refused using authentication mechanism {self.peer.mechanism}. "
@@ -347,7 +347,7 @@ class Connection:
             self._engine.tags = fields.QPID
 
     def blocked(self, record: Any) -> None:
-        """Server: tell those who asked to be told."""
+        """Server: tell clients with the capability for it."""
         if self._engine.life.state is states.OPEN and self.capable("connection.blocked"):
             self._engine.writer.write(0, record)
 

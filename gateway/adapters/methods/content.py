@@ -1,8 +1,8 @@
 """Fourteen basic properties of the class-and-method family <-> the canonical properties.
 
 0-8, 0-9 and 0-9-1 write them alike, so one dialect ("0-9-1") serves all three and a message crosses
-between them untouched. What the legacy properties cannot say (subject, group, annotations, times
-that are not whole seconds) goes into headers that begin with ``x-amqp10-``; reading takes it back.
+between them untouched. Properties without a legacy field (subject, group, annotations, times
+that are not whole seconds) go into headers that begin with ``x-amqp10-``; reading takes it back.
 """
 
 import struct
@@ -175,7 +175,7 @@ def legacy(properties: Properties) -> tuple[BasicProperties, Table | None]:
 
 
 def _take_ours(headers: Table, found: Properties) -> None:
-    """Move what we once put into headers back to where it belongs."""
+    """Move properties back that we once put into headers."""
     for header, name in IN_HEADERS:
         value = headers.get(header)
         if value is not None and isinstance(value, KINDS.get(name, str)):
@@ -220,11 +220,11 @@ def _write_times(properties: Properties, wire: BasicProperties, extra: Table) ->
         extra[EXPIRY] = int(expiry)
 
 
-# --- ids: text that says its own type, because peers copy it into other messages ------------------
+# --- ids: text that names its own type, because peers copy it into other messages -----------------
 
 
 def read_id(text: str) -> Any:
-    """The id that this text stands for; what is not canonical stays text."""
+    """The id of this text; text that is not canonical stays text."""
     if text.startswith("urn:uuid:"):
         try:
             uuid = UUID(text[9:])
@@ -284,13 +284,13 @@ def _text_or_header(text: str | None, header: str, extra: Table) -> str | None:
 
 
 def reference(value: Any) -> str:
-    """What stands for an id that is too long for its field."""
+    """A digest in place of an id that is too long for its field."""
     octets = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
     return REFERENCE + sha256(octets).hexdigest()
 
 
 def _id_of(text: str, kept: Any) -> Any:
-    """The id of a field; ``kept`` is what a header said, which counts if the field refers to it."""
+    """The id of a field; ``kept`` is that of a header, which counts if the field refers to it."""
     if kept is not None and text.startswith(REFERENCE) and text == reference(kept):
         return kept
     return read_id(text)

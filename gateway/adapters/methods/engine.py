@@ -100,12 +100,12 @@ class Engine:
             life.begin()
 
     def send(self, operation: Operation) -> None:
-        """Say this. Raises ``LocalError`` before any octet is written."""
+        """Write an operation. Raises ``LocalError`` before any octet is written."""
         if self.closing:
             return
         encode = ENCODERS.get(type(operation))
         if encode is None:
-            raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
+            raise LocalError(f"{type(operation).__name__} has no form in {self.version}")
         try:
             encode(self, operation)
         except ValueError as error:

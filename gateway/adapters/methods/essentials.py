@@ -1,4 +1,4 @@
-"""What the broker needs of encoded basic properties, without decoding the rest.
+"""The essentials of encoded basic properties, without decoding the rest.
 
 Every message whose properties have not been seen before comes through here, so lengths and tags are
 checked by stepping over them: about a third of the cost of reading them.
@@ -27,7 +27,7 @@ class BadExpiration(ValueError):
 
 
 def expiration(text: str | None) -> int | None:
-    """Milliseconds, whatever they are counted from."""
+    """Milliseconds, from any origin."""
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 19:
@@ -36,7 +36,7 @@ def expiration(text: str | None) -> int | None:
 
 
 def read_essentials(header: bytes) -> Essentials:
-    """What the broker needs of these properties. Raises ``ValueError``. Warm: steps over the rest,
+    """The essentials of these properties. Raises ``ValueError``. Warm: steps over the rest,
     checking lengths and tags only."""
     try:
         return _walk(header)
@@ -114,7 +114,8 @@ _WIDTHS = {
 _LONG = frozenset(b"ScCx")
 _TABLE, _ARRAY = ord("F"), ord("A")
 FEW = 8
-"""Entries of a table that are not worth counting: the table itself counts in what it stands in."""
+"""Entries of a table that are not worth counting: the table itself counts as a value of its
+parent."""
 
 
 def check_table(buf: bytes, at: int, end: int, depth: int = 0) -> None:
@@ -167,7 +168,7 @@ def count_arguments(entries: bytes) -> None:
         except TooManyValues:
             raise
         except (FieldError, IndexError):
-            pass  # or in another dialect it is good; whoever reads it finds out
+            pass  # or in another dialect it is good; its reader finds out
 
 
 def check_array(buf: bytes, at: int, end: int, depth: int) -> None:

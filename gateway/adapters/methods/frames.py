@@ -29,7 +29,7 @@ _HEADERS: BoundedCache[bytes, tuple[bytes, Essentials]] = BoundedCache()
 
 
 class Link(Protocol):
-    """Where the loop takes what it does not do itself. All raise ``PeerError``."""
+    """Receiver of all frames that the loop does not handle itself. All raise ``PeerError``."""
 
     def on_method(
         self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
@@ -93,13 +93,14 @@ class Frames:
         self.waiting = False
         """Nothing is looked at until ``resume``."""
         self._behind = b""
-        """What has come meanwhile."""
+        """Octets received meanwhile."""
         self._pieces: list[bytes] = []
         self._gathered = 0
         self._needed = 0
 
     def feed(self, data: bytes, found: list[Operation]) -> None:
-        """All complete frames of what came. Raises ``PeerError``; ``found`` keeps what was good.
+        """All complete frames of the octets. Raises ``PeerError``; ``found`` keeps the operations
+        before.
 
         An unfinished frame is completed with the octets it lacks and no more, so that the rest of
         a large read is not copied for its sake."""
@@ -134,14 +135,14 @@ class Frames:
             self._gathered = len(data) - at
 
     def resume(self, found: list[Operation]) -> None:
-        """Look at what has come while ``waiting``."""
+        """Read the octets that came while ``waiting``."""
         self.waiting = False
         data, self._behind = self._behind, b""
         if data:
             self.feed(data, found)
 
     def stop(self) -> None:
-        """Forget what has not been looked at."""
+        """Discard octets that have not been read."""
         self._behind = b""
         self._pieces.clear()
         self._gathered = 0
@@ -300,7 +301,7 @@ class Frames:
 
     def route(self, raw: bytes) -> Route | None:
         """Exchange, key and flags of a publish, from its encoded arguments after the ticket;
-        ``None`` if they are not good (the slow path will say why)."""
+        ``None`` if they are not good (the slow path finds the reason)."""
         try:
             middle = 1 + raw[0]
             stop = middle + 1 + raw[middle]

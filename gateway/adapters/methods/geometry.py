@@ -1,4 +1,4 @@
-"""What a version of the class-and-method family is made of: its frame's geometry and its tables.
+"""The parts of a version of the class-and-method family: the geometry of its frames and its tables.
 
 The data stand in the generated ``wire/tables.py``; the drafts of 2005, 0-8, 0-9 and 0-9-1 differ in
 the frame itself, so the frame loop takes its numbers from a ``Geometry`` and tests no version.
@@ -19,7 +19,7 @@ class Geometry(NamedTuple):
     order: tuple[int, int, int]  # where type, channel and size stand among the fields of ``head``
     tail: bytes  # the octets that close a frame, b"" if none do
     size_counts_tail: bool
-    method: Struct  # what precedes the arguments: class and method numbers first
+    method: Struct  # before the arguments: class and method numbers first
     content: Struct  # class, weight and body size; the property flags follow
     longstr: int  # octets that hold the length of a long string
     heartbeat: bytes  # a complete heartbeat frame
@@ -39,7 +39,7 @@ class Method(NamedTuple):
     from_server: bool
     replies: tuple[str, ...]  # methods that answer it; none if it is asynchronous
     content: bool  # a content header and body follow
-    extension: str  # who added it, "" if the specification has it
+    extension: str  # its author, "" if the specification has it
     section: str
     extended: "Extended | None" = None
 
@@ -65,7 +65,7 @@ class Extended(NamedTuple):
 
 
 class Unread(Record):
-    """Arguments of a method that is not implemented: nobody reads them."""
+    """Arguments of a method that is not implemented, which are not read."""
 
     __slots__ = ()
 

@@ -1,8 +1,7 @@
-"""What the peer says, frame by frame: whom it concerns, whether it is allowed now, what it means.
+"""Frames of the peer: dispatched to connection and channels, if they are allowed now.
 
-The frame loop brings what it does not do itself. A ``PeerError`` that costs a channel is settled
-here; one that costs the connection goes up.
-"""
+The frame loop passes all frames on that it does not handle itself. A ``PeerError`` that costs a
+channel is settled here; one that costs the connection goes up."""
 
 from functools import partial
 from typing import Any, Protocol
@@ -52,7 +51,7 @@ from gateway.operations import (
 
 SETTLING = frozenset(["basic.ack", "basic.nack", "basic.reject"])
 IGNORED = frozenset(["channel.alert", "channel.ok", "access.request-ok"])
-"""Information, or answers to what we never ask: read and let go."""
+"""Information, or replies to requests that we never make: ignored."""
 ANSWERS = frozenset(
     reply
     for table in VERSIONS.values()
@@ -63,7 +62,7 @@ ANSWERS = frozenset(
 
 
 class IncomingEngine(ChannelEngine, ContentEngine, Protocol):
-    """What this part needs of the engine."""
+    """The engine, as far as this part needs it."""
 
     version: str
     connection: Connection

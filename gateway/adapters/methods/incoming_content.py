@@ -230,7 +230,7 @@ class ContentReceiver:
     def failed(
         self, channel: int, method: Method, error: PeerError | ValueError, found: list[Operation]
     ) -> None:
-        """Something is wrong with a content, or with what its method says of it."""
+        """Something is wrong with a content, or with the arguments of its method."""
         if isinstance(error, TooManyValues):
             error = PeerError(Condition.CONTENT_TOO_LARGE, str(error), Lost.SESSION)
         elif isinstance(error, BadExpiration):

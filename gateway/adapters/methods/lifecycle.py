@@ -413,8 +413,8 @@ class Lifecycle:
             found += self.abandon()
             found.append(Closed(Condition.CONNECTION_FORCED, "the handshake took too long"))
         elif due is Due.SILENT:
-            whom = "client" if engine.server else "server"
-            text = f"missed heartbeats from {whom}, timeout: {heartbeat.patience / 2:g}s"
+            silent = "client" if engine.server else "server"
+            text = f"missed heartbeats from {silent}, timeout: {heartbeat.patience / 2:g}s"
             found += self.abandon()
             found.append(Closed(Condition.CONNECTION_FORCED, text))
         return found

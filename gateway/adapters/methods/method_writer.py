@@ -62,7 +62,7 @@ class MethodWriter:
 
     def head_of(self, method: Method, flags: int = 0) -> bytes:
         """The octets before a method's arguments. In 0-9a0 the flags are in the octet before the
-        synchtag; the tag itself is 0: nothing says that a reply repeats one."""
+        synchtag; the tag itself is 0: the document does not require replies to repeat one."""
         if not self._padding:
             return method.prefix
         return method.prefix + bytes(self._padding - 5) + bytes((flags,)) + bytes(4)

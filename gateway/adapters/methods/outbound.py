@@ -1,4 +1,4 @@
-"""What ``Engine.send`` does for each operation: the way from the vocabulary to methods.
+"""Operations as methods of the published versions.
 
 Requests of the client role go through the rows of ``requests``; the rest is answers and messages.
 Which side may send a method is checked where it is written, from the tables.
@@ -43,7 +43,7 @@ from gateway.operations import (
 
 
 class OutboundEngine(Protocol):
-    """What is needed of the engine."""
+    """The engine, as far as operations need it."""
 
     table: Version
     channels: dict[int, Channel]
@@ -60,7 +60,7 @@ class OutboundEngine(Protocol):
 
 
 def _usable(engine: OutboundEngine, number: int) -> Channel | None:
-    """The channel, ``None`` if it is closing (what is said there is lost anyway)."""
+    """The channel, ``None`` if it is closing (methods there are lost anyway)."""
     channel = engine.channel(number)
     return channel if channel.state is states.OPEN else None
 
@@ -147,7 +147,7 @@ def _confirm(engine: OutboundEngine, op: Confirm) -> None:
 
 def _settle(engine: OutboundEngine, op: Settle) -> None:
     if _usable(engine, op.channel) is None:
-        return  # what was delivered there goes back anyway
+        return  # its deliveries are requeued anyway
     if op.outcome == Outcome.ACCEPT:
         record: Any = w.BasicAck(op.delivery, op.multiple)
     elif op.multiple:
@@ -159,7 +159,7 @@ def _settle(engine: OutboundEngine, op: Settle) -> None:
 
 def _returned(engine: OutboundEngine, op: Returned) -> None:
     if engine.channel(op.channel).state not in (states.OPEN, states.ENDING, states.FAILED):
-        # They may have said close behind their publish: it comes back all the same.
+        # The client may have closed behind its publish, which comes back all the same.
         return
     code, name, _ = engine.table.codes[op.condition.value]
     message = op.message
@@ -260,7 +260,7 @@ def _fetched(engine: OutboundEngine, op: Done) -> None:
 
 
 def refused(engine: OutboundEngine, op: Refused) -> None:
-    """The broker says no; what that costs, the peer is told, and which request of its it was."""
+    """The broker refuses a request: the peer is told which one, by the close that it costs."""
     method = getattr(op.token, "method", None)
     number = 0 if method is None else method.number
     if op.lost is Lost.NOTHING:

@@ -147,7 +147,7 @@ def _write_bound(channel: RequestChannel, op: FindBindings) -> w.ExchangeBound:
 
 
 def _bound_ok(found: FoundBindings) -> w.ExchangeBoundOk:
-    """The first obstacle. What was asked for shows in what was not found."""
+    """The first obstacle."""
     code = BOUND
     if found.exchange_not_found:
         code = NO_EXCHANGE

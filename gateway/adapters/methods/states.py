@@ -1,7 +1,7 @@
-"""What may follow what on a connection and on a channel of the class-and-method family.
+"""States of connections and channels of the class-and-method family.
 
-Blind to role: *ask* and *answer* are said from the side of whoever began, and the words are the
-same whether we or they say them. States are compared by ``is``.
+They do not depend on the role: a method has the same effect whether it is sent or received. States
+are compared by ``is``.
 """
 
 from typing import Final
@@ -19,14 +19,14 @@ UNOPENED: Final = "unopened"
 OPENING: Final = "opening"
 OPEN: Final = "open"
 CLOSING: Final = "closing"
-"""We said close and wait for close-ok; everything else is discarded (0-9-1 §2.2.4)."""
+"""We sent close and wait for close-ok; everything else is discarded (0-9-1 §2.2.4)."""
 ENDING: Final = "ending"
-"""They said close on a channel; our owner has still to answer."""
+"""The peer closed a channel; the broker has still to reply."""
 LEAVING: Final = "leaving"
-"""They said close on the connection, or broke a rule that costs it; our owner has still to answer
-what they asked before."""
+"""The peer closed the connection, or violated a rule that costs it; the broker has still to reply
+to its earlier requests."""
 FAILED: Final = "failed"
-"""They broke a rule on a channel, and are told when what they asked before is answered."""
+"""The peer violated a rule on a channel, and is told behind the replies to its earlier requests."""
 CLOSED: Final = "closed"
 
 CONNECTION: Final[dict[State, dict[str, State]]] = {

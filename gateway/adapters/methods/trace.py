@@ -1,6 +1,6 @@
 """A readable trace of octets of the class-and-method family, one line per frame.
 
-What is broken is described as broken instead of stopping the reader. A published version needs
+Malformed frames are described as broken instead of stopping the reader. A published version needs
 nothing but the frame itself, so either direction may be given. In the drafts contents nest, and old
 clients write a wrong class into their headers: the method before a content tells its class, so a
 ``Reader`` remembers the methods and contents of one direction from call to call.

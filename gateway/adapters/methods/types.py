@@ -1,10 +1,9 @@
 """Field tables, arrays and decimals of the class-and-method family, in named dialects.
 
 The specifications and the programs disagree about some tags (``s`` is a 16-bit integer or a short
-string, ``l`` is signed or not). All read the same way; a ``Tags`` says what differs. A canonical
-encoding comes back octet by octet: ``write(read(x)) == x``. What is not UTF-8 in a string is kept
-with surrogate escapes.
-"""
+string, ``l`` is signed or not). All read the same way; a ``Tags`` has the differences. A canonical
+encoding comes back octet by octet: ``write(read(x)) == x``. Octets of a string that are not UTF-8
+are kept with surrogate escapes."""
 
 import struct
 from collections.abc import Callable
@@ -59,7 +58,7 @@ Reader = Callable[[bytes, int, int], tuple[Any, int]]
 
 
 def read_table(entries: bytes, tags: Tags = RABBITMQ) -> Table:
-    """The table whose encoded entries (without their length) these are."""
+    """The table of these encoded entries (without their length)."""
     try:
         return _entries(entries, 0, len(entries), 0, _READERS[tags.name])
     except (struct.error, IndexError) as error:
@@ -67,8 +66,8 @@ def read_table(entries: bytes, tags: Tags = RABBITMQ) -> Table:
 
 
 def read_value(buf: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """One value, whose tag stands at ``at``, and where it stopped. Raises ``FieldError``, and what
-    a table that is cut short raises."""
+    """One value, whose tag stands at ``at``, and where it stopped. Raises ``FieldError``, and
+    ``struct.error`` or ``IndexError`` if it is cut short."""
     reader = _READERS[RABBITMQ.name].get(buf[at])
     if reader is None:
         raise FieldError(f"a field has the unknown tag {buf[at]:#04x}")
@@ -237,7 +236,8 @@ def _string(text: str) -> bytes:
 
 
 def write_value(value: Any, tags: Tags, depth: int) -> bytes:
-    """One value with its tag: the exact type decides, then what it is a kind of."""
+    """One value with its tag: the exact type decides, then the first type that it is an instance
+    of."""
     try:
         writer = _WRITERS.get(type(value))
         if writer is not None:

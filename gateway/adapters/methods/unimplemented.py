@@ -1,7 +1,7 @@
 """The methods that are answered with not-implemented, with their arguments.
 
-Only those need them who describe what peers said (``trace``) or try what is supported
-(``support``), and they are in no hurry: arguments are read and written by rows of data
+Only ``trace``, which describes frames, and ``support``, which tries methods, need them, and speed
+does not matter there: arguments are read and written by rows of data
 (``wire/unimplemented.py``), not by code of their own. A gateway that serves never loads this.
 """
 

@@ -35,9 +35,9 @@ TAG = Struct(">QB")
 
 
 class Consumer(NamedTuple):
-    """What a consumer's deliveries are called. ``source`` is the queue or destination it asked
-    for; ``key``: deliveries name what they were published to instead (topics). ``tag`` is its
-    name here, ``number`` on the wire."""
+    """The names of a consumer. ``source`` is the queue or destination that it consumes from, as its
+    deliveries name it; ``keyed``: they name the destination of the publish instead (topics).
+    ``tag`` is its name here, ``number`` on the wire."""
 
     group: str
     source: str
@@ -49,8 +49,8 @@ class Consumer(NamedTuple):
 
 
 class EncodedMethod(NamedTuple):
-    """A method as it is written: what stands before the delivery tag, how many octets that and the
-    flag behind it take, what follows. ``consumer``: whose it is."""
+    """A method as it is written: the octets before the delivery tag, how many octets that and the
+    flag behind it take, the octets that follow. ``consumer``: of a delivery."""
 
     before: bytes
     varying: int
@@ -76,7 +76,7 @@ class ChannelMapping(Protocol):
 
 
 class ChannelEngine(Protocol):
-    """What a channel needs of its engine."""
+    """The engine, as far as a channel needs it."""
 
     table: Version
     frames: DraftFrames
@@ -109,15 +109,16 @@ class ChannelEngine(Protocol):
 class Channel:
     """Also its own ``Outlet``.
 
-    As on a channel of 0-9-1, what repeats in its output is kept encoded, the header goes out as it
-    came in, and a small message is one joined piece. What is larger, has children, or is a file
-    that must be staged goes frame by frame."""
+    As on a channel of 0-9-1, repeated parts of its output are kept encoded, the header goes out as
+    it came in, and a small message is one joined piece. A message that is larger, has children, or
+    is a file that must be staged goes frame by frame."""
 
     allow_deliveries: Callable[[bool], None]
     __slots__ = (
         "number", "state", "allow_deliveries", "engine", "awaited", "consumers", "content",
         "tickets", "prefetch", "transacted", "classes", "unsettled", "files",
-        "unbound_subscriptions", "paced", "prefetch_max", "_tags", "_encoded_methods", "_buffer", "_pending", "_frames",
+        "unbound_subscriptions", "paced", "prefetch_max", "_tags", "_encoded_methods",
+        "_buffer", "_pending", "_frames",
     )  # fmt: skip
 
     def __init__(self, number: int, engine: ChannelEngine) -> None:
@@ -135,7 +136,8 @@ class Channel:
         self.prefetch = (0, 0)
         self.transacted = False
         self.classes: dict[str, str] = {}
-        """Exchanges declared here and their types: what a binding must say depends on it."""
+        """Exchanges declared here and their types: the arguments that a binding must have depend on
+        it."""
         self.unsettled: dict[int, None] = {}
         """Client: deliveries, for rejecting many of them, which is no method here."""
         self.files = Staging(engine.mapping.layouts, engine.max_message_octets, engine.partials)
@@ -167,8 +169,8 @@ class Channel:
         self.move("channel.open-ok")
 
     def mark_failed(self) -> None:
-        """The peer broke a rule: nothing more is taken. We say so when what it asked before is
-        answered."""
+        """The peer violated a rule: nothing more is accepted. It is told behind the replies to its
+        earlier requests."""
         self.forget_content()
         self.state = states.FAILED
 
@@ -179,7 +181,7 @@ class Channel:
         self.consumers.clear()
 
     def mark_closed(self) -> None:
-        """The channel is no more; whoever still holds it as an outlet says nothing."""
+        """The channel is closed; as an outlet it writes nothing more."""
         for number in self.tickets:
             self.engine.connection.tickets.pop(number, None)
         self.state = states.CLOSED
@@ -205,8 +207,8 @@ class Channel:
     # --- tickets and consumers -------------------------------------------------------------------
 
     def grant(self, *rights: str) -> int:
-        """A new ticket. It is good on this channel and for these rights; what the user may really
-        do is for the broker to say, whatever the ticket."""
+        """A new ticket. It is valid on this channel and for these rights. The broker checks the
+        permissions of the user, with or without a ticket."""
         if len(self.tickets) >= MOST_TICKETS:
             raise PeerError(Condition.RESOURCE_ERROR, "too many access tickets")
         number: int = self.engine.connection.new_ticket(self.number)
@@ -214,8 +216,8 @@ class Channel:
         return number
 
     def ticket(self, number: int, *rights: str) -> None:
-        """Refuse a ticket that was not granted here, or for none of these rights. 0 is what the
-        original clients send, who never ask for one."""
+        """Refuse a ticket that was not granted here, or for none of these rights. The
+        original clients send 0 and never ask for one."""
         if not number:
             return
         granted = self.tickets.get(number)
@@ -242,7 +244,7 @@ class Channel:
             self.paced = True
 
     def consumer_at(self, group: str, source: str) -> Consumer | None:
-        """Client: whose delivery this is. Deliveries name where they come from, not a consumer.
+        """Client: the consumer of a delivery. Deliveries name where they come from, not a consumer.
         Hot, where there are few."""
         keyed = some = None
         ours = 0
@@ -302,25 +304,25 @@ class Channel:
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         """Hot."""
-        whose = self.consumers.get(consumer)
-        if self.state is not states.OPEN or whose is None:
+        subscriber = self.consumers.get(consumer)
+        if self.state is not states.OPEN or subscriber is None:
             return
-        if whose.pace is not None:
-            self.count(whose, message)
+        if subscriber.pace is not None:
+            self.count(subscriber, message)
         mapping = self.engine.mapping
         try:
-            source = mapping.delivery_source(whose, message)
+            source = mapping.delivery_source(subscriber, message)
             start = self._encoded_methods.get((consumer, source))
-            if start is None or start.consumer is not whose:
-                dialect = self.engine.dialects[whose.group]
-                record = mapping.delivery_method(whose, source, 0, False)
-                start = self._keep((consumer, source), record, dialect, whose)
+            if start is None or start.consumer is not subscriber:
+                dialect = self.engine.dialects[subscriber.group]
+                record = mapping.delivery_method(subscriber, source, 0, False)
+                start = self._keep((consumer, source), record, dialect, subscriber)
             header, body = message.header, message.body
             if message.added_headers or message.dialect is not start.dialect:
                 header, body = start.dialect.form_of(message)
             octets = TAG.pack(delivery, redelivered)[: start.varying]
             if not self._write_joined(start, octets, header, body):
-                record = mapping.delivery_method(whose, source, delivery, redelivered)
+                record = mapping.delivery_method(subscriber, source, delivery, redelivered)
                 self._say(record, Content(start.dialect.number, header, body))
         except ValueError:
             # All of it is encoded before any is written.

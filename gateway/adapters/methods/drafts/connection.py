@@ -35,13 +35,13 @@ from gateway.operations.rules import EARLY
 PLAIN = "PLAIN"
 MOST_TICKETS = 32 * 1024
 LARGEST_FRAME = 1 << 20
-"""Octets in any frame but a body that are taken where nobody can say what is too large (0-9a6)."""
+"""Limit of octets in any frame but a body: 0-9a6 does not negotiate one."""
 LARGEST_BODY = 64 * 1024
-"""Octets in one body frame where the draft lets nobody say what it can take (0-9a6)."""
+"""Octets in one body frame that we send: 0-9a6 does not negotiate a limit."""
 
 
 class ConnectionEngine(Protocol):
-    """What this part needs of the engine."""
+    """The engine, as far as this part needs it."""
 
     table: Version
     mapping: MethodMapping
@@ -58,7 +58,7 @@ class ConnectionEngine(Protocol):
 
 
 def plain_response(response: bytes, is_0_9a0: bool) -> bytes:
-    """A response as RFC 4616 has it, whatever of the known forms it came in."""
+    """A response as RFC 4616 has it, from any of the known forms."""
     for skipped in (0, 2, 4):
         if skipped and int.from_bytes(response[:skipped], "big") != len(response) - skipped:
             continue
@@ -94,13 +94,13 @@ class DraftConnection:
         self.peer = Peer(version=engine.table.name)
         self.user = ""
         self.client_id = ""
-        """Who owns what is private (0-9a0)."""
+        """The owner of private queues and subscriptions (0-9a0)."""
         self.prefetch_max = 0
         """Octets that may be under way over all channels (0-9a0); 0 is no limit."""
         self.shares = 1
-        """What each channel has of it: the whole divided by this."""
+        """Each channel has the whole divided by this."""
         self.tickets: dict[int, int] = {}
-        """Whose channel each ticket is."""
+        """The channel of each ticket."""
         self._last_ticket = 0
         self._engine = engine
         self._is_0_9a0 = engine.is_0_9a0
@@ -114,7 +114,7 @@ class DraftConnection:
     # --- server ----------------------------------------------------------------------------------
 
     def on_protocol_header(self) -> None:
-        """The client has said which version: introduce ourselves."""
+        """The client has chosen the version: introduce ourselves."""
         self._engine.life.state = states.START
         offered = " ".join(self._exchange.mechanisms())
         table = self._engine.table
@@ -135,7 +135,7 @@ class DraftConnection:
     def _step(self, step: Step, found: list[Operation]) -> None:
         limits = self._limits
         if isinstance(step, Challenge):
-            # It must not be empty (0-9a0: connection.secure); what it holds is left open.
+            # It must not be empty (0-9a0: connection.secure); its contents are left open.
             self._engine.writer.write(0, self._w.ConnectionSecure(step.data or PLAIN.encode()))
         elif isinstance(step, Waiting):
             self._engine.frames.waiting = True
@@ -176,7 +176,7 @@ class DraftConnection:
         self._tuned(m.channel_max, frame_max, m.heartbeat, ours.heartbeat)
 
     def _check_tuning(self, m: Any) -> None:
-        """A client may lower what was proposed, and nothing may be 0 (0-9a0 §4.2.6)."""
+        """A client may lower the proposed limits, and nothing may be 0 (0-9a0 §4.2.6)."""
         least = self._engine.table.constants["frame-min-size"]
         for name, given, lowest, proposed in (
             ("frame-max", m.frame_max, least, self._limits.frame_max),
@@ -291,13 +291,15 @@ class DraftConnection:
 
     # --- both ------------------------------------------------------------------------------------
 
-    def _tuned(self, channel_max: int, frame_max: int, speak: int, hear: int) -> None:
+    def _tuned(
+        self, channel_max: int, frame_max: int, send_interval: int, receive_interval: int
+    ) -> None:
         """Apply the smaller of both limits. In 0-9a0 each side says how
         often it wants to hear from the other; in 0-9a6 the client decides."""
         engine, limits = self._engine, self._limits
         engine.channel_max = smaller(channel_max, limits.channel_max) or 0xFFFF
-        engine.heartbeat.interval = speak
-        engine.heartbeat.patience = 2 * (hear if self._is_0_9a0 else speak)
+        engine.heartbeat.interval = send_interval
+        engine.heartbeat.patience = 2 * (receive_interval if self._is_0_9a0 else send_interval)
         overhead = engine.frames.overhead
         ours = smaller(frame_max, limits.frame_max) if self._is_0_9a0 else limits.frame_max
         most = limits.max_message_octets
@@ -305,7 +307,7 @@ class DraftConnection:
         if self._is_0_9a0:
             engine.body_max = (ours or 1 << 31) - overhead
         else:
-            # Tune says no limit, so there is none but that of messages.
+            # Tune has no limit, so only that of messages counts.
             engine.frames.limit = max(engine.frames.limit, LARGEST_FRAME)
             engine.frames.body_limit = most
             engine.body_max = (smaller(frame_max, limits.frame_max) or LARGEST_BODY) - overhead

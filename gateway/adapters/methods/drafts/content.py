@@ -1,9 +1,9 @@
 """Contents of the drafts <-> the canonical properties: one dialect for each class of content.
 
-All classes have a choice of the properties that 0-9-1 has, and ``destination``, which says where
-the message goes. What a class has no property for goes into its headers, under names that begin
-with ``x-amqp09-``, as what even 0-9-1 cannot say goes under ``x-amqp10-``; reading takes it back.
-Empty text is what these peers write for a property that they have not set.
+All classes have a choice of the properties that 0-9-1 has, and ``destination``, where the
+message goes. Properties that a class does not have go into its headers, under names that begin with
+``x-amqp09-``, as those that even 0-9-1 does not have go under ``x-amqp10-``; reading takes them
+back. These peers write empty text for a property that is not set.
 
 A content may have child contents (``weight`` of them). They stand behind the properties in the
 header of the message, each whole: class, weight, size of the body, size of the properties, the
@@ -31,7 +31,7 @@ CHILDREN = "x-opt-amqp09-children"
 """The annotation that holds the child contents."""
 
 CHILD = Struct(">HHQI")
-"""What stands before a child: class, weight, octets of body and of properties."""
+"""The fields before a child: class, weight, octets of body and of properties."""
 
 MOST_CHILDREN = 1024
 DEEPEST = 16
@@ -66,7 +66,7 @@ class DraftDialect:
         self._file = next((n for n in ("file_name", "filename") if hasattr(record, n)), "")
         self._destined = hasattr(record, "destination")
         self.routes = self._destined and not self._is_0_9a0
-        """The destination is what a publish has for a routing key (0-9a6)."""
+        """The destination is the routing key of a publish (0-9a6)."""
         self._headers = hasattr(record, "headers")
         self._outline = Outline(content, self._is_0_9a0)
         self.headers: BoundedCache[bytes, Known] = BoundedCache(HEADERS)
@@ -90,8 +90,8 @@ class DraftDialect:
             raise ValueError("a child content is cut short") from error
 
     def known(self, header: bytes) -> Known:
-        """What is read of every message. Raises ``ValueError``. Where it is hot, look into
-        ``headers`` first."""
+        """The parts that are read of every message. Raises ``ValueError``. Where it is hot, look
+        into ``headers`` first."""
         found = self.headers.get(header)
         if found is None:
             found = self._outline.read(header)
@@ -244,7 +244,7 @@ def _fits(text: Any) -> bool:
 
 
 def _kept(wire: BasicProperties, name: str, headers: Table) -> None:
-    """Take back what the class has no property for."""
+    """Take a property back that the class does not have."""
     kept = KEPT + name.replace("_", "-")
     value = headers.get(kept)
     if name in NUMBERS:

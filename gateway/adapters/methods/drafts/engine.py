@@ -2,9 +2,10 @@
 
 ``DraftEngine`` puts its parts together. Connection life, method writer and output are those of
 ``methods``; frames, channel 0, channels and messages are the drafts' own: frames that are refused
-without a reply, methods with flags (0-9a0), errors whose class says what they close, contents with
-children, and replies that lead to more operations. A ``MethodMapping`` says what the methods of one
-draft mean.
+without a reply, methods with flags (0-9a0), errors whose class decides whether they close the
+channel or the connection, contents with
+children, and replies that lead to more operations. A ``MethodMapping`` has the
+meaning of one draft's methods.
 """
 
 from collections.abc import Callable
@@ -114,17 +115,17 @@ class DraftEngine:
     # --- out -------------------------------------------------------------------------------------
 
     def send(self, operation: Operation) -> None:
-        """Say this. Raises ``LocalError`` before any octet is written."""
+        """Write an operation. Raises ``LocalError`` before any octet is written."""
         if self.closing:
             if isinstance(operation, Returned):
-                # They have said goodbye behind their publish: it goes on all the same.
+                # The client has closed behind its publish, which goes on all the same.
                 self.life.follow(self.mapping.fallback(operation))
             return
         encode = ENCODERS.get(type(operation))
         if encode is None and type(operation) in self.mapping.request_encoders:
             encode = ENCODE_REQUEST
         if encode is None:
-            raise LocalError(f"{type(operation).__name__} cannot be said in {self.version}")
+            raise LocalError(f"{type(operation).__name__} has no form in {self.version}")
         try:
             encode(self, operation)
         except ValueError as error:

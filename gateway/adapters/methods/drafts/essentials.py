@@ -1,4 +1,4 @@
-"""What the broker needs of encoded properties of the drafts, without decoding the rest.
+"""The essentials of encoded properties of the drafts, without decoding the rest.
 
 As ``methods/essentials.py`` does for the basic properties, but for any class of content: which
 property stands where is worked out once for each word of flags.
@@ -16,7 +16,7 @@ from gateway.message import Essentials
 
 class Known(NamedTuple):
     """One header, in one copy for all messages that have it. ``end``: where its own properties do;
-    what stands behind are child contents."""
+    child contents follow."""
 
     header: bytes
     essentials: Essentials
@@ -25,7 +25,7 @@ class Known(NamedTuple):
 
 
 PASS, PASS_TEXT, TABLE, MODE, PRIORITY, DESTINATION, EXPIRATION, USER = range(8)
-"""What is to be done at a property: step over octets, or over a text, or look."""
+"""The action at a property: step over octets, or over a text, or read."""
 
 WANTED = {
     "headers": TABLE,
@@ -37,7 +37,7 @@ WANTED = {
 }
 
 Step = tuple[int, int]
-"""What to do, and octets: of the value, or of the length before a table."""
+"""Action, and octets: of the value, or of the length before a table."""
 
 
 class Outline:
@@ -62,7 +62,7 @@ class Outline:
         return self._plans.keep(flags, steps)
 
     def read(self, header: bytes) -> Known:
-        """Raises ``ValueError``. Warm: steps over what nobody asks for, checking lengths and tags.
+        """Raises ``ValueError``. Warm: steps over the others, checking lengths and tags.
         Behind the properties anything may stand."""
         header = one_word(header)
         flags = header[:2]
@@ -111,7 +111,7 @@ class Outline:
 def one_word(header: bytes) -> bytes:
     """The header with one word of flags: a further one may follow (0-9a0 §3.5.2, 0-9a6 "Content
     Header Frame Wire Format"), but no class has properties for it. Raises ``ValueError`` if it
-    names any, for what it names cannot be read."""
+    names any, because those cannot be read."""
     if len(header) < 2 or not header[1] & 1:
         return header
     at = 2
@@ -127,7 +127,7 @@ def one_word(header: bytes) -> bytes:
 
 
 def step(content: Content, name: str, kind: str) -> Step:
-    """What is to be done at a property; how wide it is, its writer tells."""
+    """The action at a property; its writer tells how wide it is."""
     empty: dict[str, object] = {"str": "", "bytes": b"", "int": 0}
     value = empty[kind.split(" ")[0]]
     width = len(content.write(content.record(**{name: value}))) - 2
@@ -135,8 +135,8 @@ def step(content: Content, name: str, kind: str) -> Step:
 
 
 def time_to_live(text: str | None) -> int | None:
-    """Milliseconds; "0" and "" are how these peers say that it never expires. What is no number is
-    none."""
+    """Milliseconds; these peers write "0" and "" for messages that never expire. Text that is no
+    number is none."""
     try:
         return expiration(text or None) or None
     except BadExpiration:

@@ -2,8 +2,8 @@
 
 0-9a0 has no end octet, a one-octet channel, and announces large frames and high channels by a meta
 frame; 0-9a6 counts its end octet and has an octet between type and channel. A publish or a delivery
-of which all has come, in one body frame and without children, is taken in one step; what is not
-like that goes frame by frame.
+of which all has come, in one body frame and without children, is taken in one step;
+others go frame by frame.
 """
 
 from struct import Struct
@@ -21,12 +21,14 @@ EXTENDED = Struct(">BBHQ")
 """Type, flags, channel and size of the frame behind a meta frame (0-9a0)."""
 
 PART = 64 * 1024
-"""A larger body frame is given on as it comes: 0-9a6 lets nobody say how large frames may be."""
+"""A larger body frame is passed on as it comes: 0-9a6 does not negotiate how large frames may
+be."""
 
 
 class BadFrame(PeerError):
-    """What came is no frame, so that nothing more may be said: a type that is not defined, or no
-    frame end where one is due (0-9a0 §3.4.4, 0-9a6 "The Frame Header Wire Format")."""
+    """The octets are no frame, so that the peer is disconnected without a reply: a type that is not
+    defined, or no frame end where one is due (0-9a0 §3.4.4, 0-9a6 "The Frame Header Wire
+    Format")."""
 
     def __init__(self, text: str) -> None:
         super().__init__(Condition.FRAME_ERROR, text)
@@ -65,7 +67,8 @@ METHODS = 2048
 """How many methods of each draft are remembered."""
 
 _HOT: dict[tuple[str, bool], tuple[dict[bytes, int], BoundedCache[bytes, ContentMethod]]] = {}
-"""By version, and whether it is the server: what is taken in one step, and methods by their octets.
+"""By version, and whether it is the server: the methods that are taken in one step, and
+methods with content by their octets.
 Connections share them (one thread)."""
 
 
@@ -128,7 +131,8 @@ class DraftFrames:
         """Nothing is looked at until ``resume``."""
 
     def feed(self, data: bytes, found: list[Operation]) -> None:
-        """All complete frames of what came. Raises ``PeerError``; ``found`` keeps what was good."""
+        """All complete frames of the octets. Raises ``PeerError``; ``found`` keeps the operations
+        before."""
         self._stopped = False
         kept = self._kept
         if self.waiting:
@@ -169,7 +173,7 @@ class DraftFrames:
         return left + closing
 
     def resume(self, found: list[Operation]) -> None:
-        """Look at what has come while ``waiting``."""
+        """Read the octets that came while ``waiting``."""
         self.waiting = False
         data = bytes(self._kept)
         self._kept.clear()
@@ -177,7 +181,7 @@ class DraftFrames:
             self.feed(data, found)
 
     def stop(self) -> None:
-        """Forget what has not been looked at."""
+        """Discard octets that have not been read."""
         self._kept.clear()
         self._under_way = None
         self._stopped = True
@@ -251,7 +255,7 @@ class DraftFrames:
     def _message(
         self, channel: int, buf: bytes, start: int, end: int, varying: int, found: list[Operation]
     ) -> int:
-        """Take the method that stands there and the content behind it, and say where that ends; 0
+        """Take the method at ``start`` and the content behind it, and return where that ends; 0
         if that cannot be done in one step. Hot: two look-ups save the decoding."""
         open_channel = self._channels.get(channel)
         if (
@@ -356,7 +360,7 @@ class DraftFrames:
 
 
 def head_of(geometry: Geometry) -> Struct:
-    """The frame header as type, channel and size, without what stands between them."""
+    """The frame header as type, channel and size, without the fields between them."""
     letters = geometry.head.format.lstrip(">")
     kept = (letter if at in geometry.order else "x" for at, letter in enumerate(letters))
     return Struct(">" + "".join(kept))

@@ -1,4 +1,4 @@
-"""What the peer says in a draft, frame by frame: whom it concerns, whether it is allowed now.
+"""Frames of the peer in a draft: dispatched to connection and channels, if they are allowed now.
 
 A ``PeerError`` that costs a channel is settled here; one that costs the connection goes up. Errors
 in the classes connection and access cost the connection, all others the channel.
@@ -52,15 +52,15 @@ ASYNCHRONOUS = frozenset(
     + [f"{group}.{verb}" for group in ("jms", "file", "stream") for verb in ("publish", "cancel")]
     + [f"{group}.{verb}" for group in ("jms", "file") for verb in ("ack", "reject")]
 )
-"""What a client may send on a channel of 0-9a0 without being answered."""
+"""Methods that a client may send on a channel of 0-9a0 without being answered."""
 
 UNDEFINED = frozenset(["dtx.select", "dtx.start"])
-"""Named by the drafts, with nothing said of what a distributed transaction would be. What a peer
-does not support costs the connection in 0-9a0 (interface tests), the channel in 0-9a6 (dtx)."""
+"""Named by the drafts, which do not describe a distributed transaction. A method that is not
+supported costs the connection in 0-9a0 (interface tests), the channel in 0-9a6 (dtx)."""
 
 
 class IncomingEngine(ChannelEngine, ContentEngine, Protocol):
-    """What this part needs of the engine."""
+    """The engine, as far as this part needs it."""
 
     version: str
     channels: dict[int, Channel]
@@ -143,7 +143,7 @@ class DraftIncoming:
     def _synch(
         self, channel: Channel, method: Method, m: Any, tag: int, found: list[Operation]
     ) -> None:
-        """Answer what has no answer of its own, once it is done and safe (0-9a0 §3.6.4)."""
+        """Answer a method without a reply of its own, once it is done and safe (0-9a0 §3.6.4)."""
         if method.replies or method.name not in ASYNCHRONOUS:
             return
         number = channel.number

@@ -19,16 +19,16 @@ from gateway.operations import Operation, Returned
 
 ContentHandler = Callable[[Channel, ContentMethod, int, bool, Known, Body], Any]
 """Channel, method, the delivery's tag and whether it was delivered before, header, body -> an
-operation, or what was asked for, or ``None``. Tag and flag of the record do not count: records are
-shared by all deliveries that have the same otherwise. Hot."""
+operation, or the result of a request, or ``None``. Tag and flag of the record do not count: records
+are shared by all deliveries that have the same otherwise. Hot."""
 RequestHandler = Callable[[Channel, Any, PendingReply], list[Operation]]
 """A method of a client, as operations. May raise ``PeerError`` and write by itself."""
 ReplyEncoder = Callable[[Channel, Any, Any], Record | OutgoingMethod]
-"""Channel, what was asked, result -> the answer."""
+"""Channel, record of the request, result -> the reply."""
 RequestEncoder = Callable[[Channel, Any], list[Record]]
-"""An operation of ours, as methods; the last one is what the peer answers."""
+"""An operation of ours, as methods; the peer answers the last one."""
 ReplyReader = Callable[[Channel, Any, Any], Any]
-"""Channel, what was asked, the answer's record -> result of the operation."""
+"""Channel, operation, record of the reply -> result of the operation."""
 
 
 class MethodMapping(NamedTuple):
@@ -41,7 +41,7 @@ class MethodMapping(NamedTuple):
     reply_readers: dict[str, ReplyReader]
     content_handlers: dict[str, ContentHandler]
     delivery_source: Callable[[Consumer, Message], str]
-    """What a delivery to a consumer says of where the message comes from. Hot."""
+    """The source that a delivery to a consumer names. Hot."""
     delivery_method: Callable[[Consumer, str, int, bool], Any]
     """Consumer, source, tag, delivered before -> the method. One that no content follows is about a
     file that is staged first."""

@@ -14,7 +14,7 @@ def group_of(method: Method) -> str:
 
 
 class Content(NamedTuple):
-    """What follows a record, where content does: class, header and body."""
+    """The content behind a method: class, header and body."""
 
     number: int
     header: bytes
@@ -29,8 +29,8 @@ class OutgoingMethod(NamedTuple):
 
 
 class ContentMethod(NamedTuple):
-    """A method that a content follows, as the peer has said it. ``dialect`` is that of its class,
-    ``handler`` what it means with its content (``None``: nothing by itself)."""
+    """A method of the peer that a content follows. ``dialect`` is that of its class,
+    ``handler`` makes its operation (``None``: it has none by itself)."""
 
     method: Method
     record: Any

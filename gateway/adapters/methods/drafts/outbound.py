@@ -1,4 +1,4 @@
-"""What a draft's ``send`` does for each operation that is no request of a client."""
+"""Operations as methods of a draft."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ from gateway.operations import (
 )
 
 WRONG = Condition.PRECONDITION_FAILED
-"""What the broker says of arguments that mean nothing."""
+"""The broker's condition for invalid arguments."""
 
 
 def _request(engine: Any, op: Any) -> None:
@@ -54,7 +54,7 @@ def _request(engine: Any, op: Any) -> None:
 
 
 def _at_once(op: Any) -> Any:
-    """The result of what the peer does not answer."""
+    """The result of a request that the peer does not answer."""
     if isinstance(op, Flow):
         return op.active
     if isinstance(op, DeclareQueue):
@@ -74,12 +74,12 @@ def _settle(engine: Any, op: Settle) -> None:
 def _returned(engine: Any, op: Returned) -> None:
     channel = engine.channels.get(op.channel)
     if channel is not None and channel.state in (states.OPEN, states.ENDING, states.FAILED):
-        # They may have said close behind their publish: it goes on all the same.
+        # The client may have closed behind its publish, which goes on all the same.
         engine.life.follow(engine.mapping.returned(channel, op))
 
 
 def _cancelled(engine: Any, op: Cancelled) -> None:
-    """Neither draft lets a server say so. A later cancel of the client's is no error."""
+    """Neither draft has a method for it. A later cancel of the client's is no error."""
     channel = engine.channels.get(op.channel)
     if channel is not None:
         channel.consumers.pop(op.tag, None)
@@ -109,7 +109,7 @@ def _reply(engine: Any, channel: Channel, token: PendingReply, op: Done) -> None
 
 
 def _answer(engine: Any, answer: Any, channel: Channel, token: PendingReply, op: Done) -> None:
-    """Say the answer; a message that has no form here is as if it had not been there."""
+    """Send the reply; without the message if it has no form here."""
     fetched = op.result
     try:
         # All of it is encoded before any is written.

@@ -31,7 +31,7 @@ class Pace:
         return self.more()
 
     def replenish(self, seconds: float) -> int:
-        """Time has passed; the credit that the consumer gets for it, if any. What was not used in
+        """Time has passed; the credit that the consumer gets for it, if any. Credit not used in
         a second is not saved up."""
         self.left = min(self.left + self.rate * seconds, self.rate)
         return self.more()
@@ -44,6 +44,6 @@ class Pace:
 
 
 def pace_of(m: Any) -> Pace | None:
-    """What a consume method asks for; a rate of 0 is none."""
+    """The rate of a consume method; 0 is none."""
     rate = getattr(m, "consume_rate", 0)
     return Pace(rate) if rate else None

@@ -34,14 +34,14 @@ class File(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """A file that was offered: its content, and what is said when it is staged."""
+    """A file that was offered: its content, and the method that follows when it is staged."""
 
     content: Content
     finish: Any
 
 
 class Rest:
-    """Where the rest of a file goes: behind what there is of it."""
+    """Sink of the rest of a file, behind the octets that have come before."""
 
     __slots__ = ("_item", "_bodies")
     held = 0
@@ -63,7 +63,7 @@ class Rest:
         return b""
 
     def abandon(self) -> None:
-        """What has come is kept."""
+        """The octets that have come are kept."""
 
 
 class Staging:
@@ -113,7 +113,7 @@ class Staging:
         self._staged[item.key[-1]] = Complete(header, item)
 
     def cut(self) -> None:
-        """The channel is over: what there is of these files waits for their sender."""
+        """The channel is over: the parts of these files wait for their sender."""
         for item in [*self._opened, *(file.item for file in self._staged.values())]:
             self._bodies.leave(item)
         self._opened.clear()
@@ -135,15 +135,15 @@ class Staging:
     # --- ours ------------------------------------------------------------------------------------
 
     def offer(self, content: Content, finish: Any) -> OutgoingMethod:
-        """Begin to send a file; ``finish`` is what publishes or delivers it. The same file has the
-        same identifier, so that its transfer may go on after a lost connection, anywhere in the
-        file."""
+        """Begin to send a file; ``finish`` is the method that publishes or delivers it. The same
+        file has the same identifier, so that its transfer may go on after a lost connection,
+        anywhere in the file."""
         identifier = finish.identifier = identified(content)
         self._offered.append(Outgoing(content, finish))
         return OutgoingMethod(self._w.FileOpen(identifier, len(content.body)))
 
     def accepted(self, m: Any) -> list[OutgoingMethod]:
-        """They say how much of the file offered first they have."""
+        """The peer tells how much of the file offered first it has."""
         if not self._offered:
             raise PeerError(Condition.COMMAND_INVALID, "file.open-ok without open", Lost.SESSION)
         content, finish = self._offered.popleft()

@@ -2,8 +2,8 @@
 
 They know S, L, I, D, T and F. In 0-9a0 S has a length of one octet and L one of two; 0-9a6 has
 grown both to four in every program, though not in its text, so a table is read in the way that
-takes up its octets exactly. What the six tags cannot say goes out with the tag that 0-9-1 has for
-it: nothing is lost, and peers that know more than the drafts can read it.
+takes up its octets exactly. Other values go out with the tag that 0-9-1 has for
+them: nothing is lost, and peers that know more than the drafts can read them.
 """
 
 import struct

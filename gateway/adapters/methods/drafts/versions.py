@@ -16,5 +16,5 @@ DRAFTS: dict[str, Version] = {"0-9a0": V0_9a0, SHORT: V0_9a0_7, "0-9a6": V0_9a6}
 
 
 def is_0_9a0(name: str) -> bool:
-    """Whether this is 0-9a0, in whatever reading."""
+    """Whether this is 0-9a0, in either reading."""
     return name.startswith("0-9a0")

@@ -91,17 +91,17 @@ class Channel:
     def opened(self) -> None:
         self.move("channel.open-ok")
 
-    def fail(self) -> None:
+    def mark_failed(self) -> None:
         """The peer broke a rule: nothing more is taken from it."""
         self.forget_content()
         self.state = states.FAILED
 
-    def die(self) -> None:
+    def mark_closing(self) -> None:
         """Discard everything but the answer to our close."""
         self.forget_content()
         self.move("lose")
 
-    def vanish(self) -> None:
+    def mark_closed(self) -> None:
         """The channel has ended; as an outlet it sends nothing."""
         self.state = states.CLOSED
         self.forget_content()

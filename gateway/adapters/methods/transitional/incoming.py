@@ -98,7 +98,7 @@ class Incoming:
         if channel.state is not states.CLOSING:
             return channel
         del self._engine.channels[number]
-        channel.vanish()
+        channel.mark_closed()
         return None
 
     def _on_channel(

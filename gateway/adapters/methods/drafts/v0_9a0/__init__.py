@@ -3,7 +3,7 @@
 A queue is a queue. A topic is a key of ``amq.topic`` and needs no defining; a subscription is a
 queue ``subscription:name`` bound there, as the durable subscriptions of other versions are. The
 service type "fuzzy" asks for the queue first. Publishing to a queue that is not there, or with
-"immediate" to nobody, costs the channel: there is no way to give a message back.
+"immediate" without consumers, costs the channel: there is no way to give a message back.
 """
 
 from gateway.adapters.methods.drafts.mapping import MethodMapping

@@ -1,4 +1,4 @@
-"""What our client asks of a server of 0-9a0."""
+"""Requests of our client to a server of 0-9a0."""
 
 from typing import Any
 

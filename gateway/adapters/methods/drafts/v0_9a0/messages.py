@@ -66,7 +66,7 @@ def published(
 def _arrived(
     channel: Channel, method: ContentMethod, tag: int, known: Known, body: Body
 ) -> tuple[str, Message]:
-    """The tag of whose it is, and what it is; unsettled from now on if it is to be acknowledged."""
+    """Tag of the consumer, and message; unsettled from now on if it must be acknowledged."""
     if tag:
         channel.unsettled[tag] = None
     key = method.record.destination
@@ -122,7 +122,7 @@ def publish_method(group: str, message: Message, mandatory: bool, immediate: boo
 
 
 def fallback(op: Returned) -> list[Operation]:
-    """Server: what is no queue is a topic."""
+    """Server: a destination that is no queue is a topic."""
     message = op.message
     if not isinstance(message, FuzzyPublish) or op.condition is not Condition.NO_ROUTE:
         return []
@@ -133,7 +133,7 @@ def fallback(op: Returned) -> list[Operation]:
 
 
 def returned(channel: Channel, op: Returned) -> list[Operation]:
-    """Server: nobody has taken a publish."""
+    """Server: a publish was not routed, or had no consumers."""
     message = op.message
     if again := fallback(op):
         return again

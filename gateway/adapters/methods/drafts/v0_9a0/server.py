@@ -1,4 +1,4 @@
-"""What a client of 0-9a0 asks for, and our answers."""
+"""Requests of a client of 0-9a0, and our replies."""
 
 import secrets
 from collections.abc import Callable
@@ -93,8 +93,8 @@ def _open_channel(channel: Channel, m: w.ChannelOpen, pending: PendingReply) -> 
 
 
 def _windows(channel: Channel, leaving: bool = False) -> list[Operation]:
-    """How much may be under way on each channel: what it method, and its share of what the client
-    said for the connection. Shares are of a power of two, so that they seldom change."""
+    """Prefetch of each channel: its own limit, and its share of the client's limit for the
+    connection. Shares are of a power of two, so that they seldom change."""
     connection, channels = channel.engine.connection, channel.engine.channels
     whole: int = connection.prefetch_max
     count, shares = len(channels) - leaving, connection.shares
@@ -126,7 +126,7 @@ def _queue_or_topic(
     queue: Callable[[PendingReply], list[Operation]],
     topic: Callable[[PendingReply], list[Operation]],
 ) -> list[Operation]:
-    """What is to be done with a queue, or with a topic; or with the one that is there."""
+    """The operations for a queue or for a topic, by service type; "fuzzy" looks for the queue."""
     subscription = getattr(pending.record, "subscription", "")
     if service(channel, kind) == QUEUE and subscription:
         raise channel.error(Condition.COMMAND_INVALID, "a queue has no subscriptions")
@@ -146,7 +146,7 @@ def _queue_or_topic(
 def _unless_foreign(
     channel: Channel, pending: PendingReply, name: str, wanted: Callable[[], list[Operation]]
 ) -> list[Operation]:
-    """What is wanted of a queue, unless it is another client's private one."""
+    """The operations ``wanted`` on a queue, unless it is another client's private one."""
 
     def then(state: FoundQueue | None) -> list[Operation]:
         trouble = None if state is None else _ownership_error(channel, state)
@@ -156,7 +156,7 @@ def _unless_foreign(
 
 
 def _ownership_error(channel: Channel, state: FoundQueue) -> PeerError | None:
-    """What to say if a queue is another client's private one."""
+    """The error if a queue is another client's private one."""
     owner, connection = state.arguments.get(OWNER), channel.engine.connection
     user = state.arguments.get(OWNING_USER, connection.user)
     if owner is None or (owner == connection.client_id and user == connection.user):

@@ -1,8 +1,9 @@
 """0-9a6 in terms of operations: exchanges, queues, and four classes of content.
 
 Its exchanges ``queue`` and ``topic``, which clients declare before anything else, are
-``amq.direct`` and ``amq.topic`` here; what finds no binding in ``queue`` goes to the queue that is
-called like its destination, so that queues are shared with those who publish to them by name. A
+``amq.direct`` and ``amq.topic`` here; a publish without a binding in ``queue`` goes to the queue
+with the name of its destination, so that queues are shared with clients that publish to them by
+name. A
 queue in a namespace ("domain") is called ``namespace:queue``. The key of a message is its
 destination.
 """

@@ -1,4 +1,4 @@
-"""Names of 0-9a6 and what they are here."""
+"""Names of 0-9a6 and the broker's names for them."""
 
 TYPES = {
     "fanout": "fanout",
@@ -20,12 +20,12 @@ THEIRS = {ours: theirs for theirs, ours in OURS.items()}
 DIRECT = OURS["queue"]
 BUILT_IN = {"amq.direct": "direct", "amq.topic": "topic", "amq.fanout": "fanout"}
 KEYED = ("direct", "topic")
-"""Types whose bindings say a destination."""
+"""Types whose bindings have a destination."""
 
 RIGHTS = ("active", "write", "read", "passive")
 GROUPS = ("basic", "jms", "file", "stream")
 
 
 def queue_name(domain: str, queue: str) -> str:
-    """What a queue in a namespace is called."""
+    """The broker's name of a queue in a namespace."""
     return f"{domain}:{queue}" if domain else queue

@@ -1,4 +1,4 @@
-"""What a client of 0-9a6 asks for, and our answers."""
+"""Requests of a client of 0-9a6, and our replies."""
 
 from typing import Any
 
@@ -135,7 +135,7 @@ def _delete_exchange(
 
 
 def _declare_queue(channel: Channel, m: w.QueueDeclare, pending: PendingReply) -> list[Operation]:
-    """Who declares a queue that is there need not know what others have declared."""
+    """A declaration of an existing queue need not have the same arguments."""
     channel.ticket(m.ticket)
     name = queue_name(m.domain, m.queue) if m.queue else ""
     number = channel.number
