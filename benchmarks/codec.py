@@ -82,7 +82,7 @@ def in_turns(found: Row, ours: Work, theirs: Work, seconds: float, repeat: int) 
 
 
 def cut(data: bytes) -> list[bytes]:
-    """Whole frames, so that nobody else is charged for finding where one ends."""
+    """Whole frames, so that other libraries are not charged for finding their end."""
     frames, at = [], 0
     while at < len(data):
         size = HEAD.unpack_from(data, at)[2] + 8
@@ -165,7 +165,7 @@ def py_amqp_work(kind: str, body: bytes) -> Work:
 
 
 class Anybody:
-    """Lets everybody in: logging in is not what is measured."""
+    """Accepts every login, which is not measured."""
 
     def password(self, user: str, password: str, answer: Callable[[bool], None]) -> None:
         answer(True)

@@ -2,7 +2,7 @@
 
 One message has a header, an annotation, six properties, three application properties and a data
 section. Ours gives the canonical properties and the payload, proton its ``Message``; pyamqp and
-ours also read and write the transfer performative, which proton does not let anybody call.
+ours also read and write the transfer performative, which proton has no function for.
 """
 
 import warnings

@@ -1,7 +1,7 @@
-"""The drafts of 2005 beside our own 0-9-1: nobody else's implementation can be had.
+"""The drafts of 2005 beside our own 0-9-1: there is no other implementation.
 
 Messages of 256 octets with content type, identifier and one header, each written as its version
-does. *decode* is what the server's adapter does with a publish, *encode* what it does with a
+does. *decode* is the work of the server's adapter for a publish, *encode* that for a
 delivery to a client of the same version, *publish to consume* all of it in one process: client,
 server, broker, server, client, with the octets between them but without sockets or disk. All
 messages have the same header, or each has an identifier of its own: *varying*. That is more
@@ -104,7 +104,7 @@ class House:
         client.close()
 
     def turn(self) -> list[Any]:
-        """Until both are silent; what the client has found."""
+        """Run until both are idle; the operations that the client has found."""
         found: list[Any] = []
         while True:
             up = b"".join(self.client.output())
@@ -148,7 +148,7 @@ def decoding(version: str, varying: bool = False) -> Work:
 
     house = House(version)
     house.client.send(Publish(1, messages(version, 1)[0], False, False))
-    house.turn()  # the first may open what it needs
+    house.turn()  # the first may open its links
     blocks = []
     for batch in batches(version, varying):
         for message in batch:

@@ -1,8 +1,8 @@
 """A message of 0-9-1 written in 1.0 and the other way: ours, and pamqp with Qpid Proton.
 
-The other two are what a bridge would be made of: one reads the properties, the other is given them,
-field by field, and writes them. They do not look whether all came through; ours does, and attaches
-a capsule where it did not. ``same``: all headers are alike; ``new``: each has its own message-id.
+The other two are the parts of a bridge: one reads the properties, the other gets them field by
+field and writes them. They do not check whether all came through; ours does, and attaches a capsule
+where it did not. ``same``: all headers are alike; ``new``: each has its own message-id.
 """
 
 import struct

@@ -15,7 +15,7 @@ from benchmarks.throughput import started
 
 GROUP = "sse"
 READERS = {1: 500.0, 100: 50.0, 1000: 5.0, 5000: 2.0}
-"""Readers, and the messages per second at which latency is looked at: what all three can do."""
+"""Readers, and the messages per second at which latency is measured: all three reach it."""
 WINDOW = 16
 SPARE_FILES = 64
 Found = dict[str, Any]
@@ -59,7 +59,7 @@ def median(runs: list[Found], name: str) -> float:
 
 
 class Side:
-    """A server, and what was measured with it; ``failed`` says why there is no more."""
+    """A server and its measurements; ``failed`` is the reason if there are no more."""
 
     def __init__(self, server: Server | str, hub: Hub) -> None:
         self.server = server

@@ -72,7 +72,7 @@ LINES = Load(
 
 @dataclass
 class Side:
-    """A server under a load. Without an AMQP port nobody looks whether the messages arrived."""
+    """A server under a load. Without an AMQP port the arrival of messages is not checked."""
 
     server: Server
     load: Load
@@ -150,7 +150,7 @@ CELLS = [
     Cell(f"POST batch of {MANY} (JSON)", BATCH, "RabbitMQ management", RABBIT),
     Cell(f"POST batch of {MANY} (NDJSON)", LINES, "RabbitMQ management", RABBIT),
 ]
-"""RabbitMQ takes one message per request, and the bare endpoint only reads what it is sent."""
+"""RabbitMQ takes one message per request, and the bare endpoint only reads the body."""
 
 
 def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Start and stop what is measured, every one an ordinary child process bound to loopback.
+"""Start and stop the measured servers, each an ordinary child process bound to loopback.
 
 A server lives in its own process group and temporary directory; leaving the context ends both.
 """
@@ -24,7 +24,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Missing(Exception):
-    """Something this row needs is not on this machine; the text says what."""
+    """Something this row needs is not on this machine; the text names it."""
 
 
 class Failed(Exception):
@@ -33,7 +33,7 @@ class Failed(Exception):
 
 @dataclass
 class Server:
-    """A running server: where it answers, and what it uses."""
+    """A running server: its address and its resources."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -85,7 +85,7 @@ class Server:
 
 
 def machine_busy() -> float:
-    """Processor seconds that everybody on this machine has used so far."""
+    """Processor seconds that all processes of this machine have used so far."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     user, nice, system, _idle, _wait, interrupts, soft, _stolen = map(int, fields)
     return (user + nice + system + interrupts + soft) / TICK

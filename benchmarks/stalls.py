@@ -1,4 +1,4 @@
-"""What holds a broker up: scenarios for the canary, each with what comes before and the one thing
+"""Requests that may stall a broker: scenarios for the canary, each with a preparation and a request
 that may make others wait. Bounded in count; `scale` makes them smaller."""
 
 import base64
@@ -293,7 +293,7 @@ HELD = 100_000
 
 @contextlib.contextmanager
 def holding(server: Server, name: str, count: int, transacted: bool) -> Iterator[Client]:
-    """Somebody who holds all of a queue, and settles what comes next with one method."""
+    """A consumer that holds all of a queue, and settles the next delivery with one method."""
     with client(server) as peer:
         if transacted:
             peer.ask((90, 10), b"")

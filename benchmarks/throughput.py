@@ -47,7 +47,7 @@ class Run:
     producer_cpu: float
     consumer_cpu: float
     server_cpu: float
-    others: float  # processors kept busy meanwhile by what is not being measured
+    others: float  # processors kept busy meanwhile by other processes
 
     @property
     def rate(self) -> float:
@@ -56,7 +56,7 @@ class Run:
 
 @dataclass
 class Side:
-    """One broker and what was measured with it."""
+    """One broker and its measurements."""
 
     server: Server
     count: int = 0

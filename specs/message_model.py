@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "message-model.md"
 COMMAND = "python -m specs.message_model"
 KEY = bytes(32)
-"""A capsule is measured here and shown to nobody: any key will do."""
+"""Any key: capsules are only measured here."""
 
 CAPSULES = frozenset({ORIGIN, OUR_ORIGIN})
 VERSIONS = {
@@ -283,7 +283,7 @@ def class_rows() -> Iterator[list[str]]:
 
 
 def json_rows() -> Iterator[list[str]]:
-    """Each form is read again as well: what a reader is shown can be published."""
+    """Each form is read again as well: the JSON that readers get can be published."""
     for sample in SAMPLES:
         given = Properties(**{sample.field: sample.value})
         row = [sample.label]
@@ -399,7 +399,7 @@ BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n)(?:(?!<!--).)*(<!-- end -->)",
 
 
 def render(text: str) -> str:
-    """The document with its tables written anew. Raises ``KeyError`` for a block nobody makes."""
+    """The document with its tables written anew. Raises ``KeyError`` for an unknown block."""
     return BLOCK.sub(lambda found: found[1] + BLOCKS[found[2]]() + "\n" + found[3], text)
 
 
@@ -414,7 +414,7 @@ def drift() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog=COMMAND, description="Write docs/message-model.md.")
-    parser.add_argument("--check", action="store_true", help="show what has drifted, write nothing")
+    parser.add_argument("--check", action="store_true", help="show the differences, write nothing")
     if parser.parse_args().check:
         found = drift()
         sys.stdout.write(found)

@@ -20,7 +20,7 @@ MAX_OUT_OF_ORDER = 1 << 24
 
 
 class InspectError(GatewayError):
-    """The file cannot be read as a recording; the text is for the person who gave it."""
+    """The file cannot be read as a recording; the text is shown to the user."""
 
 
 class Piece(NamedTuple):

@@ -1,4 +1,4 @@
-"""``python -m specs.codegen [--check]``: write the generated modules, or show what has drifted."""
+"""``python -m specs.codegen [--check]``: write the generated modules, or show the differences."""
 
 import argparse
 import difflib

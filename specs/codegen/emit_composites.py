@@ -1,7 +1,7 @@
 """Emits ``wire/layouts.py`` of the performative family: records, readers from lists, writers.
 
 A composite is read field by field through a tuple of field readers. Those that a busy
-connection is made of are unrolled for the constructors that everybody uses (``emit_unrolled``).
+connection is made of are unrolled for the usual constructors (``emit_unrolled``).
 """
 
 from specs.codegen import ir
@@ -31,7 +31,7 @@ HEAD = '''\
 {stamp}
 
 A reader takes the octets, the offset of the list that a descriptor announced and the depth, and
-returns the record and the offset where it stopped. It checks no bounds: what runs past the end of
+returns the record and the offset where it stopped. It checks no bounds: a field past the end of
 the frame stops past the end of the frame, and struct.error, IndexError and UnicodeDecodeError may
 escape. A field that was absent or null is None; ``composites.effective`` knows the defaults.
 """
@@ -88,8 +88,8 @@ def only(name: str) -> t.Field:
 
 
 def providing(archetype: str, *simple: type[Any]) -> t.Field:
-    """A field that holds whatever provides an archetype. A described value that has no record is
-    somebody's extension and is let through."""
+    """A field of any type that provides an archetype. A described value without a record is an
+    extension, and is accepted."""
 
     def read(buf: bytes, at: int, depth: int) -> tuple[Any, int]:
         value, at = any_(buf, at, depth)

@@ -17,7 +17,7 @@ HEAD = '''\
 {stamp}
 
 A reader takes the octets and the offset where the arguments begin and returns the record and the
-offset where it stopped. It checks no bounds: what runs past the end of the frame stops past the end
+offset where it stopped. It checks no bounds: a field past the end of the frame stops past the end
 of the frame, and struct.error, IndexError and UnicodeDecodeError may escape. Fields of a table are
 the encoded entries without their length.
 """
@@ -173,7 +173,7 @@ def emit_writer(layout: Layout) -> list[str]:
 
 
 def write_tail(layout: Layout, run: Run, numbers: list[str], body: list[str]) -> str:
-    """Add what precedes a value to the numbers; the expression of the value itself."""
+    """Add the length before a value to the numbers; the expression of the value itself."""
     slot = run.tail
     assert slot is not None
     if not slot.target:

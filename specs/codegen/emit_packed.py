@@ -19,11 +19,11 @@ HEAD = '''\
 {stamp}
 
 A reader takes the octets and the offset of the presence flags and returns the record and the offset
-where it stopped. It checks no bounds: what runs past the end of the segment stops past the end of
-the segment; struct.error and IndexError may escape. FieldError is raised for flags of fields that
-there are not. A field that is absent is None, a bit then False. Maps, arrays and structs of any
+where it stopped. It checks no bounds: a field past the end of the segment stops past the end of
+the segment; struct.error and IndexError may escape. FieldError is raised for flags of unknown
+fields. A field that is absent is None, a bit then False. Maps, arrays and structs of any
 type are their octets without their size, sets the first and last number of each range, a uuid is
-its octets. A writer raises FieldError and struct.error for what does not fit.
+its octets. A writer raises FieldError and struct.error for values that do not fit.
 """
 
 from struct import Struct

@@ -105,7 +105,10 @@ def emit_errors(protocol: ir.Protocol) -> list[str]:
     lines = ["", "ERRORS: dict[str, str] = {"]
     for symbol, scope in error_symbols(protocol.restricted).items():
         lines.append(f'    "{symbol}": "{scope}",')
-    lines += ["}", '"""Error conditions and what they end; empty: whatever they are sent with."""']
+    lines += [
+        "}",
+        '"""Error conditions and the scope they end; empty: that of the frame they are sent in."""',
+    ]
     lines += ["", "CONDITIONS: dict[tuple[str, str], str] = {"]
     for row in protocol.conditions:
         note = "  # the nearest this version has" if row.nearest else ""

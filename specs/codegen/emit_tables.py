@@ -72,7 +72,7 @@ def emit_geometry(protocol: ir.Protocol) -> list[str]:
         raise SpecError(f"{protocol.name}: the frame header has no {', '.join(sorted(missing))}")
     header = [part.name for part in framing.content_header]
     if header != ["class", "weight", "body-size", "property-flags"]:
-        raise SpecError(f"{protocol.name}: the content header is not what the loop expects")
+        raise SpecError(f"{protocol.name}: the content header is not that of the loop")
     order = tuple(names.index(name) for name in ("type", "channel", "size"))
     tail = b"" if framing.end is None else bytes([framing.end])
     counts = framing.size_counts == "body-and-end"

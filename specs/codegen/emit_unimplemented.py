@@ -1,6 +1,6 @@
 """Emits ``wire/unimplemented.py``: as data, the arguments of the methods that the gateway answers
-with not-implemented. Nobody reads such arguments but those who describe or try them, so there is no
-code for them, and the gateway does not load what is emitted here.
+with not-implemented. Only ``inspect`` and ``versions`` read such arguments, so there is no code for
+them, and the gateway does not load the emitted file.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ HEAD = '''\
 {stamp}
 
 A row is a method or a property list, the versions that have it so, and its fields in wire order.
-After a colon stands what a field is: a letter of ``struct``, "bit", "text" (a short string),
+After a colon stands the type of a field: a letter of ``struct``, "bit", "text" (a short string),
 "octets" and "table" (long strings), "content" (an octet and a long string). A field without a name
 is reserved. ``adapters/methods/unimplemented.py`` reads and writes by these rows.
 """
@@ -40,7 +40,7 @@ def is_unimplemented(class_: ir.Class, operation: ir.Operation | None = None) ->
 
 
 def implemented(protocol: ir.Protocol) -> ir.Protocol:
-    """The version without what is not implemented."""
+    """The version without methods that are not implemented."""
     classes = tuple(
         replace(
             class_,
@@ -79,7 +79,7 @@ def emit_unimplemented(protocols: Sequence[ir.Protocol], stamp: str) -> str:
 
 
 def described(protocol: ir.Protocol, slot: Slot) -> str:
-    """A field and what it is."""
+    """A field and its type."""
     if slot.kind in LENGTHS and slot.width != LENGTHS[slot.kind]:
         raise NoEmitter(f"{protocol.name}: no {slot.kind} with a length of {slot.width} octets")
     return f"{slot.target}:{slot.format if slot.kind == 'unsigned' else slot.kind}"

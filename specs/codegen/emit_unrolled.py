@@ -1,7 +1,7 @@
 """Emits readers of composites that look at the usual constructors themselves.
 
-Every field is a short chain of tests on one octet that ends in the table's reader, so that whatever
-is allowed is read and only the usual is fast.
+Every field is a short chain of tests on one octet that ends in the table's reader, so that all
+allowed encodings are read and only the usual ones are fast.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ TEXTUAL = ("address", "message-id")  # archetypes that are mostly strings
 def emit_unrolled(
     protocol: ir.Protocol, struct: ir.Struct, readers: Mapping[str, str], note: str
 ) -> list[str]:
-    """One reader; ``readers`` are the expressions that read whatever is unusual."""
+    """One reader; ``readers`` are the expressions that read unusual encodings."""
     record, size = camel(struct.name), len(struct.fields)
     least = max((place + 1 for place, item in enumerate(struct.fields) if item.required), default=0)
     lines = [
@@ -91,7 +91,7 @@ def emit_field(protocol: ir.Protocol, struct: ir.Struct, item: ir.Field, reader:
 
 
 def usual(target: str, name: str) -> list[tuple[str, list[str]]] | None:
-    """Tests on the constructor and what to do; they assign ``target`` and move ``at``."""
+    """Tests on the constructor and their branches; they assign ``target`` and move ``at``."""
     if name == "uint":
         return [
             ("code == 0x52", [f"{target} = buf[at + 1]", "at += 2"]),

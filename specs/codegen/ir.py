@@ -1,7 +1,7 @@
-"""The intermediate model: one set of records that can say what any AMQP version says.
+"""The intermediate model: one set of records for all versions of AMQP.
 
 The loader builds these records from ``specs/*.xml`` and has checked every name and number in them;
-an emitter reads them and needs no XML. What an element means is described in ``specs/README.md``.
+an emitter reads them and needs no XML. ``specs/README.md`` has the meaning of each element.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class Part:
     """One fixed field of a frame header, of method numbers or of a content header.
 
     ``escape`` is the value that announces a longer form of ``escape_width`` octets; ``value`` is
-    what must stand there if the field carries nothing; ``unit`` multiplies what is written.
+    required if the field carries nothing; ``unit`` multiplies the value on the wire.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Carrier:
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """The geometry of frames: parts in wire order, what the size counts, the end octet if any."""
+    """The geometry of frames: parts in wire order, the extent of the size, the end octet if any."""
 
     size_counts: str
     end: int | None
@@ -113,7 +113,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number with a name. Reply codes have a scope: what is closed when one is raised."""
+    """A number with a name. Reply codes have a scope, which an error with the code closes."""
 
     name: str
     kind: str

@@ -47,8 +47,8 @@ class Slot:
 
     @property
     def format(self) -> str:
-        """The numbers that stand for it in a ``Struct``: itself, or what precedes its octets."""
-        # Content tells in one octet how it is carried, then comes the length of a long string.
+        """Its numbers in a ``Struct``: itself, or the length before its octets."""
+        # Content has an octet for its carrier, then the length of a long string.
         return "BI" if self.kind == "content" else FORMATS[self.width]
 
 
@@ -82,7 +82,7 @@ class Family:
 
 @dataclass(slots=True)
 class Run:
-    """Numbers under one ``Struct``: fields, groups of bits, and what precedes ``tail``."""
+    """Numbers under one ``Struct``: fields, groups of bits, and the length before ``tail``."""
 
     format: str = ""
     groups: list[list[Slot]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Reads a specification file into the intermediate model and refuses what does not add up.
+"""Reads a specification file into the intermediate model and refuses contradictions.
 
 Nothing is guessed: an unknown element, attribute, type or reply, a number or name given twice, a
 condition without a constant are errors that name the file and the element.
@@ -63,7 +63,7 @@ class Loader:
     def refuse(self, element: ET.Element, text: str) -> SpecError:
         return SpecError(f"{self.where}: {describe(element)}: {text}")
 
-    # Shape: what the vocabulary allows, before anything is interpreted.
+    # Shape: the vocabulary, before anything is interpreted.
 
     def check_shape(self, element: ET.Element) -> None:
         allowed = SHAPES[element.tag]
@@ -151,7 +151,7 @@ class Loader:
         constants = self.constants()
         self.unique(root.findall("class"), "name", "number")
         if root.attrib["family"] == "command-frames":
-            # There the number of a command is the type of its frame, whatever its class.
+            # There the number of a command is the type of its frame, in any class.
             self.unique(root.findall("class/command"), "number")
         protocol = ir.Protocol(
             name=root.attrib["name"],
@@ -335,7 +335,7 @@ class Loader:
         return tuple(rows)
 
     def scoped_row(self, element: ET.Element, domains: dict[str, ir.Domain]) -> ir.ConditionRow:
-        """0-10: the code is a value of one of two domains, by what it ends."""
+        """0-10: the code is a value of one of two domains, by its scope."""
         name, scope = element.get("constant", ""), element.get("scope", "")
         codes = {"session": SESSION_ERRORS, "connection": CONNECTION_ERRORS}.get(scope)
         if codes is None:

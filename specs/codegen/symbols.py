@@ -1,4 +1,4 @@
-"""Conditions of the performative family: 1.0 says with a symbol what older versions number."""
+"""Conditions of the performative family: 1.0 has symbols where older versions have numbers."""
 
 from collections.abc import Iterable, Mapping
 

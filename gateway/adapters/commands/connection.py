@@ -94,7 +94,7 @@ class Connection:
         return self.found
 
     def found_now(self) -> list[Operation]:
-        """The list for an operation that is found now: what ``receive`` returns, or for later."""
+        """The list for an operation that is found now: the result of ``receive``, or ``later``."""
         return self.found if self.buffer.receiving else self.later
 
     def emit(self, operation: Operation) -> None:

@@ -75,6 +75,8 @@ class Engine:
             self.endpoint = client = Client(connection, channels)
             hot = "handle.notify"
         self.table = self.endpoint.table
+        self.outlet: Callable[[int], Outlet] = self.table.outlet
+        self.output, self.refill = buffer.take, buffer.large.refill
         self.frames = Frames(self._on_command, HANDSHAKE_MAX, hot, self.endpoint.fast_path)
         if server:
             self.negotiation = ServerNegotiation(
@@ -321,10 +323,6 @@ class Engine:
     def opened(self, token: Opening) -> None:
         self.negotiation.opened(token)
 
-    def outlet(self, channel: int) -> Outlet:
-        """The ``Outlet`` of an open channel."""
-        return self.table.outlet(channel)
-
     def found(self) -> list[Operation]:
         """Take the operations found outside ``receive`` and ``tick``."""
         found, self.connection.later = self.connection.later, []
@@ -333,13 +331,6 @@ class Engine:
     @property
     def more(self) -> int:
         return self.buffer.more
-
-    def refill(self) -> None:
-        self.buffer.large.refill()
-
-    def output(self) -> list[bytes]:
-        """Take the pending output, including a portion of large bodies. Raises ``OSError``."""
-        return self.buffer.take()
 
     def release(self) -> None:
         """Let go of everything, as the connection is over."""

@@ -112,8 +112,8 @@ def read_command(buf: bytes, start: int, stop: int) -> tuple[Command, Any]:
     """The command whose type stands at ``start``. Raises ``Violation``."""
     command = BY_NUMBER.get(buf[start]) if stop > start else None
     if command is None:
-        what = f"type {buf[start]}" if stop > start else "no type"
-        raise Violation("frame-error", f"a frame with {what}")
+        name = f"type {buf[start]}" if stop > start else "no type"
+        raise Violation("frame-error", f"a frame with {name}")
     if command.name in HANDSHAKE and stop - start > HANDSHAKE_MAX:
         raise Violation("frame-error", f"{command.name} of more than {HANDSHAKE_MAX} octets")
     try:

@@ -1,7 +1,7 @@
 """The handshake: challenge, response, tune, open (document §3.2).
 
 Original clients write ``plain`` in lower case, with or without credentials, or put a NUL after
-them; a table with credentials counts, whatever the mechanism is called.
+them; a table with credentials counts under any mechanism.
 """
 
 from collections.abc import Callable

@@ -540,7 +540,7 @@ ERRORS: dict[str, str] = {
     "amqp:transaction:rollback": "transaction",
     "amqp:transaction:timeout": "transaction",
 }
-"""Error conditions and what they end; empty: whatever they are sent with."""
+"""Error conditions and the scope they end; empty: that of the frame they are sent in."""
 
 CONDITIONS: dict[tuple[str, str], str] = {
     ("content-too-large", ""): "amqp:link:message-size-exceeded",
