@@ -220,6 +220,25 @@ class Message:
             # again for the next reader.
             raise ValueError(f"the message cannot be converted: {error!r}") from error
 
+    def routed_as(
+        self,
+        exchange: str,
+        key: str,
+        essentials: Essentials | None = None,
+        added_headers: Table | None = None,
+    ) -> "Message":
+        """The same message with another exchange and key; with other essentials and added headers
+        if they are given."""
+        return Message(
+            self.dialect,
+            self.header,
+            self.body,
+            exchange,
+            key,
+            self.essentials if essentials is None else essentials,
+            self.added_headers if added_headers is None else added_headers,
+        )
+
     @property
     def size(self) -> int:
         """Octets of body and properties, as counted by limits and alarms."""

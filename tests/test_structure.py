@@ -68,7 +68,12 @@ class Code:
             ):
                 continue
             for alias in node.names:
-                if file := self._file(f"{node.module}.{alias.name}"):
+                if alias.name == "*":
+                    file = self._file(node.module or "")
+                    for found in self.trees[file].body if file else ():
+                        if isinstance(found, ast.ClassDef):
+                            yield found.name, (file or "", found.name)
+                elif file := self._file(f"{node.module}.{alias.name}"):
                     yield alias.asname or alias.name, (file, "")
                 elif file := self._file(node.module or ""):
                     yield alias.asname or alias.name, (file, alias.name)

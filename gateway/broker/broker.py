@@ -230,18 +230,6 @@ class Broker:
                             dict(b.arguments),
                         )  # fmt: skip
 
-    def queues_snapshot(self, vhost: str | None = None) -> list[QueueSnapshot]:
-        return [queue_snapshot(q) for v in self._chosen(vhost) for q in v.queues.values()]
-
-    def consumers_snapshot(self, vhost: str | None = None) -> list[ConsumerSnapshot]:
-        return list(self.each_consumer(vhost))
-
-    def exchanges_snapshot(self, vhost: str | None = None) -> list[ExchangeSnapshot]:
-        return list(self.each_exchange(vhost))
-
-    def bindings_snapshot(self, vhost: str | None = None) -> list[BindingSnapshot]:
-        return list(self.each_binding(vhost))
-
     def vhosts_counting(
         self, names: Iterable[str] | None = None
     ) -> Generator[None, None, list[VhostSnapshot]]:

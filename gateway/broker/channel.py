@@ -292,15 +292,7 @@ class Channel:
         old = at(found, place)
         if old is None:
             return "gone"
-        message = Message(
-            old.dialect,
-            old.header,
-            old.body,
-            exchange,
-            key,
-            old.essentials._replace(expiry=None),
-            old.added_headers,
-        )
+        message = old.routed_as(exchange, key, old.essentials._replace(expiry=None))
         queues = path.routed(target, message)
         if not queues:
             return "unroutable"

@@ -14,13 +14,9 @@ from gateway.broker.cursors import Cursor
 from gateway.broker.exclusions import ExcludingQueue, Exclusions
 from gateway.broker.lanes import Deliver, Entry, Holder
 from gateway.broker.long_operations import PORTION
-from gateway.broker.state import BrokerState, Timed
+from gateway.broker.state import SOON, BrokerState, Timed
 from gateway.errors import Condition, Refusal
 from gateway.message import ExpiringMessage, Message, Table
-
-SOON = 1
-"""Milliseconds before retrying a queue that exhausted this turn's budget. Queues that had nothing
-of it come first, or one long queue would keep all others waiting."""
 
 MOST_STALE = 1000
 """Numbers of settled deliveries that an index may hold before it is rebuilt."""

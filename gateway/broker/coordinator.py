@@ -14,7 +14,7 @@ from gateway.broker.long_operations import PORTION, freeing
 from gateway.broker.publish_path import PublishPath
 from gateway.broker.queues import REFUSED, Queue
 from gateway.broker.returning import handed
-from gateway.broker.settlements import ChannelSettlements, Verdict, note_failure
+from gateway.broker.settlements import ChannelSettlements, Verdict, add_modification
 from gateway.broker.state import BrokerState
 from gateway.broker.transactions import DeclaredTransaction, Retired, Transaction
 from gateway.broker.vhost import VirtualHost
@@ -296,7 +296,7 @@ class TransactionCoordinator:
         """The retired deliveries with their outcomes."""
         for _, entry, verdict, _ in declared.retired:
             if isinstance(verdict, Modify):
-                note_failure(entry, verdict)
+                add_modification(entry, verdict)
                 verdict = Outcome.DECLINE if verdict.elsewhere else Outcome.RELEASE
             yield entry, verdict
 

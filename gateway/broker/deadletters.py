@@ -72,18 +72,11 @@ def dead_message(queue: DeadLetterSource, message: Message, reason: str, now: in
     exchange = queue.limits.dead_letter_exchange or ""
     key = queue.limits.dead_letter_key
     copies = key is not None and "CC" in headers
-    if properties.ttl is None and not copies:
-        return Message(
-            message.dialect,
-            message.header,
-            message.body,
-            exchange,
-            message.key if key is None else key,
-            message.essentials._replace(ttl=None, expiry=None),
-            added,
-        )
-    # The sender's bytes have to change: it must not expire again, nor go to the old copies.
     to = message.key if key is None else key
+    if properties.ttl is None and not copies:
+        essentials = message.essentials._replace(ttl=None, expiry=None)
+        return message.routed_as(exchange, to, essentials, added)
+    # The sender's bytes have to change: it must not expire again, nor go to the old copies.
     if copies:
         properties = message.dialect.read(message.header)
         properties.ttl = None

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from typing import Protocol, cast
 
 from gateway.broker.backlog import Backlog
-from gateway.broker.consumers import SOON, Consumer
+from gateway.broker.consumers import Consumer
 from gateway.broker.cursors import Cursor
 from gateway.broker.lanes import Entry, Lane, by_position
-from gateway.broker.state import BrokerState, Timed
+from gateway.broker.state import SOON, BrokerState, Timed
 from gateway.broker.store import StoredMessage
 from gateway.message import Message
 from gateway.selector.like import EFFORT

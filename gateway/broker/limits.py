@@ -4,6 +4,7 @@
 arguments of a queue mean once they have been checked; texts of refusals are RabbitMQ's.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -197,39 +198,43 @@ def flag(value: Any) -> bool:
     return value
 
 
-def overflow(value: Any) -> str:
-    if text(value) not in ("drop-head", "reject-publish", "reject-publish-dlx"):
-        raise Invalid("invalid_overflow")
-    return str(value)
-
-
-def mode(value: Any) -> str:
-    if text(value) not in ("default", "lazy"):
-        raise Invalid(f"\"unsupported queue mode '{value}'\"")
-    return str(value)
-
-
-def kind(value: Any) -> str:
-    """A quorum queue is a durable queue here: there is one node, and it is the quorum."""
-    if text(value) not in ("classic", QUORUM):
-        raise Invalid(f"queue type '{value}' is not supported, there are classic and quorum queues")
-    return str(value)
-
-
 QUORUM = "quorum"
+"""A quorum queue is a durable queue here: there is one node, and it is the quorum."""
+
+
+def one_of(reason: str, *words: str) -> Callable[[Any], str]:
+    """A check for one of these words; ``reason`` may name the value."""
+
+    def check(value: Any) -> str:
+        if text(value) not in words:
+            raise Invalid(reason.format(value=value))
+        return str(value)
+
+    return check
+
 
 QUEUE_CHECKS = {
     "x-message-ttl": ("ttl", timer),
     "x-expires": ("expires", lifetime),
     "x-max-length": ("max_length", natural),
     "x-max-length-bytes": ("max_octets", natural),
-    "x-overflow": ("overflow", overflow),
+    "x-overflow": (
+        "overflow",
+        one_of("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
+    ),
     "x-dead-letter-exchange": ("dead_letter_exchange", text),
     "x-dead-letter-routing-key": ("dead_letter_key", text),
     "x-max-priority": ("max_priority", priorities),
     "x-single-active-consumer": ("single_active", flag),
-    "x-queue-mode": ("", mode),
-    "x-queue-type": ("", kind),
+    "x-queue-mode": ("", one_of("\"unsupported queue mode '{value}'\"", "default", "lazy")),
+    "x-queue-type": (
+        "",
+        one_of(
+            "queue type '{value}' is not supported, there are classic and quorum queues",
+            "classic",
+            QUORUM,
+        ),
+    ),
     "x-delivery-limit": ("delivery_limit", natural),
 }
 

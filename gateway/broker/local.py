@@ -16,7 +16,7 @@ from gateway.broker.client import Client
 from gateway.broker.confirms import Confirms
 from gateway.broker.exchanges import Binding, Exchange
 from gateway.broker.lanes import Entry
-from gateway.broker.posting import read_copies
+from gateway.broker.publish_path import read_copies
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, LocalError
@@ -378,12 +378,12 @@ class LocalChannel:
         if entry is not None:
             self._channel.settlements.check_exclusions(entry)
 
-    def settle(self, delivery: int, outcome: Outcome, notes: Table | None = None) -> None:
-        """``notes`` become headers of the message. An unknown delivery is no error."""
+    def settle(self, delivery: int, outcome: Outcome, headers: Table | None = None) -> None:
+        """``headers`` are added to the message. An unknown delivery is no error."""
         settlements = self._channel.settlements
         if delivery in settlements.unsettled:
-            if notes:
-                settlements.annotate(delivery, notes)
+            if headers:
+                settlements.annotate(delivery, headers)
             settlements.settle(delivery, False, outcome)
 
     def settle_up_to(self, delivery: int, outcome: Outcome) -> None:

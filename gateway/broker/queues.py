@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from gateway.broker.backlog import Backlog
-from gateway.broker.consumers import SOON, Consumer
+from gateway.broker.consumers import Consumer
 from gateway.broker.dispatcher import Dispatcher
 from gateway.broker.exclusions import ExclusionIndex, Exclusions
 from gateway.broker.lanes import Entry, Lane, in_lanes
 from gateway.broker.limits import LONGEST_TIMER, QueueArguments
 from gateway.broker.long_operations import PORTION
-from gateway.broker.state import BrokerState
-from gateway.broker.watchers import Sender, Watcher
+from gateway.broker.state import SOON, BrokerState
 from gateway.errors import Unstorable
 from gateway.message import Message, Table
 
@@ -50,6 +49,21 @@ class QueueOwner(Protocol):
     """The connection that an exclusive queue belongs to, and ends with."""
 
     exclusive: "dict[Queue, None]"
+
+
+class Watcher(Protocol):
+    """Is told of messages that become ready. It takes messages from their places
+    (``browsing.pick``)."""
+
+    def arrived(self, priority: int, position: int, message: Message, deliveries: int) -> None: ...
+
+    def queue_gone(self) -> None: ...
+
+
+class Sender(Protocol):
+    """A link that sends to a queue, and ends with it."""
+
+    def queue_gone(self) -> None: ...
 
 
 TAKEN = 0

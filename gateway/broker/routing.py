@@ -99,15 +99,7 @@ class Router:
         """More queues by further keys of the same message."""
         found = dict.fromkeys(queues)
         for key in keys:
-            copy = Message(
-                message.dialect,
-                message.header,
-                message.body,
-                message.exchange,
-                key,
-                message.essentials,
-                message.added_headers,
-            )
+            copy = message.routed_as(message.exchange, key)
             found.update(dict.fromkeys(self.route(exchange, copy)))
         return tuple(found)
 
@@ -130,15 +122,7 @@ class DeadLetterRouter:
         if exchange is None:
             return False
         key = queue.limits.dead_letter_key
-        dead = Message(
-            message.dialect,
-            message.header,
-            message.body,
-            exchange.name,
-            message.key if key is None else key,
-            message.essentials,
-            message.added_headers,
-        )
+        dead = message.routed_as(exchange.name, message.key if key is None else key)
         return bool(self.router.route(exchange, dead))
 
     def publish(self, queue: Queue, message: Message, reason: str) -> None:

@@ -1,7 +1,8 @@
 """Settlement of deliveries: accepted, given back, rejected, modified, or delivered again."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from typing import TypeVar
 
 from gateway.broker.consumers import ConsumedQueue, Consumer, Window, unknown_tag
 from gateway.broker.exclusions import ExcludingQueue, Exclusions
@@ -15,9 +16,12 @@ from gateway.message import Message, Table
 from gateway.operations import Modify, Outcome
 
 FAILED = "x-delivery-count"
-"""Note with the number of deliveries that failed; RabbitMQ's name for it."""
+"""Added header with the number of deliveries that failed; RabbitMQ's name for it."""
 
 Verdict = Outcome | Modify
+Back = dict[DeliverySource, list[Entry]]
+"""Released deliveries by queue."""
+T = TypeVar("T")
 
 
 class ChannelSettlements:
@@ -103,7 +107,7 @@ class ChannelSettlements:
         stand in their places before any consumer is served. ``whole``: all of it now, in one batch
         of the store, however many dead letters that makes."""
         woken: dict[Holder, None] = {}
-        back: dict[DeliverySource, list[Entry]] = {}
+        back: Back = {}
         self.part_with(settled, woken, back, whole)
         for queue, found in back.items():
             queue.put_back(found)
@@ -119,21 +123,12 @@ class ChannelSettlements:
     ) -> Iterator[None]:
         """The same as a long operation. Until the end no consumer of this channel is served, and
         released messages count as unsettled; then all those of a queue are ready at once."""
-        left = iter(settled)
-        returns: dict[DeliverySource, Returned] = {}
         self.window.busy += 1
         self.window.reopen()
         try:
-            while portion := list(islice(left, PORTION)):
-                back: dict[DeliverySource, list[Entry]] = {}
-                self.part_with(portion, {}, back, whole)
-                for queue, found in back.items():
-                    returns.setdefault(queue, Returned()).add(found)
-                del portion, back
-                yield
-            for queue, returned in returns.items():
-                yield from returned.back_to(queue)
-                yield
+            yield from in_portions(
+                settled, lambda portion, back: self.part_with(portion, {}, back, whole)
+            )
         finally:
             self.window.busy -= 1
             self.window.reopen()
@@ -142,7 +137,7 @@ class ChannelSettlements:
         self,
         settled: Iterable[tuple[Entry, Outcome]],
         woken: dict[Holder, None],
-        back: dict[DeliverySource, list[Entry]],
+        back: Back,
         whole: bool,
     ) -> None:
         """Deliveries leave the channel. Adds their consumers to ``woken``, and released messages to
@@ -153,7 +148,10 @@ class ChannelSettlements:
             if consumer is not None:
                 consumer.release(entry)
                 woken[consumer] = None
-            reason = "rejected"
+            if outcome is Outcome.ACCEPT:
+                queue.unsettled -= 1
+                queue.finish(entry)
+                continue
             if outcome is Outcome.DECLINE:
                 outcome = self.declined(entry, consumer)
             elif (
@@ -162,17 +160,7 @@ class ChannelSettlements:
                 and queue.has_dead_letter_exchange
             ):
                 count_failure(entry)
-            if outcome is Outcome.RELEASE and not queue.gone:
-                most = queue.most_deliveries
-                if most is None or entry.deliveries <= most:
-                    back.setdefault(queue, []).append(entry)
-                    continue
-                outcome, reason = Outcome.REJECT, "delivery_limit"
-            queue.unsettled -= 1
-            if outcome is Outcome.REJECT:
-                (queue.discard if whole else queue.reject)(entry, reason)
-            else:
-                queue.finish(entry)
+            return_or_end(entry, outcome, back, whole)
 
     def exclude(self, tags: list[int], entries: list[Entry]) -> None:
         """These deliveries are being declined by the channel as a whole. Refuses (506) too many;
@@ -294,7 +282,7 @@ class ChannelSettlements:
         entry = self.window.unsettled_entry(op.delivery)
         if op.elsewhere:
             self.check_exclusions(entry)
-        note_failure(entry, op)
+        add_modification(entry, op)
         del self.unsettled[op.delivery]
         self.conclude([(entry, Outcome.DECLINE if op.elsewhere else Outcome.RELEASE)])
 
@@ -312,14 +300,14 @@ class ChannelSettlements:
         """Deliveries and the outcome that all of them have."""
         for entry in entries:
             if isinstance(verdict, Modify):
-                note_failure(entry, verdict)
+                add_modification(entry, verdict)
                 yield entry, Outcome.RELEASE
             else:
                 yield entry, verdict
 
-    def annotate(self, delivery: int, notes: Table) -> None:
-        """Add headers to an unsettled message, for whoever gets it next. Refuses an unknown tag."""
-        note(self.window.unsettled_entry(delivery), notes)
+    def annotate(self, delivery: int, headers: Table) -> None:
+        """Add headers to an unsettled message, for its next delivery. Refuses an unknown tag."""
+        add_headers(self.window.unsettled_entry(delivery), headers)
 
     def delivery_count(self, delivery: int) -> int:
         """How often an unsettled delivery was delivered before; 0 if the tag is unknown."""
@@ -327,26 +315,54 @@ class ChannelSettlements:
         return entry.deliveries - 1 if entry is not None else 0
 
 
-def note(entry: Entry, notes: Table) -> None:
+def in_portions(settled: Iterable[T], part_with: Callable[[list[T], Back], None]) -> Iterator[None]:
+    """A long operation: ``part_with`` takes a portion of deliveries in each turn, and adds released
+    ones to the second argument. At the end all those of a queue are ready at once."""
+    left = iter(settled)
+    returns: dict[DeliverySource, Returned] = {}
+    while portion := list(islice(left, PORTION)):
+        back: Back = {}
+        part_with(portion, back)
+        for queue, found in back.items():
+            returns.setdefault(queue, Returned()).add(found)
+        del portion, back
+        yield
+    for queue, returned in returns.items():
+        yield from returned.back_to(queue)
+        yield
+
+
+def return_or_end(entry: Entry, outcome: Outcome, back: Back, whole: bool = False) -> None:
+    """A delivery that no consumer holds any more is released (added to ``back``), unless it was
+    delivered too often, or ends: rejected or accepted."""
+    queue = entry.lane.queue
+    reason = "rejected"
+    if outcome is Outcome.RELEASE and not queue.gone:
+        most = queue.most_deliveries
+        if most is None or entry.deliveries <= most:
+            back.setdefault(queue, []).append(entry)
+            return
+        outcome, reason = Outcome.REJECT, "delivery_limit"
+    queue.unsettled -= 1
+    if outcome is Outcome.REJECT:
+        (queue.discard if whole else queue.reject)(entry, reason)
+    else:
+        queue.finish(entry)
+
+
+def add_headers(entry: Entry, headers: Table) -> None:
     """Add headers to a message, in memory and in the store."""
     old = entry.message
-    noted = Message(
-        old.dialect,
-        old.header,
-        old.body,
-        old.exchange,
-        old.key,
-        old.essentials,
-        {**(old.added_headers or {}), **notes},
-    )
+    added = {**(old.added_headers or {}), **headers}
+    new = old.routed_as(old.exchange, old.key, added_headers=added)
     lane = entry.lane
     queue = lane.queue
     try:
-        queue.state.store.check(noted)
+        queue.state.store.check(new)
     except Unstorable as reason:
-        queue.state.report(f"{old} stays without a note: {reason}")
+        queue.state.report(f"{old} cannot take further headers: {reason}")
         return
-    entry.message = noted
+    entry.message = new
     if entry.stored and not queue.gone:
         keep = old.essentials.durable and queue.keeps
         store = queue.state.store
@@ -357,12 +373,12 @@ def note(entry: Entry, notes: Table) -> None:
 def count_failure(entry: Entry) -> None:
     """One more delivery that came to nothing (delivery-count of 1.0 §3.2.1)."""
     known = (entry.message.added_headers or {}).get(FAILED, 0)
-    note(entry, {FAILED: int(known) + 1})
+    add_headers(entry, {FAILED: int(known) + 1})
 
 
-def note_failure(entry: Entry, op: Modify) -> None:
+def add_modification(entry: Entry, op: Modify) -> None:
     """Write the annotations and the failure of a modified delivery onto its message."""
     if op.annotations:
-        note(entry, op.annotations)
+        add_headers(entry, op.annotations)
     if op.failed:
         count_failure(entry)

@@ -1,14 +1,19 @@
 """Deliveries that outlive the link that received them, and with it their channel (1.0 §2.6.13)."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from gateway.broker.consumers import Window
 from gateway.broker.exclusions import Exclusions
-from gateway.broker.lanes import DeliverySource, Entry
+from gateway.broker.lanes import Entry
 from gateway.broker.long_operations import PORTION, LongOperations
-from gateway.broker.returning import Returned
-from gateway.broker.settlements import Verdict, count_failure, note_failure
+from gateway.broker.settlements import (
+    Back,
+    Verdict,
+    add_modification,
+    count_failure,
+    in_portions,
+    return_or_end,
+)
 from gateway.errors import Refusal
 from gateway.operations import Modify, Outcome
 
@@ -85,46 +90,19 @@ def give_up(entries: Iterable[Entry], verdict: Verdict) -> None:
 
 
 def giving_up(entries: Iterable[Entry], verdict: Verdict) -> Iterator[None]:
-    """The same in portions, for ``LongOperations``. Until the end released messages count as
-    unsettled; then all those of a queue are ready at once."""
-    left = iter(entries)
-    returns: dict[DeliverySource, Returned] = {}
-    while portion := list(islice(left, PORTION)):
-        back: dict[DeliverySource, list[Entry]] = {}
-        _give_up(portion, verdict, back)
-        for queue, found in back.items():
-            returns.setdefault(queue, Returned()).add(found)
-        yield
-    for queue, returned in returns.items():
-        yield from returned.back_to(queue)
-        yield
+    """The same as a long operation. Until the end released messages count as unsettled."""
 
+    def give_up_some(portion: list[Entry], back: Back) -> None:
+        for entry in portion:
+            queue = parted(entry).lane.queue
+            outcome = verdict
+            if isinstance(outcome, Modify):
+                if not queue.gone:
+                    add_modification(entry, outcome)
+                elsewhere = outcome.elsewhere and queue.would_dead_letter(entry.message)
+                outcome = Outcome.REJECT if elsewhere else Outcome.RELEASE
+            elif outcome is Outcome.REJECT and not queue.gone:
+                count_failure(entry)
+            return_or_end(entry, outcome, back)
 
-def _give_up(
-    entries: list[Entry], verdict: Verdict, back: dict[DeliverySource, list[Entry]]
-) -> None:
-    for entry in entries:
-        parted(entry)
-        queue = entry.lane.queue
-        if queue.gone:
-            queue.unsettled -= 1
-            queue.finish(entry)
-            continue
-        outcome, reason = verdict, "rejected"
-        if isinstance(verdict, Modify):
-            note_failure(entry, verdict)
-            elsewhere = verdict.elsewhere and queue.would_dead_letter(entry.message)
-            outcome = Outcome.REJECT if elsewhere else Outcome.RELEASE
-        elif verdict is Outcome.REJECT:
-            count_failure(entry)
-        if outcome is Outcome.RELEASE:
-            most = queue.most_deliveries
-            if most is None or entry.deliveries <= most:
-                back.setdefault(queue, []).append(entry)
-                continue
-            outcome, reason = Outcome.REJECT, "delivery_limit"
-        queue.unsettled -= 1
-        if outcome is Outcome.REJECT:
-            queue.reject(entry, reason)
-        else:
-            queue.finish(entry)
+    return in_portions(entries, give_up_some)

@@ -11,7 +11,7 @@ import secrets
 from gateway.broker.channel import Channel
 from gateway.broker.exchanges import SELECTOR
 from gateway.broker.names import MOST_OCTETS, octets
-from gateway.broker.posting import ToAll
+from gateway.broker.publish_path import ToAll
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Refusal
 from gateway.message import Message, Properties

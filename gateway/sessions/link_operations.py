@@ -13,7 +13,7 @@ from gateway.broker.exclusions import Exclusions
 from gateway.broker.lanes import Entry
 from gateway.broker.long_operations import PORTION, unanswered
 from gateway.broker.replies import REPLY_TO
-from gateway.broker.settlements import note_failure
+from gateway.broker.settlements import add_modification
 from gateway.broker.suspension import Holding, giving_up, parted
 from gateway.errors import Condition, Refusal
 from gateway.operations import (
@@ -473,7 +473,7 @@ class LinkOperations:
             outcome = Outcome.RELEASE
             if op.elsewhere and not (link.node is not None and link.node.copies(link.terminus)):
                 outcome = self._declined(link, entry)
-            note_failure(entry, op)
+            add_modification(entry, op)
         channel.settlements.conclude([(entry, outcome)])
         return True
 

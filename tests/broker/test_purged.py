@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.broker import lanes, purged
+from gateway.broker import lanes, state
 from gateway.broker.browsing import Place
 from gateway.operations import Outcome
 from tests import in_memory
@@ -25,7 +25,7 @@ COUNT = 2 * PORTION + 100
 def test_a_million_messages_go_in_portions(
     monkeypatch: pytest.MonkeyPatch, durable: bool, deleted: bool, held: bool
 ) -> None:
-    monkeypatch.setattr(purged, "PORTION", PORTION)
+    monkeypatch.setattr(state, "FREED", PORTION)
     house = House(now=1_000)
     channel, _ = house.channel()
     declare(channel, "q", durable=durable)

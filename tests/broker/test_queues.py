@@ -314,10 +314,10 @@ def test_counters(house: House) -> None:
     put(channel, "c")
     channel.settlements.settle(1, False, Outcome.ACCEPT)
     channel.settlements.settle(2, False, Outcome.RELEASE)
-    (queue,) = house.broker.queues_snapshot()
+    (queue,) = list(house.broker.each_queue())
     assert (queue.published, queue.delivered, queue.acked, queue.redelivered) == (3, 4, 1, 1)
     assert (queue.ready, queue.unsettled, queue.consumers) == (0, 2, 1)
-    (consumer,) = house.broker.consumers_snapshot()
+    (consumer,) = list(house.broker.each_consumer())
     assert (consumer.tag, consumer.held) == ("c", 2)
     delete_queue(channel, "q")
     assert house.broker.snapshot().totals.published == 3

@@ -32,7 +32,7 @@ def test_tail_lives_in_the_store(durable: bool, volatile: bool) -> None:
     channel, _ = house.channel()
     declare(channel, durable=True)
     put(channel, *BODIES, durable=durable)
-    (queue,) = house.broker.queues_snapshot()
+    (queue,) = list(house.broker.each_queue())
     assert (queue.ready, queue.octets) == (100, 300)
     assert queue.paged > 50
     assert house.broker.state.octets < 600
@@ -114,7 +114,7 @@ def test_restart_restores_durable_messages(house: House) -> None:
     assert vhost.queues["kept"].arguments == arguments
     assert {"x", "y"} <= set(vhost.exchanges)
     assert "z" not in vhost.exchanges
-    bindings = {(b.source, b.destination, b.key) for b in later.broker.bindings_snapshot()}
+    bindings = {(b.source, b.destination, b.key) for b in list(later.broker.each_binding())}
     assert bindings == {("x", "kept", "a.#"), ("x", "y", "b")}
     again, heard = later.channel()
     declare(again, "kept", durable=True, arguments=arguments)
@@ -127,7 +127,7 @@ def test_restart_restores_durable_messages(house: House) -> None:
     delete_exchange(again, "x")
     last = later.restart()
     assert last.client.vhost.queues == {}
-    assert last.broker.bindings_snapshot() == []
+    assert list(last.broker.each_binding()) == []
 
 
 def test_restart_keeps_time(house: House) -> None:

@@ -141,7 +141,7 @@ class Rig:
         return found.message if found else None
 
     def depth(self, queue: str) -> tuple[int, int]:
-        (found,) = (one for one in self.broker.queues_snapshot("/") if one.name == queue)
+        (found,) = (one for one in list(self.broker.each_queue("/")) if one.name == queue)
         return found.ready, found.unsettled
 
     @staticmethod

@@ -44,7 +44,7 @@ def changes(rig: Any) -> Iterator[tuple[str, str]]:
 def state(rig: Any) -> Any:
     broker = rig.broker
     return (
-        [(one.name, one.ready, one.unsettled) for one in broker.queues_snapshot("/")],
+        [(one.name, one.ready, one.unsettled) for one in list(broker.each_queue("/"))],
         sorted(broker.vhosts),
         sorted(broker.vhosts["/"].exchanges),
         broker.access.list_users(),

@@ -92,7 +92,7 @@ def test_levels_of_nodes_of_links(peer: LinkPeer, address: str | None) -> None:
     (queue,) = peer.house.broker.vhosts["/"].queues
     exchange = address if address == "amq.topic" else ""
     assert filled(peer, queue, "any" if exchange else queue, exchange) == IN_TEN
-    assert peer.house.broker.queues_snapshot("/")[0].priority_levels == 10
+    assert list(peer.house.broker.each_queue("/"))[0].priority_levels == 10
 
 
 def test_levels_of_nodes_of_handles(peer: LinkPeer) -> None:

@@ -586,7 +586,7 @@ def test_nothing_leaks(house: House) -> None:
         Publish(1, message("held", "q"), False, False),
         DeclareQueue(1, 3, "pending", durable=True),
     )
-    assert house.broker.queues_snapshot()[0].unsettled == 1
+    assert house.broker.vhosts["/"].queues["q"].unsettled == 1
     peer.session.perform(peer.adapter.lost())
     peer.session.end()
     peer.adapter.missing |= {0, 1, 7}
