@@ -5,6 +5,8 @@ Each fragment is a few real facts of one version: enough to show every construct
 
 import pytest
 
+from specs.codegen.emit_codes import emit_codes
+from specs.codegen.emit_packed import emit_packed
 from specs.codegen.emit_tables import emit_geometry
 from specs.codegen.ir import NoEmitter, SpecError
 from specs.codegen.layouts import gather
@@ -265,6 +267,31 @@ def test_final_0_10() -> None:
     assert resume.result == "message.resume-result"
     assert protocol.wire_type("message.accept-mode").code == 2
     assert [value.name for value in message.domains[0].values] == ["explicit", "none"]
+
+
+def test_packed_fields() -> None:
+    layouts = emit_packed(parse(FINAL), "")
+    assert "class MessageTransfer(Record):" in layouts
+    assert "def read_session_completed(buf: bytes, at: int)" in layouts
+    tables = emit_codes(parse(FINAL), "")
+    assert '        "message.transfer",\n        0x0401,\n        False,' in tables
+    assert "class AcceptMode:" in tables and "0x0405" in tables
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('family="segments"', 'family="performatives"', "no emitter for the family"),
+        ('kind="map"', 'kind="decimal"', "no layout for fields of kind 'decimal' yet"),
+        ('<framing size-counts="frame" pack="2"', '<framing size-counts="frame" pack="3"', "3 oc"),
+        ('name="resume-result"', 'name="message-transfer"', "two records are called"),
+    ],
+)
+def test_what_the_emitter_of_packed_fields_declines(old: str, new: str, message: str) -> None:
+    text = FINAL.replace(old, new).replace('result="resume-result"', "")
+    text = text.replace('name="ttl" type="uint64"', 'name="ttl" type="map"')
+    with pytest.raises(SpecError, match=message):
+        emit_packed(parse(text), "")
 
 
 def test_performatives() -> None:

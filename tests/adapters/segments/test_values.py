@@ -10,6 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from gateway.adapters.core.allowance import MOST_VALUES
+from gateway.adapters.methods.types import read_table, write_table
+from gateway.adapters.performatives.decoding import decode
+from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.segments import decoding, encoding
 from gateway.adapters.segments.decoding import check_map, read_array, read_list, read_map
 from gateway.adapters.segments.encoding import write_array, write_list, write_map, write_texts
@@ -17,6 +20,7 @@ from gateway.adapters.segments.types import ALLOWANCE, DEPTH, FieldError, TooMan
 from gateway.values import (
     Array,
     CodedOctets,
+    CodedText,
     Decimal64,
     Described,
     Int,
@@ -129,6 +133,23 @@ def test_values_of_other_versions() -> None:
         "huge": str(1 << 70), "array": TypedArray(["a", "b"], 0x95),
         "octets": TypedArray([b"a", b"b" * 65536], 0xA0),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "there", "in_1_0"),
+    [
+        (CodedOctets(b"ab", 0x80), b"ab", b"ab"),
+        (CodedText("x", 0x94), "x", "x"),
+        (Milliseconds(10**12), Seconds(10**9), Timestamp(10**12)),
+        (LongScaled(2, 5), Scaled(2, 5), "0.05"),
+        (TypedArray(["a"], 0x95), ["a"], Array(["a"], 0xA1)),
+        (TypedArray([CodedText("a", 0x94)], 0x94), ["a"], Array(["a"], 0xA1)),
+    ],
+)
+def test_values_in_other_versions(value: Any, there: Any, in_1_0: Any) -> None:
+    """As what they are a kind of."""
+    assert read_table(write_table({"k": value})) == {"k": there}
+    assert decode(write_value(value)) == in_1_0
 
 
 def test_keys_that_come_twice() -> None:
