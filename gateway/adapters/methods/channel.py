@@ -5,15 +5,12 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Protocol
 
-from gateway.adapters.core.output import CROWD, HEAVY, JOINED, OutputBuffer
+from gateway.adapters.core.output import CROWD, HEAVY, JOINED
 from gateway.adapters.methods import states
 from gateway.adapters.methods import types as fields
-from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.frames import Frames
-from gateway.adapters.methods.geometry import Version
-from gateway.adapters.methods.incoming_content import IncomingContent
-from gateway.adapters.methods.lifecycle import Lifecycle
+from gateway.adapters.methods.incoming_content import ContentEngine, IncomingContent
 from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.pending import Awaited
 from gateway.bodies import Body, LargeBody, Spool
@@ -40,23 +37,16 @@ def _unowned(allowed: bool) -> None:
     """No-op."""
 
 
-class ChannelEngine(Protocol):
+class ChannelEngine(ContentEngine, Protocol):
     """The engine, as far as a channel needs it."""
 
-    table: Version
     frames: Frames
-    buffer: OutputBuffer
     writer: MethodWriter
-    life: Lifecycle
-    codes: ReplyCodes
     tags: fields.Tags
     body_max: int
     """Room for body octets in one frame of the peer."""
-    max_message_octets: int
-    announced: int
-    """Octets of the bodies that are under way on all channels, and in memory."""
     spool: Spool | None
-    """Where larger ones go; ``None``: they stay in memory."""
+    """Keeps larger bodies; ``None``: they stay in memory."""
 
 
 class Channel:

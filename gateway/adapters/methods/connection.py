@@ -9,8 +9,6 @@ from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from gateway.adapters.contract import Authority
-from gateway.adapters.core.heartbeat import Heartbeat
-from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.core.sasl import (
     Challenge,
     ClientExchange,
@@ -21,11 +19,11 @@ from gateway.adapters.core.sasl import (
 )
 from gateway.adapters.methods import states
 from gateway.adapters.methods import types as fields
-from gateway.adapters.methods.codes import ReplyCodes
+from gateway.adapters.methods.dispatch import DispatchEngine
 from gateway.adapters.methods.essentials import count_arguments
 from gateway.adapters.methods.frames import Frames
-from gateway.adapters.methods.geometry import Method, Version
-from gateway.adapters.methods.lifecycle import Ended, Lifecycle
+from gateway.adapters.methods.geometry import Method
+from gateway.adapters.methods.lifecycle import Ended
 from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.negotiation import check_server_version, smaller
 from gateway.adapters.methods.pending import PendingReply
@@ -71,19 +69,14 @@ CLIENT_CAPABILITIES: Table = {
 }
 
 
-class ConnectionEngine(Protocol):
+class ConnectionEngine(DispatchEngine, Protocol):
     """The engine, as far as this part needs it."""
 
-    table: Version
     frames: Frames
     tags: fields.Tags
     body_max: int
     channel_max: int
-    heartbeat: Heartbeat
-    buffer: OutputBuffer
     writer: MethodWriter
-    life: Lifecycle
-    codes: ReplyCodes
 
 
 class Connection:

@@ -1,45 +1,24 @@
 """Rules by which both engines of the family take methods and contents from the peer."""
 
 import struct
-from collections import deque
 from typing import Any, Protocol
 
 from gateway.adapters.methods import states
-from gateway.adapters.methods.codes import ReplyCodes
-from gateway.adapters.methods.geometry import Method, Unread, Version
-from gateway.adapters.methods.lifecycle import Lifecycle, refused
+from gateway.adapters.methods.geometry import Method, Unread
+from gateway.adapters.methods.lifecycle import AnyChannel, Lifecycle, LifecycleEngine, refused
 from gateway.adapters.methods.pending import Awaited, PendingReply
 from gateway.errors import Condition, Lost, PeerError
 from gateway.operations import Done, EndSession, Operation, SessionLost
 
 
-class DispatchChannel(Protocol):
-    """A channel, as far as these rules concern it."""
-
-    number: int
-    state: states.State
-    awaited: deque[Awaited]
-
-
-class DispatchEngine(Protocol):
+class DispatchEngine(LifecycleEngine, Protocol):
     """The engine, as far as these rules need it."""
 
-    server: bool
-    table: Version
     life: Lifecycle
-    codes: ReplyCodes
-
-    @property
-    def channels(self) -> dict[int, Any]: ...
-
-    @property
-    def layouts(self) -> Any: ...
-
-    def write(self, channel: int, record: Any) -> None: ...
 
 
 def is_discarded(
-    engine: DispatchEngine, channel: DispatchChannel | None, method: Method, found: list[Operation]
+    engine: DispatchEngine, channel: AnyChannel | None, method: Method, found: list[Operation]
 ) -> bool:
     """Whether a method comes behind our close of its channel or connection, or behind an error of
     the peer that will close them. Only the closing goes on then (0-9-1 §1.5.2.5, §2.2.4)."""
@@ -116,7 +95,7 @@ def read_arguments(engine: DispatchEngine, method: Method, buf: bytes, at: int, 
 def is_for_channel(
     engine: DispatchEngine,
     number: int,
-    channel: DispatchChannel | None,
+    channel: AnyChannel | None,
     method: Method,
     m: Any,
     found: list[Operation],
@@ -154,7 +133,7 @@ def content_channel(engine: DispatchEngine, number: int) -> Any:
     return None if channel.state in (states.CLOSING, states.FAILED) else channel
 
 
-def take_awaited(channel: DispatchChannel, name: str) -> Awaited:
+def take_awaited(channel: AnyChannel, name: str) -> Awaited:
     """The request that the method ``name`` answers. Raises ``PeerError`` if there is none."""
     if not channel.awaited or name not in channel.awaited[0].method.replies:
         raise PeerError(Condition.COMMAND_INVALID, f"{name} answers nothing that was asked")

@@ -26,7 +26,6 @@ from gateway.adapters.methods.dispatch import (
 from gateway.adapters.methods.essentials import arrived
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.incoming_content import (
-    ContentEngine,
     ContentReceiver,
     IncomingContent,
 )
@@ -61,10 +60,9 @@ ANSWERS = frozenset(
 )
 
 
-class IncomingEngine(ChannelEngine, ContentEngine, Protocol):
+class IncomingEngine(ChannelEngine, Protocol):
     """The engine, as far as this part needs it."""
 
-    version: str
     connection: Connection
     channels: dict[int, Channel]
     channel_max: int

@@ -5,8 +5,9 @@ Both engines of the family, that of the published versions and that of the draft
 its clock.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Protocol
 
 from gateway.adapters.core.heartbeat import Due, Heartbeat
 from gateway.adapters.core.output import OutputBuffer
@@ -23,31 +24,12 @@ class Ended(Exception):
     """The connection is over; the ``Closed`` is already among the operations."""
 
 
-class EndingChannel(Protocol):
-    """The side of a channel that the end of its connection concerns."""
+class AnyChannel(Protocol):
+    """A channel of any version."""
 
     number: int
-
-    @property
-    def awaited(self) -> Iterable[Awaited]: ...
-
-    def forget_content(self) -> None: ...
-
-    def mark_closing(self) -> None: ...
-
-    def mark_closed(self) -> None: ...
-
-
-class ChannelTable(Protocol):
-    """The channels of a connection, by number."""
-
-    def __iter__(self) -> Iterator[int]: ...
-
-    def __getitem__(self, number: int, /) -> EndingChannel: ...
-
-    def values(self) -> Iterable[EndingChannel]: ...
-
-    def clear(self) -> None: ...
+    state: states.State
+    awaited: deque[Awaited]
 
 
 class FrameLoop(Protocol):
@@ -66,7 +48,7 @@ class FrameLoop(Protocol):
 class Handshake(Protocol):
     """The methods of the class ``connection`` but close and close-ok."""
 
-    steps: Mapping[str, Callable[[Any, Any, list[Operation]], None]]
+    steps: ClassVar[Mapping[str, Callable[[Any, Any, list[Operation]], None]]]
     """By name of the method, unbound."""
 
     def on_protocol_header(self) -> None: ...
@@ -92,7 +74,7 @@ class LifecycleEngine(Protocol):
         ...
 
     @property
-    def channels(self) -> ChannelTable: ...
+    def channels(self) -> dict[int, Any]: ...
 
     @property
     def frames(self) -> FrameLoop: ...
@@ -420,7 +402,7 @@ class Lifecycle:
         return found
 
 
-def refused(channel: EndingChannel, condition: Condition, text: str, lost: Lost) -> list[Operation]:
+def refused(channel: AnyChannel, condition: Condition, text: str, lost: Lost) -> list[Operation]:
     """Refuses the requests of a channel that the peer will not answer any more."""
     return [
         Refused(channel.number, request.token, condition, text, lost)

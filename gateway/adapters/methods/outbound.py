@@ -11,8 +11,8 @@ from gateway.adapters.methods import requests, states
 from gateway.adapters.methods.channel import Channel
 from gateway.adapters.methods.connection import Connection
 from gateway.adapters.methods.content import BASIC
-from gateway.adapters.methods.geometry import Method, Version
-from gateway.adapters.methods.lifecycle import Lifecycle
+from gateway.adapters.methods.dispatch import DispatchEngine
+from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.pending import Awaited, PendingReply
 from gateway.adapters.methods.wire import layouts as w
@@ -42,17 +42,13 @@ from gateway.operations import (
 )
 
 
-class OutboundEngine(Protocol):
+class OutboundEngine(DispatchEngine, Protocol):
     """The engine, as far as operations need it."""
 
-    table: Version
     channels: dict[int, Channel]
     channel_max: int
-    server: bool
     connection: Connection
-
     writer: MethodWriter
-    life: Lifecycle
 
     def channel(self, number: int) -> Channel: ...
 

@@ -6,17 +6,14 @@ from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.core.bounded_cache import BoundedCache
-from gateway.adapters.core.output import CROWD, HEAVY, JOINED, OutputBuffer
+from gateway.adapters.core.output import CROWD, HEAVY, JOINED
 from gateway.adapters.methods import states
-from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.drafts.content import DraftDialect
 from gateway.adapters.methods.drafts.frames import DraftFrames, varying
 from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
 from gateway.adapters.methods.drafts.pacing import Pace
 from gateway.adapters.methods.drafts.staging import Staging
-from gateway.adapters.methods.geometry import Version
-from gateway.adapters.methods.incoming_content import IncomingContent
-from gateway.adapters.methods.lifecycle import Lifecycle
+from gateway.adapters.methods.incoming_content import ContentEngine, IncomingContent
 from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.pending import Awaited
 from gateway.bodies import Body, Spool
@@ -75,28 +72,20 @@ class ChannelMapping(Protocol):
     def publish_method(self) -> Callable[[str, Message, bool, bool], Any]: ...
 
 
-class ChannelEngine(Protocol):
+class ChannelEngine(ContentEngine, Protocol):
     """The engine, as far as a channel needs it."""
 
-    table: Version
     frames: DraftFrames
-    buffer: OutputBuffer
     writer: MethodWriter
-    life: Lifecycle
-    codes: ReplyCodes
     body_max: int
     dialects: dict[str, DraftDialect]
     """By class of content."""
-    server: bool
     vhost: str
     connection: Any
-    max_message_octets: int
-    announced: int
-    """Octets of the contents that are under way on all channels, and in memory."""
     spool: Spool | None
-    """Where larger ones go; ``None``: they stay in memory."""
+    """Keeps larger bodies; ``None``: they stay in memory."""
     partials: PartialBodyStore
-    """Where files are that are not all here (0-9a6)."""
+    """Keeps incomplete files (0-9a6)."""
     is_0_9a0: bool
     channels: dict[int, "Channel"]
 

@@ -12,17 +12,14 @@ from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from gateway.adapters.contract import Authority
-from gateway.adapters.core.heartbeat import Heartbeat
-from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.core.sasl import Challenge, ServerExchange, Step, Success, Waiting
 from gateway.adapters.methods import states
-from gateway.adapters.methods.codes import ReplyCodes
+from gateway.adapters.methods.dispatch import DispatchEngine
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import MOST_CONSUMERS
 from gateway.adapters.methods.drafts.frames import DraftFrames
 from gateway.adapters.methods.drafts.mapping import MethodMapping
-from gateway.adapters.methods.geometry import Version
-from gateway.adapters.methods.lifecycle import Ended, Lifecycle
+from gateway.adapters.methods.lifecycle import Ended
 from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.negotiation import check_server_version, smaller
 from gateway.adapters.methods.pending import PendingReply
@@ -40,21 +37,16 @@ LARGEST_BODY = 64 * 1024
 """Octets in one body frame that we send: 0-9a6 does not negotiate a limit."""
 
 
-class ConnectionEngine(Protocol):
+class ConnectionEngine(DispatchEngine, Protocol):
     """The engine, as far as this part needs it."""
 
-    table: Version
     mapping: MethodMapping
     is_0_9a0: bool
     frames: DraftFrames
     body_max: int
     channel_max: int
-    heartbeat: Heartbeat
     vhost: str
-    buffer: OutputBuffer
     writer: MethodWriter
-    life: Lifecycle
-    codes: ReplyCodes
 
 
 def plain_response(response: bytes, is_0_9a0: bool) -> bytes:

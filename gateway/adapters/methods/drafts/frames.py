@@ -13,6 +13,7 @@ from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.methods import states
 from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.drafts.methods import ContentMethod
+from gateway.adapters.methods.frames import Link
 from gateway.adapters.methods.geometry import Geometry, Method, Version
 from gateway.errors import Condition, PeerError
 from gateway.operations import Operation
@@ -34,20 +35,8 @@ class BadFrame(PeerError):
         super().__init__(Condition.FRAME_ERROR, text)
 
 
-class Link(Protocol):
-    """Where frames go. All raise ``PeerError``."""
-
-    def on_method(
-        self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
-    ) -> None: ...
-
-    def on_header(
-        self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
-    ) -> None: ...
-
-    def on_body(
-        self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
-    ) -> None: ...
+class DraftLink(Link, Protocol):
+    """Receiver of all frames, and of whole messages. All raise ``PeerError``."""
 
     def read_content_method(self, buf: bytes, at: int, end: int) -> ContentMethod | None: ...
 
@@ -79,7 +68,7 @@ class DraftFrames:
     def __init__(
         self,
         version: Version,
-        link: Link,
+        link: DraftLink,
         server: bool = True,
         channels: dict[int, Any] | None = None,
         max_body: int = 0,

@@ -27,7 +27,6 @@ from gateway.adapters.methods.drafts.methods import ContentMethod
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.incoming_content import (
     BodySink,
-    ContentEngine,
     ContentReceiver,
     IncomingContent,
 )
@@ -59,10 +58,9 @@ UNDEFINED = frozenset(["dtx.select", "dtx.start"])
 supported costs the connection in 0-9a0 (interface tests), the channel in 0-9a6 (dtx)."""
 
 
-class IncomingEngine(ChannelEngine, ContentEngine, Protocol):
+class IncomingEngine(ChannelEngine, Protocol):
     """The engine, as far as this part needs it."""
 
-    version: str
     channels: dict[int, Channel]
     channel_max: int
     limits: Limits
