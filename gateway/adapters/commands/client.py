@@ -16,8 +16,8 @@ from gateway.adapters.commands.client_channel import (
     ClientChannel,
     ClientChannels,
     ClientHandle,
+    requests_of,
     tokens_of,
-    untagged_tokens,
 )
 from gateway.adapters.commands.client_outbound import TOPICS
 from gateway.adapters.commands.command import Command
@@ -157,15 +157,13 @@ class Client:
         channel = handle.channel
         for service in [s for s, producer in channel.producers.items() if producer is handle]:
             del channel.producers[service]
-        for reply in handle.awaited.values():
+        for reply in requests_of(handle):
             if reply.kind == "confirm":
                 self._connection.emit(Confirm(channel.number, reply.token, False, False))
             elif reply.token is not None:
                 self._connection.emit(
                     Refused(channel.number, reply.token, condition, text, Lost.LINK)
                 )
-        for token in untagged_tokens(handle):
-            self._connection.emit(Refused(channel.number, token, condition, text, Lost.LINK))
         handle.awaited.clear()
         handle.queries.clear()
         handle.browses.clear()

@@ -160,18 +160,16 @@ class ClientChannels:
         self.handles.clear()
 
 
-def untagged_tokens(handle: ClientHandle) -> list[Token]:
-    """Tokens of requests whose replies have no confirm tag."""
+def requests_of(handle: ClientHandle) -> list[AwaitedReply]:
+    """All unanswered requests over a handle, also those whose replies have no confirm tag."""
     browses = [token for _, token in handle.browses]
-    found = [*handle.queries, *browses, *handle.prepares]
-    return [token for token in found if token is not None]
+    untagged = [*handle.queries, *browses, *handle.prepares]
+    return [*handle.awaited.values(), *(AwaitedReply("untagged", token) for token in untagged)]
 
 
 def tokens_of(channel: ClientChannel) -> list[Token]:
     """Tokens of all unanswered requests on a channel, except publishes to be confirmed."""
     replies = list(channel.awaited.values())
-    found: list[Token] = []
     for handle in channel.handles.values():
-        replies += handle.awaited.values()
-        found += untagged_tokens(handle)
-    return [a.token for a in replies if a.kind != "confirm" and a.token is not None] + found
+        replies += requests_of(handle)
+    return [a.token for a in replies if a.kind != "confirm" and a.token is not None]

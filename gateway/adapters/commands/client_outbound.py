@@ -35,12 +35,17 @@ VARYING = Struct(">HIB")
 
 def send(table: ClientChannels, operation: ops.Operation) -> None:
     """Encode an operation. Raises ``LocalError`` if 0.8a2 has no command for it."""
-    encoder = ENCODERS.get(type(operation))
-    if encoder is None:
-        raise LocalError(f"{type(operation).__name__} cannot be sent by a client of 0.8a2")
     if table.connection.state is not states.OPEN:
         raise LocalError("the connection is not open")
-    encoder(table, operation)
+    op: Any = operation
+    if (over_channel := CHANNEL_ENCODERS.get(type(op))) is not None:
+        over_channel(table, table.channel(op.channel), op)
+    elif (over_handle := HANDLE_ENCODERS.get(type(op))) is not None:
+        over_handle(table, find_handle(table, op), op)
+    elif isinstance(op, ops.BeginSession):
+        begin(table, op)
+    else:
+        raise LocalError(f"{type(op).__name__} cannot be sent by a client of 0.8a2")
 
 
 def confirm_tag(
@@ -78,22 +83,19 @@ def begin(table: ClientChannels, op: ops.BeginSession) -> None:
     table.channels[number] = channel
 
 
-def end(table: ClientChannels, op: ops.EndSession) -> None:
-    channel = table.channel(op.channel)
+def end(table: ClientChannels, channel: ClientChannel, op: ops.EndSession) -> None:
     channel.state = CLOSING
     channel.closing = op.token
     table.connection.write(w.ChannelClose(op.channel, SUCCESS))
 
 
-def acknowledge(table: ClientChannels, op: ops.Acknowledge) -> None:
-    channel = table.channel(op.channel)
+def acknowledge(table: ClientChannels, channel: ClientChannel, op: ops.Acknowledge) -> None:
     tag = confirm_tag(table, channel.awaited, AwaitedReply("ack", op.token))
     channel.settled(op.up_to, True)
     table.connection.write(w.ChannelAck(op.channel, tag, op.up_to))
 
 
-def commit(table: ClientChannels, op: ops.Commit | ops.Rollback) -> None:
-    channel = table.channel(op.channel)
+def commit(table: ClientChannels, channel: ClientChannel, op: ops.Commit | ops.Rollback) -> None:
     if not channel.transacted:
         raise LocalError(f"channel {op.channel} is not transacted")
     tag = confirm_tag(table, channel.awaited, AwaitedReply("tx", op.token))
@@ -107,18 +109,18 @@ def done_locally(table: ClientChannels, op: Any, result: object = None) -> None:
         table.connection.found_now().append(ops.Done(op.channel, op.token, result))
 
 
-def prefetch(table: ClientChannels, op: ops.Prefetch) -> None:
-    table.channel(op.channel).prefetch = min(op.count, MOST_TAG) or MOST_TAG
+def prefetch(table: ClientChannels, channel: ClientChannel, op: ops.Prefetch) -> None:
+    channel.prefetch = min(op.count, MOST_TAG) or MOST_TAG
     done_locally(table, op)
 
 
-def select_confirms(table: ClientChannels, op: ops.SelectConfirms) -> None:
-    table.channel(op.channel).counting = True
+def select_confirms(table: ClientChannels, channel: ClientChannel, op: ops.SelectConfirms) -> None:
+    channel.counting = True
     done_locally(table, op)
 
 
-def flow(table: ClientChannels, op: ops.Flow) -> None:
-    for handle in list(table.channel(op.channel).handles.values()):
+def flow(table: ClientChannels, channel: ClientChannel, op: ops.Flow) -> None:
+    for handle in list(channel.handles.values()):
         if handle.tag != handle.link:
             table.connection.write(w.HandleFlow(handle.number, 0, not op.active))
     done_locally(table, op, op.active)
@@ -139,8 +141,9 @@ def new_handle(
     return handle
 
 
-def open_destination(table: ClientChannels, op: ops.OpenDestination) -> None:
-    channel = table.channel(op.channel)
+def open_destination(
+    table: ClientChannels, channel: ClientChannel, op: ops.OpenDestination
+) -> None:
     number = int(op.link) if op.link.isdigit() else 0
     if not 0 < number <= MOST_TAG or number in table.handles:
         raise LocalError(f"handle {op.link} cannot be opened")
@@ -164,8 +167,10 @@ def open_destination(table: ClientChannels, op: ops.OpenDestination) -> None:
     table.connection.write(record)
 
 
-def close_destination(table: ClientChannels, op: ops.CloseDestination) -> None:
-    close_handle(table, find_handle(table, op), AwaitedReply("close", op.token))
+def close_destination(
+    table: ClientChannels, handle: ClientHandle, op: ops.CloseDestination
+) -> None:
+    close_handle(table, handle, AwaitedReply("close", op.token))
 
 
 def close_handle(table: ClientChannels, handle: ClientHandle, reply: AwaitedReply) -> None:
@@ -174,8 +179,7 @@ def close_handle(table: ClientChannels, handle: ClientHandle, reply: AwaitedRepl
     table.connection.write(w.HandleClose(handle.number, SUCCESS))
 
 
-def listen(table: ClientChannels, op: ops.Listen) -> None:
-    handle = find_handle(table, op)
+def listen(table: ClientChannels, handle: ClientHandle, op: ops.Listen) -> None:
     handle.settled = op.no_ack
     tag = confirm_tag(table, handle.awaited, AwaitedReply("consume", op.token, lambda _: op.name))
     table.connection.write(
@@ -193,27 +197,23 @@ def listen(table: ClientChannels, op: ops.Listen) -> None:
     )
 
 
-def end_subscription(table: ClientChannels, op: ops.EndSubscription) -> None:
-    handle = find_handle(table, op)
+def end_subscription(table: ClientChannels, handle: ClientHandle, op: ops.EndSubscription) -> None:
     tag = confirm_tag(table, handle.awaited, AwaitedReply("cancel", op.token))
     table.connection.write(w.HandleCancel(handle.number, tag, op.name, op.identifier))
 
 
-def pause(table: ClientChannels, op: ops.PauseHandle) -> None:
-    handle = find_handle(table, op)
+def pause(table: ClientChannels, handle: ClientHandle, op: ops.PauseHandle) -> None:
     tag = confirm_tag(table, handle.awaited, AwaitedReply("flow", op.token))
     table.connection.write(w.HandleFlow(handle.number, tag, op.paused))
 
 
-def give_back(table: ClientChannels, op: ops.GiveBack) -> None:
-    handle = find_handle(table, op)
+def give_back(table: ClientChannels, handle: ClientHandle, op: ops.GiveBack) -> None:
     tag = confirm_tag(table, handle.awaited, AwaitedReply("unget", op.token, lambda _: True))
     handle.channel.unsettled.pop(op.delivery, None)
     table.connection.write(w.HandleUnget(handle.number, tag, op.delivery))
 
 
-def query(table: ClientChannels, op: ops.Query) -> None:
-    handle = find_handle(table, op)
+def query(table: ClientChannels, handle: ClientHandle, op: ops.Query) -> None:
     handle.queries.append(op.token)
     selector = op.selector.encode()
     table.connection.write(
@@ -221,8 +221,7 @@ def query(table: ClientChannels, op: ops.Query) -> None:
     )
 
 
-def browse(table: ClientChannels, op: ops.Browse) -> None:
-    handle = find_handle(table, op)
+def browse(table: ClientChannels, handle: ClientHandle, op: ops.Browse) -> None:
     tag = table.tag()
     handle.browses.append((tag, op.token))
     table.connection.write(w.HandleBrowse(handle.number, tag, op.number))
@@ -231,8 +230,7 @@ def browse(table: ClientChannels, op: ops.Browse) -> None:
 # --- messages -----------------------------------------------------------------------------------
 
 
-def send_to(table: ClientChannels, op: ops.SendTo) -> None:
-    handle = find_handle(table, op)
+def send_to(table: ClientChannels, handle: ClientHandle, op: ops.SendTo) -> None:
     tag = confirm_tag(table, handle.awaited, AwaitedReply("send", op.token)) if op.answered else 0
     write_publish(table, handle, tag, op.name, op.message)
 
@@ -257,8 +255,7 @@ def write_publish(
     connection.put_message(handle.channel.number, octets)
 
 
-def prepare(table: ClientChannels, op: ops.Prepare) -> None:
-    handle = find_handle(table, op)
+def prepare(table: ClientChannels, handle: ClientHandle, op: ops.Prepare) -> None:
     if not handle.channel.restartable:
         raise LocalError(f"channel {op.channel} is not restartable")
     size = op.size.to_bytes(4, "big")
@@ -271,8 +268,7 @@ def prepare(table: ClientChannels, op: ops.Prepare) -> None:
     table.connection.put_message(op.channel, frame(record) + first)
 
 
-def continue_(table: ClientChannels, op: ops.Continue) -> None:
-    handle = find_handle(table, op)
+def continue_(table: ClientChannels, handle: ClientHandle, op: ops.Continue) -> None:
     tag = 0
     if op.last and op.answered:
         tag = confirm_tag(table, handle.awaited, AwaitedReply("send", op.token))
@@ -287,9 +283,9 @@ def continue_(table: ClientChannels, op: ops.Continue) -> None:
 # --- as in other versions -----------------------------------------------------------------------
 
 
-def publish(table: ClientChannels, op: ops.Publish) -> None:
+def publish(table: ClientChannels, channel: ClientChannel, op: ops.Publish) -> None:
     """Publish to a queue (default exchange) or a topic; there are no other exchanges."""
-    channel, message = table.channel(op.channel), op.message
+    message = op.message
     if message.exchange not in ("", TOPICS):
         raise LocalError(f"0.8a2 has no exchange '{message.exchange}'")
     service = ops.Service.TOPIC if message.exchange else ops.Service.QUEUE
@@ -305,11 +301,10 @@ def publish(table: ClientChannels, op: ops.Publish) -> None:
     write_publish(table, handle, tag, message.key, message)
 
 
-def subscribe(table: ClientChannels, op: ops.Subscribe) -> None:
+def subscribe(table: ClientChannels, channel: ClientChannel, op: ops.Subscribe) -> None:
     """Each consumer has a handle; the server does not learn the consumer tag."""
     if op.filter is not None or op.copy or op.credit is not None:
         raise LocalError("0.8a2 has no consumer like that")
-    channel = table.channel(op.channel)
     handle = new_handle(table, channel, ops.Service.QUEUE)
     handle.tag = tag = op.tag or f"consumer-{handle.number}"
     handle.settled = op.no_ack
@@ -321,8 +316,7 @@ def subscribe(table: ClientChannels, op: ops.Subscribe) -> None:
     )
 
 
-def unsubscribe(table: ClientChannels, op: ops.Unsubscribe) -> None:
-    channel = table.channel(op.channel)
+def unsubscribe(table: ClientChannels, channel: ClientChannel, op: ops.Unsubscribe) -> None:
     handle = next((handle for handle in channel.handles.values() if handle.tag == op.tag), None)
     if handle is None or handle.state is not OPEN:
         raise LocalError(f"there is no consumer '{op.tag}'")
@@ -330,9 +324,8 @@ def unsubscribe(table: ClientChannels, op: ops.Unsubscribe) -> None:
     close_handle(table, handle, AwaitedReply("close", op.token, lambda _: tag))
 
 
-def declare_queue(table: ClientChannels, op: ops.DeclareQueue) -> None:
+def declare_queue(table: ClientChannels, channel: ClientChannel, op: ops.DeclareQueue) -> None:
     """Check that a queue exists, or make a temporary one; 0.8a2 declares no others."""
-    channel = table.channel(op.channel)
     if not op.passive and not op.exclusive:
         raise LocalError("0.8a2 makes temporary queues only")
     handle = new_handle(table, channel, ops.Service.QUEUE)
@@ -359,9 +352,8 @@ def state(name: object) -> ops.QueueState:
     return ops.QueueState(str(name), 0, 0)
 
 
-def settle(table: ClientChannels, op: ops.Settle) -> None:
+def settle(table: ClientChannels, channel: ClientChannel, op: ops.Settle) -> None:
     """Rejected deliveries are acknowledged, which discards them: there is no reject command."""
-    channel = table.channel(op.channel)
     if not op.outcome.returns:
         last = channel.settled(op.delivery, op.multiple)
         if last:
@@ -375,8 +367,9 @@ def settle(table: ClientChannels, op: ops.Settle) -> None:
                 table.connection.write(w.HandleUnget(handle.number, 0, number))
 
 
-ENCODERS: dict[type[ops.Operation], Callable[[ClientChannels, Any], None]] = {
-    ops.BeginSession: begin,
+CHANNEL_ENCODERS: dict[
+    type[ops.Operation], Callable[[ClientChannels, ClientChannel, Any], None]
+] = {
     ops.EndSession: end,
     ops.Acknowledge: acknowledge,
     ops.Commit: commit,
@@ -385,6 +378,13 @@ ENCODERS: dict[type[ops.Operation], Callable[[ClientChannels, Any], None]] = {
     ops.SelectConfirms: select_confirms,
     ops.Flow: flow,
     ops.OpenDestination: open_destination,
+    ops.Publish: publish,
+    ops.Subscribe: subscribe,
+    ops.Unsubscribe: unsubscribe,
+    ops.DeclareQueue: declare_queue,
+    ops.Settle: settle,
+}
+HANDLE_ENCODERS: dict[type[ops.Operation], Callable[[ClientChannels, ClientHandle, Any], None]] = {
     ops.CloseDestination: close_destination,
     ops.Listen: listen,
     ops.EndSubscription: end_subscription,
@@ -395,9 +395,4 @@ ENCODERS: dict[type[ops.Operation], Callable[[ClientChannels, Any], None]] = {
     ops.SendTo: send_to,
     ops.Prepare: prepare,
     ops.Continue: continue_,
-    ops.Publish: publish,
-    ops.Subscribe: subscribe,
-    ops.Unsubscribe: unsubscribe,
-    ops.DeclareQueue: declare_queue,
-    ops.Settle: settle,
 }

@@ -68,26 +68,19 @@ class ServerNegotiation:
 
     def on(self, name: str, record: Any) -> None:
         connection = self._connection
-        if name == "connection.response" and self._user is None:
+        user, greeting = self._user, connection.state is states.GREETING
+        if name == "connection.response" and user is None:
             self._on_response(record)
-        elif (
-            name == "connection.tune"
-            and self._user is not None
-            and connection.state is states.GREETING
-        ):
+        elif name == "connection.tune" and user is not None and greeting:
             self._on_tune(record)
-        elif (
-            name == "connection.open"
-            and self._user is not None
-            and connection.state is states.GREETING
-        ):
+        elif name == "connection.open" and user is not None and greeting:
             read(record.options)
             connection.state = states.OPENING
             connection.peer.name = record.client_name
             vhost = record.virtual_path or "/"
             token = Opening(record.confirm_tag)
             self._connection.emit(
-                Open(token, vhost, self._user, connection.peer, record.client_name, EARLY)
+                Open(token, vhost, user, connection.peer, record.client_name, EARLY)
             )
         else:
             raise Violation("command-invalid", f"{name} is not expected now")
@@ -211,10 +204,8 @@ class ClientNegotiation:
             requested = self._requested
             connection.opened()
             self._requested = None
-            if requested is not None and requested.token is not None:
-                self._connection.emit(Done(0, requested.token, connection.peer))
-            elif requested is not None:
-                self._connection.emit(Done(0, None, connection.peer))
+            if requested is not None:
+                connection.emit(Done(0, requested.token, connection.peer))
         else:
             raise Violation("command-invalid", f"{name} is not expected now")
 

@@ -150,21 +150,17 @@ class ServerChannel:
             return False
         try:
             head, body = connection.headers.for_peer(message, limit)
+            size = len(head) + len(body)
+            if size > limit:
+                return False
+            template = self._templates.get((handle.number, name))
+            if template is None:
+                octets = frame(w.HandleNotify(handle.number, dest_name=name))
+                template = split_around(octets, VARYING)
+                self._templates.keep((handle.number, name), template)
         except ValueError:
             connection.emit(Unsent(self.number, consumer, delivery, message))
             return True
-        size = len(head) + len(body)
-        if size > limit:
-            return False
-        template = self._templates.get((handle.number, name))
-        if template is None:
-            try:
-                octets = frame(w.HandleNotify(handle.number, dest_name=name))
-            except ValueError:
-                connection.emit(Unsent(self.number, consumer, delivery, message))
-                return True
-            template = split_around(octets, VARYING)
-            self._templates.keep((handle.number, name), template)
         bits = DELIVERED | REDELIVERED if redelivered else DELIVERED
         octets = b"".join(
             (template[0], VARYING.pack(delivery, size, bits), template[1], head, octets_of(body))
