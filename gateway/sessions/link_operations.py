@@ -6,6 +6,7 @@ One ``LinkOperations`` belongs to one connection. Links that outlive theirs are 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from gateway.broker.channel import Channel
@@ -119,7 +120,7 @@ class LinkOperations:
             self._replies.answer(op.channel, op.token, Attached(op.terminus, node="management"))
             return
         key = self._key(op, True)
-        if self._is_detaching(key):
+        if self._is_busy(key):
             self._long_requests.postpone(op)
             return
         old = self._take_suspended(key)
@@ -135,11 +136,19 @@ class LinkOperations:
             self._links, key, channel.vhost, source.terminus, source.node, op.channel, op.link
         )
         link.maker = maker
-        resumed = self._adopt(channel, op, old, link)
+        parked = self._to_adopt(channel, op, old, link)
         self._enter(link)
-        attached = Attached(source.terminus, resumed=resumed)
-        then = partial(channel.start, op.link)
-        self._replies.answer_when_safe(op.channel, op.token, attached, then)
+        attached = Attached(source.terminus)
+        start = partial(channel.start, op.link)
+        answer = partial(self._replies.answer_when_safe, op.channel, op.token, attached, start)
+        steps = self._adopting(channel, op, link, parked, attached.resumed)
+        if len(parked) > PORTION:
+            link.busy = True
+            self._long_requests.undertake(channel, op, steps, whole=False, answer=answer)
+            return
+        for _ in steps:
+            pass
+        answer()
 
     def _source(self, channel: Channel, op: AttachSource, old: Link | None) -> tuple[Source, bool]:
         """The source to consume from, and whether it was made for this link."""
@@ -191,32 +200,50 @@ class LinkOperations:
         if channel.publish_path.replies is not None and source.node.queue == REPLY_TO:
             source.terminus.address = f"/queues/{channel.publish_path.replies.name}"
 
-    def _adopt(
+    def _to_adopt(
         self, channel: Channel, op: AttachSource, old: Link | None, link: Link
-    ) -> list[Resumed]:
-        """Unsettled deliveries of the suspended link that the peer resumes; the others are
-        released."""
+    ) -> dict[bytes, Entry]:
+        """Unsettled deliveries of the suspended link, by tag, if the peer resumes them; otherwise
+        they are released."""
         if old is None:
-            return []
+            return {}
         parked, old.parked = old.parked, {}
         old.over = True
         old.drop_exclusions()
         copies = link.node is not None and link.node.copies(link.terminus)
         if op.unsettled is None or op.settled or copies:
             channel.links.release(list(parked.values()))
-            return []
-        entries = {tag: entry for tag, entry in parked.items() if not entry.lane.queue.gone}
-        numbers = channel.links.adopt(op.link, list(entries.values()))
-        resumed = []
-        for (tag, entry), number in zip(entries.items(), numbers, strict=True):
-            outcome = op.unsettled.get(tag)
-            if outcome is None:
-                resumed.append(Resumed(tag, number, None, entry.message))
-                continue
-            # The peer has the outcome: the store has it before the attach is answered.
-            apply(channel, number, outcome)
-            resumed.append(Resumed(tag, 0, outcome, None))
-        return resumed
+            return {}
+        return {tag: entry for tag, entry in parked.items() if not entry.lane.queue.gone}
+
+    def _adopting(
+        self,
+        channel: Channel,
+        op: AttachSource,
+        link: Link,
+        parked: dict[bytes, Entry],
+        resumed: list[Resumed],
+    ) -> Iterator[None]:
+        """Resume deliveries in portions; the result is added to ``resumed``. The channel or the
+        queue may end before: the other deliveries are released."""
+        left = iter(parked.items())
+        while portion := list(islice(left, PORTION)):
+            attached = op.link in channel.window.consumers
+            if not (attached and self._context.has(op.channel, channel)):
+                rest = [entry for _, entry in (*portion, *left)]
+                yield from giving_up(rest, Outcome.RELEASE)
+                break
+            numbers = channel.links.adopt(op.link, [entry for _, entry in portion])
+            for (tag, entry), number in zip(portion, numbers, strict=True):
+                outcome = op.unsettled.get(tag) if op.unsettled is not None else None
+                if outcome is None:
+                    resumed.append(Resumed(tag, number, None, entry.message))
+                    continue
+                # The peer has the outcome: the store has it before the attach is answered.
+                apply(channel, number, outcome)
+                resumed.append(Resumed(tag, 0, outcome, None))
+            yield
+        link.busy = False
 
     def _attach_target(self, channel: Channel, op: AttachTarget) -> None:
         key = self._key(op, False)
@@ -264,15 +291,15 @@ class LinkOperations:
         context = self._context
         return Key(context.vhost, context.user, op.container, op.name, source)
 
-    def _is_detaching(self, key: Key) -> bool:
+    def _is_busy(self, key: Key) -> bool:
         """Whether the link of that name, which is stolen from its connection (§2.6.1), is still
-        parking its deliveries."""
+        parking or resuming its deliveries."""
         live = self._links.by_key.get(key)
         if live is None or live.owner is None:
             return False
-        if not live.detaching:
+        if not live.busy:
             live.owner.stolen(live)
-        return live.detaching
+        return live.busy
 
     def _take_suspended(self, key: Key) -> Link | None:
         """The suspended link of that name, if there is one; a live one is stolen first (§2.6.1)."""
@@ -298,7 +325,7 @@ class LinkOperations:
         it, so that the other connection can resume it."""
         self._context.adapter.send(Stolen(link.number, link.tag))
         self._follow()
-        if link.owner is self and not link.detaching:
+        if link.owner is self and not link.busy:
             # The adapter's detach has to wait for answers: return the deliveries instead.
             self._attached.pop((link.number, link.tag), None)
             channel = self._context.channels.get(link.number)
@@ -329,7 +356,7 @@ class LinkOperations:
             else:
                 steps = self._suspending(link, held, op)
             if len(held) > PORTION:
-                link.detaching = True
+                link.busy = True
                 self._long_requests.undertake(channel, op, steps, whole=False)
                 return
             for _ in steps:
@@ -344,7 +371,7 @@ class LinkOperations:
         try:
             yield from giving_up(held.values(), link.default)
         finally:
-            link.detaching = False
+            link.busy = False
         self._links.forget(link, unsubscribe and refusal is None)
         if refusal is not None:
             raise refusal
@@ -369,7 +396,7 @@ class LinkOperations:
         try:
             parked, late = yield from self._parking(held, op)
         finally:
-            link.detaching = False
+            link.busy = False
         if link.over or not self._links.suspend(link):
             self._links.forget(link, held=parked.values())
             return

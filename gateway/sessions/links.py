@@ -101,8 +101,8 @@ class Link:
         """While it is suspended: messages that it must not receive when it is resumed."""
         self.due: int | None = None
         self.over = False
-        self.detaching = False
-        """Its deliveries are being parked or given up, in several turns."""
+        self.busy = False
+        """Its deliveries are being resumed, parked or given up, in several turns."""
 
     @property
     def default(self) -> Verdict:

@@ -84,9 +84,11 @@ class LongRequests:
         steps: Iterator[None],
         whole: bool = True,
         then: Callable[[], None] | None = None,
+        answer: Callable[[], None] | None = None,
     ) -> None:
         """Perform a request in several turns, and answer it. ``whole``: it is one commit of the
-        store, and answered after that. ``then`` is called after the answer."""
+        store, and answered after that. ``then`` is called after the answer; ``answer`` gives
+        another answer than ``Done`` without a result."""
         context, replies, refuse = self._context, self._replies, self._refuse
         number, token = op.channel, getattr(op, "token", None)
         free = replies.occupy(number)
@@ -95,6 +97,8 @@ class LongRequests:
             if context.has(number, channel):
                 if refusal is not None:
                     refuse(op, refusal)
+                elif answer is not None:
+                    answer()
                 elif whole:
                     replies.answer_when_safe(number, token, then=then)
                 else:

@@ -4,10 +4,12 @@ import pytest
 
 from gateway.broker.lanes import Entry
 from gateway.broker.long_operations import PORTION
+from gateway.errors import Condition
 from gateway.operations import (
     BeginSession,
     Closed,
     DeclareQueue,
+    DeleteQueue,
     DetachLink,
     Done,
     EndSession,
@@ -59,13 +61,20 @@ def turn(house: House) -> None:
     house.commit()
 
 
+def finish(house: House) -> None:
+    """All turns that are left."""
+    while house.broker.state.long_operations.waiting:
+        turn(house)
+    house.commit()
+
+
 def work(peer: LinkPeer, entries: list[Entry]) -> list[Operation]:
     """All turns that it takes. What is said at the end; nothing is said before."""
     house = peer.house
     queue = entries[0].lane.queue
     turns = 1
     said: list[Operation] = []
-    while house.broker.state.long_operations.waiting:
+    while house.broker.state.long_operations.waiting and not said:
         said += peer.heard()
         assert not (said and held(entries)), "answered when it is done"
         before = held(entries), queue.unsettled
@@ -130,11 +139,96 @@ def test_parked_deliveries_are_resumed(house: House, peer: LinkPeer) -> None:
     again, attach = other.asking("q", name="l", expiry="never", unsettled=unsettled)
     assert other.says(attach) == []
     assert work(peer, entries) == [Done(1, "t")]
-    house.commit()
+    finish(house)
     (attached,) = [said for said in other.heard() if isinstance(said, Done)]
     assert len(attached.result.resumed) == MANY
     queue = house.broker.vhosts["/"].queues["q"]
     assert (queue.depth, queue.unsettled) == (0, MANY - 10)
+
+
+def suspended(house: House, peer: LinkPeer) -> tuple[dict[int, bytes], list[Entry]]:
+    """A link that is detached, and can be resumed."""
+    link, tags, entries = hold(peer, expiry="never")
+    peer.says(DetachLink(1, "t", link, unsettled=tags))
+    work(peer, entries)
+    return tags, entries
+
+
+def outcomes(tags: dict[int, bytes]) -> dict[bytes, Outcome | None]:
+    """The peer has accepted every other delivery."""
+    return {tag: Outcome.ACCEPT if number % 2 else None for number, tag in tags.items()}
+
+
+def test_many_deliveries_are_resumed_in_portions(house: House, peer: LinkPeer) -> None:
+    tags, entries = suspended(house, peer)
+    other = LinkPeer(house)
+    unsettled = outcomes(tags)
+    _, attach = other.asking("q", name="l", expiry="never", unsettled=unsettled)
+    said = other.says(attach, DeclareQueue(1, "next", "other"))
+    turns = 0
+    while house.broker.state.long_operations.waiting:
+        assert said == [] and "other" not in house.broker.vhosts["/"].queues
+        before = held(entries)
+        turn(house)
+        assert held(entries) - before <= PORTION
+        said, turns = other.heard(), turns + 1
+    house.commit()
+    said += other.heard()
+    attached, declared = [each for each in said if isinstance(each, Done)]
+    assert turns >= 4 and declared.token == "next"
+    resumed = attached.result.resumed
+    assert {each.tag: each.outcome for each in resumed} == unsettled
+    queue = house.broker.vhosts["/"].queues["q"]
+    assert (queue.depth, queue.unsettled) == (0, MANY // 2)
+
+
+@pytest.mark.parametrize(
+    "end", [EndSession(1, None), SessionLost(1, Condition.INTERNAL_ERROR, ""), Closed(None, "")]
+)
+def test_a_channel_ends_while_its_link_is_resumed(
+    house: House, peer: LinkPeer, end: Operation
+) -> None:
+    tags, entries = suspended(house, peer)
+    other = LinkPeer(house)
+    _, attach = other.asking("q", name="l", expiry="never", unsettled=outcomes(tags))
+    assert other.says(attach) == []
+    other.says(end)
+    finish(house)
+    queue = house.broker.vhosts["/"].queues["q"]
+    assert queue.unsettled == 0 and MANY // 2 <= queue.depth < MANY
+
+
+def test_a_queue_is_deleted_while_its_link_is_resumed(house: House, peer: LinkPeer) -> None:
+    tags, entries = suspended(house, peer)
+    other = LinkPeer(house)
+    _, attach = other.asking("q", name="l", expiry="never", unsettled=outcomes(tags))
+    assert other.says(attach) == []
+    peer.done(DeleteQueue(1, "d", "q"))
+    finish(house)
+    (attached,) = [said for said in other.heard() if isinstance(said, Done)]
+    resumed = attached.result.resumed
+    assert 0 < len(resumed) <= PORTION
+    open_ = [each for each in resumed if each.outcome is None]
+    assert len(other.session.channels[1].window.unsettled) == len(open_)
+
+
+def test_a_link_that_is_resumed_is_not_stolen_before_it_is_attached(
+    house: House, peer: LinkPeer
+) -> None:
+    tags, entries = suspended(house, peer)
+    other, third = LinkPeer(house), LinkPeer(house)
+    _, attach = other.asking("q", name="l", expiry="never", unsettled=outcomes(tags))
+    assert other.says(attach) == []
+    _, attach = third.asking("q", name="l", expiry="never", unsettled={})
+    assert third.says(attach) == []
+    said: list[Operation] = []
+    while house.broker.state.long_operations.waiting:
+        turn(house)
+        said += other.heard()
+    house.commit()
+    attached = [each for each in said if isinstance(each, Done)]
+    assert len(attached[0].result.resumed) == MANY
+    assert [each for each in third.heard() if isinstance(each, Done)]
 
 
 def test_a_link_that_is_stolen_is_parked_first(house: House, peer: LinkPeer) -> None:
@@ -172,7 +266,10 @@ def test_the_end_comes_meanwhile(house: House, peer: LinkPeer, end: Operation, e
         turn(house)
     assert len(house.registry.links.by_key) == (expiry == "never")
     again = LinkPeer(house)
-    _, attached = again.source("q", name="l", expiry=expiry, unsettled={})
+    _, attach = again.asking("q", name="l", expiry=expiry, unsettled={})
+    said = again.says(attach)
+    finish(house)
+    (attached,) = [each.result for each in said + again.heard() if isinstance(each, Done)]
     assert len(attached.resumed) == (MANY if expiry == "never" else 0)
 
 
