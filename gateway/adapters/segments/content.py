@@ -14,7 +14,7 @@ from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.essentials import (
     DELIVERY,
     MESSAGE,
-    arrived,
+    Arrived,
     milliseconds,
     read_arrived,
 )
@@ -82,9 +82,9 @@ class SegmentDialect:
         return without_ttl(header)
 
 
-def received(exchange: str, header: bytes | None, body: Body | None) -> Message:
-    """The message of a transfer to ``exchange``. Raises ``FieldError``. Hot."""
-    known = arrived(header)
+def received(known: Arrived, body: Body | None, exchange: str) -> Message:
+    """The message of a transfer, from what ``arrived`` says of its header segment. ``exchange`` is
+    the destination of a publish; of a delivery, ``known.exchange``. Hot."""
     octets = known.header if body is not None else NO_BODY + known.header
     return Message(SEGMENTS, octets, body or b"", exchange, known.key, known.essentials)
 

@@ -1,7 +1,6 @@
 """Fields of controls, commands and structs: what their generated readers and writers share."""
 
 import struct
-from collections.abc import Iterator
 from struct import Struct
 
 from gateway.adapters.segments.types import FieldError, Ranges
@@ -76,15 +75,6 @@ def write_set(ranges: Ranges) -> bytes:
     if len(ranges) > MOST_RANGES:
         raise FieldError(f"a sequence-set holds {MOST_RANGES} ranges, not {len(ranges)}")
     return _H.pack(len(ranges) << 3) + b"".join(_II.pack(*each) for each in ranges)
-
-
-def numbers_of(ranges: Ranges, most: int) -> Iterator[int]:
-    """The numbers of a set, one by one, at most so many; serial numbers go round at 2^32."""
-    for first, last in ranges:
-        for _ in range(min((last - first & 0xFFFFFFFF) + 1, most)):
-            yield first
-            first = first + 1 & 0xFFFFFFFF
-            most -= 1
 
 
 def read_byte_ranges(buf: bytes, at: int) -> tuple[Ranges, int]:

@@ -203,14 +203,14 @@ def test_any_delivery(
 
 def test_absent_and_empty_bodies() -> None:
     header = segment(w.DeliveryProperties(routing_key="k"))
-    absent, empty = received("e", header, None), received("e", header, b"")
+    absent, empty = received(arrived(header), None, "e"), received(arrived(header), b"", "e")
     assert (absent.exchange, absent.key, absent.body, empty.body) == ("e", "k", b"", b"")
     segments = segment(w.DeliveryProperties(exchange="e", routing_key="k"))
     assert sent(absent) == (segments, None) and sent(empty) == (segments, b"")
     assert absent.properties == empty.properties
-    bare = received("e", None, None)
+    bare = received(arrived(None), None, "e")
     assert bare.header == NO_BODY and sent(bare)[1] is None
-    assert sent(received("e", NO_BODY, b"x"))[1] == b"x"
+    assert sent(received(arrived(NO_BODY), b"x", "e"))[1] == b"x"
 
 
 def test_notes_and_everlasting() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from gateway.adapters.core.large_bodies import DeferredOutput
 from gateway.adapters.segments import assembly
 from gateway.adapters.segments.frames import (
     HEAD,
@@ -263,10 +264,15 @@ def test_large_bodies_going_out() -> None:
     assert filling is not None
     body = b"0123456789" * 30
     filling.add(body)
-    large = LargeBodyFrames(1, filling.finish(), 100)
-    octets = b"".join(opening_frames(1, TRANSFER, HEADER, False, 100))
-    while not large.over:
-        octets += large.frame()
-        assert 0 < large.spent <= 88
+    opening = list(opening_frames(1, TRANSFER, HEADER, False, 100))
+    deferred, output = DeferredOutput(), list[bytes]()
+    deferred += opening
+    deferred.add(LargeBodyFrames(1, filling.finish(), 100))
+    deferred.append(command(1, ACCEPT))
+    assert not deferred.move(output, 150), "two frames are as much as there is room for"
+    assert len(output) == len(opening) + 2
+    assert deferred.move(output, 1000)
+    assert output.pop() == command(1, ACCEPT)
+    octets = b"".join(output)
     assert octets == command(1, TRANSFER, HEADER, body, 100)
     assert Heard().feed(octets) == [transfer(True, HEADER, body)]

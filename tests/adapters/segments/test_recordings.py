@@ -1,11 +1,18 @@
 """Every recorded frame is the control, command or header that the recording says, with these
 fields, and is written again octet by octet."""
 
+from contextlib import suppress
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from gateway.adapters.segments import operations as ops
+from gateway.adapters.segments.content import received, sent
 from gateway.adapters.segments.essentials import arrived
 from gateway.adapters.segments.frames import HEAD, command, control
+from gateway.adapters.segments.types import FieldError
 from gateway.adapters.segments.wire.tables import OPERATIONS, STRUCTS
 from tests.adapters.segments import recorded
 from tests.adapters.segments.receiving import Heard
@@ -77,3 +84,48 @@ def test_conversations(name: str, step: int) -> None:
         assert heard.violation is None and heard.frames.held == 0
         beginnings = sum(octets[0] & 8 > 0 and octets[0] & 2 > 0 for octets in said)
         assert len(heard.heard) == beginnings
+
+
+class Reading(Heard):
+    """Reads everything that comes, as an engine would; only ``FieldError`` is expected."""
+
+    def feed(self, *pieces: bytes) -> list[Any]:
+        for each in super().feed(*pieces):
+            if not isinstance(each[1], int):
+                continue
+            kind = OPERATIONS.get(each[1])
+            octets = each[2] if len(each) == 3 else each[3]
+            with suppress(FieldError):
+                if kind is not None:
+                    record = ops.read_fields(kind, octets, 0, len(octets))
+                    assert ops.write_fields(kind, record) == octets
+            with suppress(FieldError):
+                if len(each) == 6:
+                    message = received(arrived(each[4]), each[5], "e")
+                    sent(message)
+                    message.properties  # noqa: B018
+        return self.heard
+
+
+OCTETS = {
+    (name, side): b"".join(f.octets for f in frames(name) if f.from_client is side)[8:]
+    for name in recorded.NAMES
+    for side in (True, False)
+    if "large" not in name
+}
+
+
+@given(
+    some.sampled_from(sorted(OCTETS)),
+    some.lists(some.tuples(some.integers(0, 6000), some.integers(0, 255)), max_size=4),
+    some.integers(0, 40),
+)
+def test_conversations_with_faults(
+    which: tuple[str, bool], faults: list[tuple[int, int]], cut: int
+) -> None:
+    """Octets that were changed on the way: never an exception, and at most one violation."""
+    octets = bytearray(OCTETS[which])
+    for place, octet in faults:
+        octets[place % len(octets)] = octet
+    Reading().feed(bytes(octets[cut:]))
+    Reading().feed(bytes(octets[: -cut or None]))
