@@ -11,8 +11,10 @@ from gateway.adapters.performatives.decoding import FieldError, read_value
 from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.sections import SEQUENCE, VALUE, split
 from gateway.bodies import Body, LargeBody
+from gateway.crossing import jms
+from gateway.message import Properties
 
-TEXT = "text/plain; charset=utf-8"
+TEXT = "text/plain"
 ENCODED = "application/vnd.amqp-gateway.amqp"
 TYPES = {"string": TEXT, "value": ENCODED, "sequence": ENCODED}
 """Content types for a legacy reader if the message itself has none."""
@@ -28,10 +30,16 @@ class Flat(NamedTuple):
     prefix: bytes = b""
 
 
-def flatten(kind: str | None, body: Body) -> Flat:
-    """The body in its legacy form. ``kind`` is that of ``Properties.body_kind``."""
+def flatten(properties: Properties, body: Body, exact: bool = False) -> Flat:
+    """The body of a message with these properties, in its legacy form. ``exact`` is that of
+    ``jms.from_section``."""
+    kind = properties.body_kind
     if kind in (None, "data") or isinstance(body, LargeBody):
         return Flat(None, body)
+    if kind in ("value", "sequence"):
+        converted = jms.from_section(properties, body, exact)
+        if converted is not None:
+            return Flat(*converted)
     if kind != "value":
         return Flat(kind, body)
     found = split(body).body

@@ -43,14 +43,15 @@ def natural_form(
     body: Body,
     hop: Hop = NO_HOP,
     flat: bool = False,
+    exact: bool = False,
 ) -> NaturalForm:
-    """The natural form of a message without a capsule. ``flat`` is that of ``to_sections``. Raises
-    ``ValueError``."""
+    """The natural form of a message without a capsule. ``flat`` is that of ``to_sections``,
+    ``exact`` that of ``jms.from_section``. Raises ``ValueError``."""
     if isinstance(reader, Legacy):
         if isinstance(source, Legacy):
             natural = reader.dialect.write(source.read(header))
             return NaturalForm(reader.without_capsule(natural), body)
-        return _from_sections(reader, header, body)
+        return _from_sections(reader, header, body, exact)
     assert isinstance(source, Legacy)
     basic = source.to_basic(header)
     try:
@@ -59,21 +60,20 @@ def natural_form(
         return NaturalForm(*to_sections(basic, body, hop.exchange, hop.key, True, hop.references))
 
 
-def _from_sections(reader: Legacy, header: bytes, body: Body) -> NaturalForm:
+def _from_sections(reader: Legacy, header: bytes, body: Body, exact: bool) -> NaturalForm:
     found = SECTIONS.read(header)
     id_ = found.message_id
-    flat_kind, octets, prefix = bodies.flatten(found.body_kind, body)
+    flat_kind, octets, prefix = bodies.flatten(found, body, exact)
     natural = reader.from_basic(BASIC.write(as_basic(found, flat_kind)))
     return NaturalForm(natural, octets, flat_kind, prefix, id_)
 
 
 def natural_form_of(
     home: Form, reader: Form, capsule: Capsule, body: Body, hop: Hop = NO_HOP
-) -> bytes:
+) -> tuple[bytes, Body]:
     """The natural form of the message in a capsule, without later changes. ``body`` is the present
     one, in the family form."""
     if home is SECTIONS_FORM and isinstance(reader, Legacy):
-        return reader.from_basic(
-            BASIC.write(as_basic(SECTIONS.read(capsule.header), capsule.flat_kind))
-        )
-    return natural_form(home, reader, capsule.header, body, hop).header
+        basic = BASIC.write(as_basic(SECTIONS.read(capsule.header), capsule.flat_kind))
+        return reader.from_basic(basic), body
+    return natural_form(home, reader, capsule.header, body, hop)[:2]

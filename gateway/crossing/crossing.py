@@ -15,6 +15,7 @@ from gateway.adapters.methods.content import BODY, REFERENCE, reference
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.sections import is_plain
 from gateway.bodies import Body, LargeBody
+from gateway.crossing import jms
 from gateway.crossing.capsule import (
     LARGEST,
     Capsule,
@@ -43,6 +44,7 @@ NAMED = 8
 """Maximum number of inexact names listed in a capsule, for inspection."""
 
 BODY_OCTETS, REFERENCE_OCTETS = BODY.encode(), REFERENCE.encode()
+DEPENDING = (BODY_OCTETS, REFERENCE_OCTETS, *jms.MARKS)
 """Properties that make a conversion to 1.0 depend on more than the header."""
 
 
@@ -191,7 +193,7 @@ class Crossing:
     ) -> Conversion:
         lenient = self.mode == "lenient"
         natural, inner, flat_kind, prefix, id_ = natural_form(
-            source, reader, header, body, hop, lenient
+            source, reader, header, body, hop, lenient, self.octets
         )
         self._remember(id_)
         if self.mode == "natural":
@@ -199,7 +201,7 @@ class Crossing:
         if lenient:
             natural = reader.native(natural)
         original = source.without_capsule(header)
-        back, outer, *_ = natural_form(reader, source, natural, inner)
+        back, outer, *_ = natural_form(reader, source, natural, inner, exact=self.octets)
         if back == original and outer == body:
             return Conversion(natural, inner, Fidelity.EXACT)
         encoded = flat_kind not in (None, "none")
@@ -279,4 +281,4 @@ class Crossing:
 
 def depends(header: bytes) -> bool:
     """Whether the conversion of this header to 1.0 depends on more than the header."""
-    return BODY_OCTETS in header or REFERENCE_OCTETS in header
+    return any(octets in header for octets in DEPENDING)

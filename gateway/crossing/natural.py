@@ -20,11 +20,11 @@ from gateway.adapters.methods.content import (
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.splicing import COUNT, DEATHS, OUR_DEATHS, deaths_in, deaths_out
-from gateway.bodies import Body
-from gateway.crossing import bodies
+from gateway.bodies import Body, LargeBody
+from gateway.crossing import bodies, jms
 from gateway.crossing.types import TYPES, apply_notes, decoded_map, fits, to_field, write_notes
 from gateway.message import Properties, Table
-from gateway.values import Seconds, Symbol, ULong
+from gateway.values import Int, Seconds, Symbol, ULong
 
 ORIGIN, OUR_ORIGIN = "x-opt-bridge-origin", "x-bridge-origin"
 """Names of the capsule: as a message annotation, and as a header."""
@@ -105,9 +105,15 @@ def as_sections(header: bytes, body: Body) -> tuple[Properties, Body]:
         for name in list(headers):  # if they come from 1.0, names may be of any type
             if isinstance(name, str) and name.startswith("x-opt-") and name.isascii():
                 annotations.setdefault(Symbol(name), headers.pop(name))
+    flat_kind = found.body_kind
+    converted = None
+    if not isinstance(body, LargeBody):
+        converted = jms.to_sections(found, headers, annotations, flat_kind, body)
     found.application = headers or (None if found.application is None or annotations else {})
     found.annotations = annotations or None
-    flat_kind = found.body_kind
+    if converted is not None:
+        found.body_kind, body = converted
+        return found, body
     found.body_kind, body = bodies.unflatten(flat_kind, body)
     if found.body_kind and flat_kind and found.content_type == bodies.TYPES.get(flat_kind):
         found.content_type = None
@@ -148,9 +154,9 @@ def restore_known(headers: Table, annotations: dict[Any, Any], found: Properties
         found.delivery_count = headers.pop(COUNT)
     if type(headers.get(JMS_GROUP)) is str and found.group_id is None:
         found.group_id = headers.pop(JMS_GROUP)
-    sequence = headers.get(JMS_SEQUENCE)
-    if type(sequence) is int and 0 <= sequence < UINT and found.group_sequence is None:
-        found.group_sequence = headers.pop(JMS_SEQUENCE)
+    sequence: Any = headers.get(JMS_SEQUENCE)
+    if type(sequence) in (int, Int) and 0 <= sequence < UINT and found.group_sequence is None:
+        found.group_sequence = int(headers.pop(JMS_SEQUENCE))
 
 
 # --- sections -> basic properties ---------------------------------------------------------------
@@ -161,6 +167,7 @@ def as_basic(found: Properties, flat_kind: str | None) -> Properties:
     notes: dict[str, int] = {}
     headers: Table = {}
     rest: dict[Any, Any] = {}
+    marked = jms.to_basic(found, flat_kind, headers)
     application_to_headers(found.application or {}, headers, notes)
     annotations_to_headers(found.annotations or {}, headers, notes, rest)
     if found.delivery_count is not None:
@@ -170,10 +177,10 @@ def as_basic(found: Properties, flat_kind: str | None) -> Properties:
         headers[ANNOTATIONS] = write_value(rest)
     if found.footer is not None:
         headers[FOOTER] = write_value(found.footer)
-    if flat_kind is not None:
-        headers[BODY] = flat_kind
+    if marked is not None:
+        headers[BODY] = marked
         if found.content_type is None:
-            found.content_type = bodies.TYPES.get(flat_kind)
+            found.content_type = bodies.TYPES.get(marked)
     if notes:
         headers[TYPES] = write_notes(notes)
     found.application = headers or (None if found.application is None else {})
@@ -231,7 +238,10 @@ def group_to_headers(found: Properties, headers: Table) -> None:
     if found.group_id is not None and JMS_GROUP not in headers:
         headers[JMS_GROUP], found.group_id = found.group_id, None
     if found.group_sequence is not None and JMS_SEQUENCE not in headers:
-        headers[JMS_SEQUENCE], found.group_sequence = int(found.group_sequence), None
+        sequence = int(found.group_sequence)
+        # JMS has an int here; larger values are kept as a long.
+        headers[JMS_SEQUENCE] = Int(sequence) if sequence < UINT // 2 else sequence
+        found.group_sequence = None
 
 
 def queue_of(address: str | None) -> str | None:

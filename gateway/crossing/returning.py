@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.sections import split_header
-from gateway.crossing import bodies
+from gateway.crossing import bodies, jms
 from gateway.crossing.capsule import Capsule, Parts, belongs_to, digest, digests_of, part_of_body
 from gateway.crossing.conversion import Hop, natural_form, natural_form_of
 from gateway.crossing.forms import SECTIONS_FORM, Form
@@ -37,7 +37,7 @@ def open_capsule(
     header = source.as_published(header, capsule.digests)
     flat, flat_kind = body, None
     if source is SECTIONS_FORM:
-        flat_kind, octets, _ = bodies.flatten(SECTIONS.read(header).body_kind, body)
+        flat_kind, octets, _ = bodies.flatten(SECTIONS.read(header), body)
         flat = octets[:]
     parts = (*source.parts(header), part_of_body(flat))
     if not belongs_to(capsule.digests, parts):
@@ -53,7 +53,18 @@ def original_of(found: OpenedCapsule) -> tuple[bytes, bytes] | None:
         same = digests == capsule.digests
     else:
         same = digests[:-1] == capsule.digests[:-1] and found.flat_kind is None
-    return (capsule.header, capsule.prefix + found.flat) if same else None
+    return (capsule.header, original_body(capsule, found.flat)) if same else None
+
+
+def original_body(capsule: Capsule, flat: bytes) -> bytes:
+    """The body of a message of 1.0 as it came. Raises ``ValueError``."""
+    if capsule.flat_kind not in jms.KINDS:
+        return capsule.prefix + flat
+    content_type = SECTIONS.read(capsule.header).content_type
+    converted = jms.to_section(capsule.flat_kind, content_type, flat)
+    if converted is None:
+        raise ValueError("the body is no longer of its kind")
+    return converted[1]
 
 
 def form_of_body(header: bytes) -> bytes:
@@ -70,8 +81,8 @@ def edited(found: OpenedCapsule, reader: Form, hop: Hop) -> tuple[bool, bytes, b
     if home is reader:
         natural = capsule.header
     else:
-        natural = natural_form_of(home, reader, capsule, found.flat, hop)
-    written = natural_form(source, reader, first, found.flat).header
+        natural = natural_form_of(home, reader, capsule, found.flat, hop)[0]
+    written = natural_form(source, reader, *first).header
     received = natural_form(source, reader, source.without_capsule(found.header), found.body)
     properties = reader.dialect.read(natural)
     old, new = reader.dialect.read(written), reader.dialect.read(received.header)
@@ -82,7 +93,7 @@ def edited(found: OpenedCapsule, reader: Form, hop: Hop) -> tuple[bool, bytes, b
         kind = None if properties.body_kind == "data" else properties.body_kind
         whole = capsule.flat_kind is None or digest(found.parts[-1]) == capsule.digests[-1]
         if new.body_kind == kind and whole:
-            body, form = capsule.prefix + found.flat, form_of_body(capsule.header)
+            body, form = original_body(capsule, found.flat), form_of_body(capsule.header)
     old.body_kind = new.body_kind = None
     changed = overlay(properties, old, new)
     anew = bool(changed) or home is SECTIONS_FORM

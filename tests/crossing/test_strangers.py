@@ -40,15 +40,20 @@ def test_proton_reads_messages_of_pamqp() -> None:
     assert (found.id, found.correlation_id, found.reply_to, found.ttl) == ("m", "c", "q", 60.0)
     assert (found.durable, found.priority, found.content_type) == (True, 3, "text/plain")
     assert found.properties == {"n": 5, "s": "x"} and bytes(found.body) == b"hello"
-    assert found.annotations["x-basic-type"] == "t" and found.annotations["x-opt-app-id"] == "a"
+    assert found.subject == "t" and found.annotations["x-opt-app-id"] == "a"
     assert (found.annotations["x-exchange"], found.annotations["x-routing-key"]) == ("x", "k")
+
+
+MAP = bytes.fromhex("0000000f 00000001 0161 31 0000000000000001")
+LIST = bytes.fromhex("0000000d 00000001 31 0000000000000001")
 
 
 @pytest.mark.parametrize(
     ("body", "octets", "word", "kind"),
     [
-        ("text", b"text", "string", "text/plain; charset=utf-8"),
-        ({"a": 1}, None, "value", "application/vnd.amqp-gateway.amqp"),
+        ("text", b"text", "string", "text/plain"),
+        ({"a": 1}, MAP, "map", "amqp/map"),
+        ([1], LIST, "list", "amqp/list"),
         (7, None, "value", "application/vnd.amqp-gateway.amqp"),
     ],
 )
