@@ -183,16 +183,15 @@ def _typed(value: Any) -> bytes:
     kind = type(value)
     if kind in CODES:
         code = CODES[kind]
-        packed: bytes = FIXED[code][0].pack(value)
-        return bytes((code,)) + packed
+        return bytes((code, *FIXED[code][0].pack(value)))
     if value is None:
         return bytes((NULL_STRING,))
     if kind is str:
         return bytes((STRING,)) + _terminated(value)
     if kind is Char:
-        return bytes((CHAR,)) + FIXED[CHAR][0].pack(ord(value))
+        return struct.pack(">BH", CHAR, ord(value))
     if kind is bytes:
-        return bytes((BYTES,)) + len(value).to_bytes(4) + value
+        return bytes((BYTES,)) + len(value).to_bytes(4) + bytes(value)
     raise FieldError(f"a stream message has no {kind.__name__}")
 
 
