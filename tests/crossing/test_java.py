@@ -41,7 +41,7 @@ def test_java_reads_the_natural_form(tmp_path: Path) -> None:
     seen = dict(line.split("=", 1) for line in said.stdout.splitlines())
     assert said.returncode == 0, said.stderr
     expected = {
-        "content-type": "text/plain; charset=utf-8",
+        "content-type": "text/plain",
         "correlation-id": "c-1",
         "message-id": "m-1",
         "reply-to": "answers",
