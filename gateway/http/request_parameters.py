@@ -4,9 +4,11 @@ Names stand in the *raw* path, one percent-encoded segment each, so that ``%2F``
 segment; ``access.front`` makes routing see them that way and ``segments`` decodes them.
 """
 
-from typing import Annotated
+from typing import Annotated, TypeVar
+from urllib.parse import parse_qsl
 
 from fastapi import Depends, Request
+from pydantic import BaseModel, ValidationError
 from starlette.types import Receive, Scope
 
 from gateway.broker.broker import Broker
@@ -16,6 +18,8 @@ from gateway.http.context import Context
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.problems import Problem
 from gateway.http.segments import decode_segment
+
+M = TypeVar("M", bound=BaseModel)
 
 
 async def authenticate(context: Context, scope: Scope) -> Principal:
@@ -44,6 +48,29 @@ async def read_limited(scope: Scope, receive: Receive, limit: int) -> bytes:
         headers={"connection": "close"},
         limit_octets=limit,
     )
+
+
+def read_parameters(query: bytes) -> dict[str, str]:
+    """The parameters of a query, each at most once. Raises ``Problem``."""
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
+    except (UnicodeDecodeError, ValueError):
+        raise Problem(problems.INVALID, "the query is not percent-encoded UTF-8") from None
+    given: dict[str, str] = {}
+    for name, value in pairs:
+        if name in given:
+            raise Problem(problems.INVALID, f"{name} given twice")
+        given[name] = value
+    return given
+
+
+def read_query(query: bytes, model: type[M]) -> M:
+    """The parameters of a query as a model. Raises ``Problem``."""
+    try:
+        return model.model_validate_strings(read_parameters(query))
+    except ValidationError as error:
+        texts = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        raise Problem(problems.INVALID, "; ".join(texts)) from None
 
 
 def vhost_of(broker: Broker, segment: str) -> str:

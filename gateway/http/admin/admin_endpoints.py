@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import Any, TypeVar, get_args, get_origin
-from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from starlette.requests import Request
@@ -27,7 +26,7 @@ from gateway.http.access.principal import MONITORS, Action, Principal
 from gateway.http.context import Context
 from gateway.http.portions import Portioned, array, spread
 from gateway.http.problems import Problem, Row
-from gateway.http.request_parameters import authenticate, read_limited
+from gateway.http.request_parameters import authenticate, read_limited, read_query
 from gateway.http.segments import decode_segment
 from gateway.http.typed_json import once, refuse
 
@@ -231,23 +230,6 @@ def admit(call: Call, endpoint: Endpoint) -> None:
         may = broker.access.may_enter(call.user, call.vhost)
         if not may and not call.tagged(MONITORS):
             raise Problem(problems.FORBIDDEN, f"no permission in virtual host {call.vhost!r}")
-
-
-def read_query(raw: bytes, model: type[BaseModel]) -> BaseModel:
-    try:
-        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict")
-    except (UnicodeDecodeError, ValueError):
-        raise Problem(problems.INVALID, "the query is not percent-encoded UTF-8") from None
-    given: dict[str, str] = {}
-    for name, value in pairs:
-        if name in given:
-            raise Problem(problems.INVALID, f"{name} given twice")
-        given[name] = value
-    try:
-        return model.model_validate_strings(given)
-    except ValidationError as error:
-        texts = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-        raise Problem(problems.INVALID, "; ".join(texts)) from None
 
 
 def check_type(request: Request) -> None:

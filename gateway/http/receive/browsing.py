@@ -1,4 +1,4 @@
-"""BrowseEndpoints: the messages of a queue, or of a dead-letter queue, are shown and stay there."""
+"""Browsing: the messages of a queue, or of a dead-letter queue, are shown and stay there."""
 
 from typing import Any
 
@@ -6,45 +6,28 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.broker.browsing import Place, Seen
-from gateway.http import prepared_bodies, problems
+from gateway.http import prepared_bodies
 from gateway.http.access.principal import Action
 from gateway.http.message_json import compact
 from gateway.http.octets import Octets, concatenated
 from gateway.http.portions import Whole, spread
-from gateway.http.problems import Problem
 from gateway.http.receive.receiver import Receiver
-from gateway.http.receive.requests import read_query, read_view
+from gateway.http.receive.requests import PageQuery
 from gateway.http.receive.views import message_json
+from gateway.http.request_parameters import read_query
 from gateway.http.typed import moment
 
 NO_STORE = {"cache-control": "no-store"}
-MOST = 1000
-FEW = 50
 
 
-def read_place(text: str) -> Place:
-    """``priority-position``. Raises ``Problem``."""
-    priority, dash, position = text.partition("-")
-    digits = priority + position
-    if not (dash and priority and position and digits.isascii() and digits.isdigit()):
-        raise Problem(problems.INVALID, "after must be a position from an earlier answer")
-    if len(priority) > 3 or len(position) > 13:
-        raise Problem(problems.INVALID, "after must be a position from an earlier answer")
-    return Place(int(priority), int(position))
+def read_place(position: str) -> Place:
+    """``priority-position``."""
+    priority, _, number = position.partition("-")
+    return Place(int(priority), int(number))
 
 
 def write_place(place: Place) -> str:
     return f"{place.priority}-{place.position}"
-
-
-def read_page(query: bytes) -> tuple[Place | None, int, str, str]:
-    """The parameters of a page: after, limit, view, payload. Raises ``Problem``."""
-    given = read_query(query, "after", "limit", "view", "payload")
-    after = read_place(given["after"]) if "after" in given else None
-    limit = given.get("limit", str(FEW))
-    if not (limit.isascii() and limit.isdigit() and len(limit) < 5 and 0 < int(limit) <= MOST):
-        raise Problem(problems.INVALID, f"limit is from 1 to {MOST}")
-    return after, int(limit), *read_view(given)
 
 
 class BrowseEndpoints:
@@ -57,15 +40,17 @@ class BrowseEndpoints:
     async def on_browse(self, request: Request) -> Response:
         """A page of the ready messages. A dead letter is shown as one in any queue."""
         principal, vhost, queue = await self.receiver.authorize(request.scope, Action.BROWSE)
-        after, limit, view, payload = read_page(request.scope["query_string"])
+        page = read_query(request.scope["query_string"], PageQuery)
+        after = read_place(page.after) if page.after else None
         octets = self.dependencies.settings.receive_octets
         with (
             self.dependencies.turn(),
             self.receiver.reading(vhost, principal.user) as channel,
         ):
             ready = channel.readable(queue).depth
-            seen = channel.browse(queue, after, limit, octets)
+            seen = channel.browse(queue, after, page.limit, octets)
         parts: list[Octets] = []
+        view, payload = page.view, page.payload
         async with prepared_bodies.ready([one.message for one in seen], view, payload == "base64"):
             async for one in spread(seen):
                 parts += [b"," if parts else b"", *self.show(one, view, payload)]

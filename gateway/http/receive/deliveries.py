@@ -22,14 +22,14 @@ from gateway.http.prepared_bodies import ready
 from gateway.http.problems import Problem
 from gateway.http.receive.channels import FilteredReceive, TakenMessage, Wait
 from gateway.http.receive.receiver import Batch, Receiver, ReceiveRequest
-from gateway.http.receive.requests import Receive, check, read_json, read_query
+from gateway.http.receive.requests import Receive, check, read_json
 from gateway.http.receive.views import Pairs, message_json, raw_fields
+from gateway.http.request_parameters import read_parameters
 from gateway.http.typed import moment
 
 ATTEMPT = b"receive-attempt-id"
 LONGEST_ATTEMPT = 128
 WHOLE = frozenset({"max", "wait_ms", "lease_ms", "max_deliveries"})
-PARAMETERS = (*WHOLE, "view", "payload", "mode", "filter", "selector", "group")
 
 
 class HungUp(Exception):
@@ -173,7 +173,9 @@ async def read_receive(scope: Scope, receive: Hear) -> Receive:
     if given is None:
         given = {}
     if isinstance(given, dict):
-        for name, value in read_query(scope["query_string"], *PARAMETERS).items():
+        for name, value in read_parameters(scope["query_string"]).items():
+            if name not in Receive.model_fields:
+                raise Problem(problems.INVALID, f"there is no parameter {name!r}")
             whole = name in WHOLE and value.isascii() and value.isdigit() and len(value) < 10
             given[name] = int(value) if whole else value
     asked: Receive = check(Receive, given)

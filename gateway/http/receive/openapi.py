@@ -20,12 +20,14 @@ from gateway.http.publish.described import OperationView
 from gateway.http.publish.operations import MEDIA_TYPE as OPERATION
 from gateway.http.receive.requests import (
     Modify,
+    PageQuery,
     Receive,
     Redrive,
     Reject,
     Release,
     Renew,
     SettleItem,
+    ViewQuery,
 )
 from gateway.http.schemas import Shape
 
@@ -138,9 +140,9 @@ metadata in HTTP fields and its token in `Amqp-Lock-Token`; `max` does not apply
 
 `filter` (the language of event streams), `selector` (a condition as in JMS), `group` and
 `max_deliveries` take from the middle of the queue: other messages keep their positions. A long
-queue is searched in portions, from its head to its end at the start of the search, however short
-`wait_ms` is. A matching message that was delivered `max_deliveries` times already is dead-lettered
-with the reason `delivery_limit` instead of being delivered."""
+queue is searched in portions, from its head to its end, however short `wait_ms` is. A matching
+message that was delivered `max_deliveries` times already is dead-lettered with the reason
+`delivery_limit` instead of being delivered."""
 
 REDRIVE_TEXT = """Publishes dead letters again: to the exchange of their first publish
 (`to: exchange`), into the queue of their first death (`to: queue`), or to a given target. Each is
@@ -162,9 +164,6 @@ TOKEN_IN_PATH = {
     **in_path("token", "Token from a receive", TOKEN),
     "schema": {"type": "string", "minLength": 1, "maxLength": 256},
 }
-VIEW = in_query("view", "Form of messages", "simple", type="string", enum=["simple", "full"])
-PAYLOAD = in_query("payload", "`base64`: all bodies in base64", "auto", type="string",
-                   enum=["auto", "base64"])  # fmt: skip
 
 
 def ok(model: type[Shape], example: Any) -> Operation:
@@ -200,14 +199,7 @@ def make(
 SETTLED = {"outcome": "accepted", "confirmed": True, "repeated": False}
 SEEN = {"position": "0-17", "deliveries": 0, "message": MESSAGE}
 PAGE = {"200": ok(Page, {"ready": 1, "messages": [SEEN], "next": "0-17"})}
-PAGES = [
-    QUEUE,
-    in_query("after", "Continue after this position", "0-16", type="string",
-             pattern="^[0-9]{1,3}-[0-9]{1,13}$"),
-    in_query("limit", "Maximum number of messages", 50, type="integer", minimum=1, maximum=1000),
-    VIEW,
-    PAYLOAD,
-]  # fmt: skip
+PAGES = [QUEUE, *in_queries(PageQuery)]
 
 
 def settle(name: str, summary: str, text: str, model: Any, example: Any) -> Operation:
@@ -331,7 +323,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/{vhost}/deliveries/settle"): bulk(),
     ("GET", ONE): make(
         "inspect_delivery", "Show the state of a lease", "With the message while it is open.",
-        [TOKEN_IN_PATH, VIEW, PAYLOAD],
+        [TOKEN_IN_PATH, *in_queries(ViewQuery)],
         {"200": ok(Standing, {"state": "settled", "outcome": "accepted"})}, *GONE,
     ),
     ("DELETE", ONE): settle("accept", "Accept a delivery", "Removes the message.", None, None),

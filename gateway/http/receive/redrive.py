@@ -21,13 +21,14 @@ from gateway.http.receive.browsing import NO_STORE, read_place, write_place
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import (
     DeadLetterFilter,
+    Query,
     Redrive,
     Target,
-    read_query,
     read_request,
 )
 from gateway.http.receive.views import dead_letter, plain
 from gateway.http.receive.waiting import Alarm, stored_turn
+from gateway.http.request_parameters import read_query
 from gateway.message import Message, Properties
 
 PORTION = 100
@@ -124,7 +125,7 @@ class RedriveEndpoints:
 
     async def authorize(self, request: Request) -> tuple[Principal, str, str]:
         found = await self.receiver.authorize(request.scope, Action.RECEIVE)
-        read_query(request.scope["query_string"])
+        read_query(request.scope["query_string"], Query)
         return found
 
     async def on_purge(self, request: Request) -> Response:

@@ -10,7 +10,7 @@ With ``Prefer: respond-async`` the answer is an operation, which holds the reply
 import asyncio
 from collections import Counter
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
@@ -19,7 +19,6 @@ from gateway.broker.local import LocalClient
 from gateway.broker.replies import REPLY_TO
 from gateway.errors import Condition, Refusal
 from gateway.http import prepared_bodies, problems
-from gateway.http.access.principal import Principal
 from gateway.http.fields import READERS, BadField, read_properties, write_identifier
 from gateway.http.identifiers import uuid7
 from gateway.http.observe.trace import stamp
@@ -33,10 +32,10 @@ from gateway.http.publish.results import Answer, answer_of, problem_answer
 from gateway.http.publish.templates import DIALECT, encode
 from gateway.http.receive.deliveries import hung_up
 from gateway.http.receive.receiver import Receiver
-from gateway.http.receive.requests import read_query
+from gateway.http.receive.requests import Query
 from gateway.http.receive.views import message_json, raw_fields
 from gateway.http.receive.waiting import Alarm
-from gateway.http.request_parameters import authenticate, read_limited, vhost_of
+from gateway.http.request_parameters import authenticate, read_limited, read_query, vhost_of
 from gateway.message import DIALECTS, Message
 
 MOST_LINGERING = 10_000
@@ -183,6 +182,12 @@ class PendingRequests:
         self.lingering.clear()
 
 
+class TargetQuery(Query):
+    """``to``: the target of the request."""
+
+    to: str
+
+
 class RequestReplyEndpoint:
     def __init__(self, receiver: Receiver, calls: PendingRequests, operations: Operations) -> None:
         self.receiver = receiver
@@ -195,8 +200,10 @@ class RequestReplyEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal = await authenticate(self.context, scope)
         vhost = vhost_of(self.context.broker, scope["path_params"]["vhost"])
-        target = self.target(scope, principal, vhost)
-        preferences = self.preferences(scope)
+        target = read_address(read_query(scope["query_string"], TargetQuery).to)
+        target.permit(principal, vhost)
+        given = [value for name, value in scope["headers"] if name == b"prefer"]
+        preferences = read_preferences(b", ".join(given))
         later = "respond-async" in preferences
         self.check_open()
         if later:
@@ -238,22 +245,6 @@ class RequestReplyEndpoint:
             await send_answer(send, *await self.reply_now(asked))
 
     # --- the request ----------------------------------------------------------------------------
-
-    def target(self, scope: Scope, principal: Principal, vhost: str) -> Target:
-        """Where the request goes. Raises ``Problem``."""
-        given = read_query(scope["query_string"], "to")
-        if "to" not in given:
-            raise Problem(
-                problems.INVALID, "the parameter to is required: the target of the request"
-            )
-        target = read_address(given["to"])
-        target.permit(principal, vhost)
-        return target
-
-    def preferences(self, scope: Scope) -> dict[str, Any]:
-        """``Prefer`` (RFC 7240)."""
-        given = [value for name, value in scope["headers"] if name == b"prefer"]
-        return read_preferences(b", ".join(given))
 
     def check_open(self) -> None:
         broker = self.context.broker

@@ -2,10 +2,10 @@
 
 import json
 from functools import lru_cache
-from typing import Annotated, Any, Literal, TypeVar, get_args
-from urllib.parse import parse_qsl
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.json_schema import SkipJsonSchema
 from starlette.requests import Request
 
 from gateway.http import problems
@@ -83,6 +83,32 @@ class Receive(RequestBody):
         if self.group is not None:
             terms += (Term("group", "=", self.group),)
         return Filter(terms, None if self.selector is None else read_selector(self.selector))
+
+
+class Query(BaseModel):
+    """A query without parameters, and the base of others."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ViewQuery(Query):
+    """The parameters of a request that shows messages."""
+
+    view: View = Field(default="simple", description="Form of messages")
+    payload: Payload = Field(default="auto", description="`base64`: all bodies in base64")
+
+
+Position = Annotated[str, Field(pattern="^[0-9]{1,3}-[0-9]{1,13}$")]
+"""Priority and position of a message in its queue."""
+
+
+class PageQuery(ViewQuery):
+    """The parameters of a page of messages."""
+
+    after: Position | SkipJsonSchema[None] = Field(
+        default=None, description="Continue after this position", examples=["0-16"]
+    )
+    limit: int = Field(default=50, ge=1, le=1000, description="Maximum number of messages")
 
 
 class Renew(RequestBody):
@@ -165,11 +191,7 @@ class Redrive(RequestBody):
         description="exchange: the exchange of the first publish; queue: the queue of the first "
         "death",
     )
-    after: str | None = Field(
-        default=None,
-        pattern="^[0-9]{1,3}-[0-9]{1,13}$",
-        description="position to continue from",
-    )
+    after: Position | None = Field(default=None, description="position to continue from")
 
 
 @lru_cache(256)
@@ -214,28 +236,4 @@ async def read_request(request: Request, kind: type[T]) -> T:
     """The body as a model; an empty one gives the defaults. Raises ``Problem``."""
     given = await read_json(request)
     found: T = check(kind, {} if given is None else given)
-    return found
-
-
-def read_view(given: dict[str, Any]) -> tuple[View, Payload]:
-    """The parameters ``view`` and ``payload``. Raises ``Problem``."""
-    view, payload = given.get("view", "simple"), given.get("payload", "auto")
-    if view not in get_args(View) or payload not in get_args(Payload):
-        raise Problem(problems.INVALID, "view is simple or full, payload auto or base64")
-    return view, payload
-
-
-def read_query(query: bytes, *known: str) -> dict[str, Any]:
-    """Parameters, each at most once. Raises ``Problem``."""
-    try:
-        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
-    except (UnicodeDecodeError, ValueError):
-        raise Problem(problems.INVALID, "the query is not percent-encoded UTF-8") from None
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name not in known:
-            raise Problem(problems.INVALID, f"there is no parameter {name!r}")
-        if name in found:
-            raise Problem(problems.INVALID, f"{name} is given twice")
-        found[name] = value
     return found

@@ -19,19 +19,19 @@ from gateway.http.problems import Problem
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import (
     Modify,
+    Query,
     Reject,
     Renew,
     SettleItem,
+    ViewQuery,
     check,
     read_json,
-    read_query,
     read_request,
-    read_view,
 )
 from gateway.http.receive.views import message_json
 from gateway.http.receive.waiting import stored_turn
 from gateway.http.redaction import redacted
-from gateway.http.request_parameters import authenticate, vhost_of
+from gateway.http.request_parameters import authenticate, read_query, vhost_of
 from gateway.http.sealing import Foreign, Forged
 from gateway.http.typed import moment
 from gateway.message import Table
@@ -54,11 +54,10 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Caller(NamedTuple):
-    """The caller, the virtual host, and the parameters of the query."""
+    """The caller and the virtual host."""
 
     principal: Principal
     vhost: str
-    query: dict[str, Any]
 
 
 class SettlementEndpoints:
@@ -147,17 +146,18 @@ class SettlementEndpoints:
 
     # --- endpoints ------------------------------------------------------------------------------
 
-    async def authorize(self, request: Request, *parameters: str) -> Caller:
-        """The caller, virtual host and query of a request. Raises ``Problem``."""
+    async def authorize(self, request: Request) -> Caller:
+        """The caller and virtual host of a request. Raises ``Problem``."""
         principal = await authenticate(self.context, request.scope)
         vhost = vhost_of(self.context.broker, request.path_params["vhost"])
-        return Caller(principal, vhost, read_query(request.scope["query_string"], *parameters))
+        return Caller(principal, vhost)
 
     def endpoint(self, settle: Settle, kind: type[BaseModel] | None = None) -> Handler:
         """Settles or renews one delivery. ``kind``: the model of the body, ``None`` for none."""
 
         async def settle_one(request: Request) -> Response:
             caller = await self.authorize(request)
+            read_query(request.scope["query_string"], Query)
             asked = None if kind is None else await read_request(request, kind)
             async with stored_turn(self.dependencies, "this"):
                 answer = settle(self.find(caller, request.path_params["token"]), asked)
@@ -167,8 +167,8 @@ class SettlementEndpoints:
 
     async def on_inspect(self, request: Request) -> Response:
         """How a lease stands, with the message while it is open."""
-        caller = await self.authorize(request, "view", "payload")
-        view, payload = read_view(caller.query)
+        caller = await self.authorize(request)
+        query = read_query(request.scope["query_string"], ViewQuery)
         with self.dependencies.turn():
             lease = self.find(caller, request.path_params["token"])
             message = lease.message
@@ -178,21 +178,23 @@ class SettlementEndpoints:
             )
         if lease.route:
             message = redacted(message)
-        async with prepared_bodies.ready([message], view, payload == "base64"):
+        async with prepared_bodies.ready([message], query.view, query.payload == "base64"):
+            again = lease.count > 1
             shown = message_json(
-                message, view, payload, redelivered=lease.count > 1, deliveries=lease.count
+                message, query.view, query.payload, redelivered=again, deliveries=lease.count
             )
         head = {
             "state": "leased",
             "lock_until": moment(lease.until),
             "delivery_count": lease.count,
-            "redelivered": lease.count > 1,
+            "redelivered": again,
         }
         return Whole(concatenated(compact(head)[:-1], b',"message":', shown, b"}"), NO_STORE)
 
     async def on_settle(self, request: Request) -> Response:
         """Many at once, each with its own result: 200 if all went well, else 207."""
         caller = await self.authorize(request)
+        read_query(request.scope["query_string"], Query)
         items: list[SettleItem] = check(list[SettleItem], await read_json(request))
         if not 0 < len(items) <= MOST_ITEMS:
             raise Problem(problems.SCHEMA, f"between 1 and {MOST_ITEMS} items at once")
