@@ -25,7 +25,7 @@ from gateway.http.events.hub import Hub
 from gateway.http.events.opening import routes as event_routes
 from gateway.http.events.stream_admin import routes as stream_routes
 from gateway.http.fast_path import FastPath
-from gateway.http.leases import Leasing
+from gateway.http.leases import LeaseTable
 from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
 from gateway.http.observe.layer import Observe
@@ -94,9 +94,9 @@ def build(dependencies: HttpDependencies) -> Application:
 def make_context(dependencies: HttpDependencies) -> Context:
     broker, settings = dependencies.broker, dependencies.settings
     cursors = Cursors(dependencies.secret)
-    leasing = Leasing(broker.state, dependencies.secret)
+    leases = LeaseTable(broker.state, dependencies.secret)
     gate = Gate(dependencies, cursors.known)
-    hub = Hub(dependencies, cursors, leasing, gate.still_good)
+    hub = Hub(dependencies, cursors, leases, gate.still_good)
     publisher = Publisher(
         broker, dependencies.begin_turn, dependencies.end_turn, settings.confirm_seconds
     )
@@ -109,7 +109,7 @@ def make_context(dependencies: HttpDependencies) -> Context:
         gate,
         Canary(dependencies, seconds, seconds),
         Operations(broker, settings),
-        leasing,
+        leases,
     )
 
 

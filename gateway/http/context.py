@@ -12,7 +12,7 @@ from gateway.config.web import HttpSettings
 from gateway.http.access.gate import Gate
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.hub import Hub
-from gateway.http.leases import Leasing
+from gateway.http.leases import LeaseTable
 from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
 from gateway.http.publish.operations import Operations
@@ -32,7 +32,7 @@ class Context:
     canary: Canary
     operations: Operations
     """Answers that are fetched later."""
-    leasing: Leasing
+    leases: LeaseTable
     rates: Rates = field(default_factory=Rates)
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """Called before the server stops, in order."""

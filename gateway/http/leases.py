@@ -103,10 +103,13 @@ class Lease:
 
 
 class LeaseTable:
-    """All leases of this process by number."""
+    """All leases of this process by number, and their tokens. Receives and event streams share
+    one."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, secret: bytes) -> None:
+        """``secret`` seals the tokens."""
         self.state = state
+        self.tokens = Tokens(secret, os.urandom(EPOCH_OCTETS))
         self.leases: dict[int, Lease] = {}
         self.closed: dict[int, Lease] = {}
         self.per_owner: Counter[Owner] = Counter()
@@ -138,6 +141,10 @@ class LeaseTable:
         self.per_owner[owner] += 1
         self.state.schedule(lease, lease.until)
         return lease
+
+    def token(self, lease: Lease) -> str:
+        place = place_of(lease.vhost, lease.queue)
+        return self.tokens.seal(lease.number, place, owner_of(lease.owner), lease.until)
 
     def find(self, number: int) -> Lease | None:
         """An open lease, or one that is over and remembered. Its time may end here."""
@@ -250,15 +257,3 @@ class Tokens:
         return Claim(
             epoch, int.from_bytes(number, "big"), place, owner, int.from_bytes(until, "big")
         )
-
-
-class Leasing:
-    """The leases of this process and their tokens. Receives and event streams share one."""
-
-    def __init__(self, state: BrokerState, secret: bytes) -> None:
-        self.leases = LeaseTable(state)
-        self.tokens = Tokens(secret, os.urandom(EPOCH_OCTETS))
-
-    def token(self, lease: Lease) -> str:
-        place = place_of(lease.vhost, lease.queue)
-        return self.tokens.seal(lease.number, place, owner_of(lease.owner), lease.until)

@@ -356,7 +356,7 @@ async def test_a_quota_of_leases(make_rig: Any, listener: Any) -> None:
     route = DeclaredRoute(name="a", queue="orders", stream=True, quota=RouteQuota(leases=5))
     rig = make_rig(routes=(route,))
     rig.queue("orders")
-    counted = rig.app.state.hub.leasing.leases.per_route
+    counted = rig.app.state.hub.leases.per_route
     asked = "source=route:a&ack=explicit&credit="
     async with rig.served() as port, rig.http() as http:
         for number in range(4):

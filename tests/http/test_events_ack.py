@@ -263,7 +263,7 @@ async def test_the_leases_of_a_user(make_rig: Any, listener: Any) -> None:
     """Two streams opened one after the other count with their credit before anything is leased."""
     rig = make_rig(max_leases_per_user=5)
     rig.queue("orders")
-    counted = rig.app.state.hub.leasing.leases.per_owner
+    counted = rig.app.state.hub.leases.per_owner
     async with rig.served() as port, rig.http() as http:
         async with listener(port, EXPLICIT + "&credit=3") as first:
             await first.until("bridge.open")

@@ -42,7 +42,7 @@ class Leases(RuleBasedStateMachine):
         dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
         self.channel.topology.declare_queue(DeclareQueue(1, None, "dead"))
         self.channel.topology.declare_queue(DeclareQueue(1, None, "q", arguments=dead))
-        self.table = LeaseTable(self.broker.state)
+        self.table = LeaseTable(self.broker.state, b"s" * 32)
         self.receive_channels = ReceiveChannels(self.broker)
         self.ready: list[int] = []
         self.held: dict[int, tuple[Lease, int]] = {}

@@ -23,7 +23,7 @@ from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.cursor import EPOCH_OCTETS, Cursors
 from gateway.http.events.durable import KIND, DurableSource
 from gateway.http.events.sources import Name, Reader, Source
-from gateway.http.leases import Leasing, tally
+from gateway.http.leases import LeaseTable, tally
 from gateway.http.problems import Problem
 
 QuotaScope = tuple[str, str]
@@ -60,7 +60,7 @@ class Hub:
         self,
         dependencies: HttpDependencies,
         cursors: Cursors,
-        leasing: Leasing,
+        leases: LeaseTable,
         still_good: Callable[[Principal, float], bool],
     ) -> None:
         """``still_good`` says whether a caller may go on at a time in seconds since 1970."""
@@ -69,7 +69,7 @@ class Hub:
         self.clock: Callable[[], float] = dependencies.clock
         self.settings: HttpSettings = dependencies.settings
         self.cursors = cursors
-        self.leasing = leasing
+        self.leases = leases
         self.still_good = still_good
         self.epoch = os.urandom(EPOCH_OCTETS)
         """Of the journals that are in memory only."""

@@ -20,7 +20,7 @@ from gateway.http.events.rendering import control, data_head, data_line
 from gateway.http.events.sources import AT_ONCE, Name
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
 from gateway.http.events.stream_request import StreamRequest
-from gateway.http.leases import Lease, LeaseState, Leasing, tally
+from gateway.http.leases import Lease, LeaseState, tally
 from gateway.http.message_json import Shown, compact
 from gateway.http.octets import Octets, concatenated
 from gateway.http.prepared_bodies import HEAVY, acquire
@@ -42,14 +42,13 @@ class LeasedStream(EventStream):
     def __init__(
         self,
         hub: Hub,
-        leasing: Leasing,
         caller: Principal,
         vhost: str,
         asked: StreamRequest,
         browser: tuple[str, ...],
     ) -> None:
         super().__init__(hub, caller, vhost, uuid4().hex, asked.options, browser)
-        self.leasing = leasing
+        self.leases = hub.leases
         self.name = asked.names[0]
         self.lease_ms = asked.lease_ms
         self.aliases = asked.aliases
@@ -136,7 +135,7 @@ class LeasedStream(EventStream):
             self.unrendered.pop(delivery, None)
             leased = self.held_leases.get(delivery)
             if leased is not None:
-                self.leasing.leases.settle(leased.lease, LeaseState.LOST, Outcome.RELEASE, None)
+                self.leases.settle(leased.lease, LeaseState.LOST, Outcome.RELEASE, None)
         self.update_quotas()
         self.close_channel()
 
@@ -145,7 +144,7 @@ class LeasedStream(EventStream):
         So no quota is ever exceeded, and nothing that was begun is refused."""
         held = len(self.held_leases)
         counts = held if self.tag is None else self.options.credit
-        leases, owner = self.leasing.leases, self.caller.identity
+        leases, owner = self.leases, self.caller.identity
         tally(leases.per_owner, owner, counts - held - self.counted_for_user)
         self.counted_for_user = counts - held
         if self.alias is not None:
@@ -193,7 +192,7 @@ class LeasedStream(EventStream):
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         assert self.channel is not None
         count = self.channel.delivery_count(delivery) + 1
-        lease = self.leasing.leases.grant(
+        lease = self.leases.grant(
             self,
             self.vhost,
             self.name.name,
@@ -203,7 +202,7 @@ class LeasedStream(EventStream):
             self.lease_ms,
             "" if self.alias is None else self.alias.route.name,
         )
-        token = self.leasing.token(lease)
+        token = self.leases.token(lease)
         self.held_leases[delivery] = Leased(lease, token)
         self.update_quotas()
         lock = {"token": token, "until": moment(lease.until), "delivery_count": count}
@@ -240,21 +239,21 @@ def open_leased(
     hub: Hub, vhost: str, caller: Principal, asked: StreamRequest, browser: tuple[str, ...] = ()
 ) -> LeasedStream:
     """Raises ``Problem`` and ``Refusal``."""
-    leasing = hub.leasing
+    leases = hub.leases
     if not asked.options.spec.plain:
         raise invalid(
             "ack=explicit takes no filter, selector, format or event: filtered messages would wait"
         )
     hub.admit(caller.user, vhost, asked.aliases.values())
-    left = hub.settings.max_leases_per_user - leasing.leases.per_owner[caller.identity]
+    left = hub.settings.max_leases_per_user - leases.per_owner[caller.identity]
     if left < asked.options.credit:
         raise Problem(problems.QUOTA, f"{left} more deliveries can be leased by this user")
     for alias in asked.aliases.values():
         most = alias.route.quota.leases
-        taken = leasing.leases.per_route[vhost, alias.route.name]
+        taken = leases.per_route[vhost, alias.route.name]
         if most is not None and taken + asked.options.credit > most:
             text = f"{most - taken} more deliveries can be leased by the route {alias.route.name!r}"
             raise Problem(problems.QUOTA, text, quota="leases")
-    stream = LeasedStream(hub, leasing, caller, vhost, asked, browser)
+    stream = LeasedStream(hub, caller, vhost, asked, browser)
     stream.open()
     return stream

@@ -7,6 +7,7 @@ empty frame.
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway.http.events.journal import NOTHING_ASKED, Event, Journal
@@ -43,29 +44,25 @@ class Spec(NamedTuple):
 PLAIN = Spec()
 
 
+@dataclass(slots=True, eq=False)
 class View:
     """Shared by the readers of one source with the same spec. ``shown`` is its name for them;
     ``id_line`` makes the ``id:`` line of a position."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        spec: Spec,
-        shown: str,
-        renderer: Renderer,
-        id_line: Callable[[int], bytes],
-    ) -> None:
-        self.journal = journal
-        self.spec = spec
-        self.readers = 0
-        self.as_stored = spec == Spec(filter=spec.filter)
-        self.shown = shown
-        self.renderer = renderer
-        self.id_line = id_line
-        self.chunk_asked = NOTHING_ASKED
-        self.chunk: tuple[Octets, int] = (b"", 0)
-        self.kept: OrderedDict[int, Octets] = OrderedDict()
-        self.octets = 0
+    journal: Journal
+    spec: Spec
+    shown: str
+    renderer: Renderer
+    id_line: Callable[[int], bytes]
+    readers: int = 0
+    chunk_asked: tuple[int, int, int] = NOTHING_ASKED
+    chunk: tuple[Octets, int] = (b"", 0)
+    kept: OrderedDict[int, Octets] = field(default_factory=OrderedDict)
+    octets: int = 0
+    as_stored: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.as_stored = self.spec == Spec(filter=self.spec.filter)
 
     def read(self, after: int, max_octets: int) -> tuple[Octets, int]:
         """As ``Journal.read``: readers at the same place get the same object."""

@@ -139,7 +139,7 @@ class DeliveriesEndpoint:
         known: dict[str, Any] = {}
         count = one.count
         if isinstance(one, Lease):
-            known = {"token": self.receiver.leasing.token(one), "lock_until": moment(one.until)}
+            known = {"token": self.receiver.leases.token(one), "lock_until": moment(one.until)}
         known |= {"delivery_count": count, "redelivered": count > 1}
         shown = message_json(message, view, payload, redelivered=count > 1, deliveries=count)
         return [compact(known)[:-1] + b',"message":', shown, b"}"]
@@ -150,7 +150,7 @@ class DeliveriesEndpoint:
             lease = batch.leases[0]
             message, count = lease.message, lease.count
             assert message is not None
-            token = self.receiver.leasing.token(lease)
+            token = self.receiver.leases.token(lease)
             more = [
                 ("amqp-lock-token", token),
                 ("amqp-lock-until", moment(lease.until)),

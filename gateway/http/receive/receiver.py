@@ -113,8 +113,7 @@ class Receiver:
         self.dependencies = context.dependencies
         self.broker: Broker = context.broker
         self.settings = context.settings
-        self.leasing = context.leasing
-        self.leases = context.leasing.leases
+        self.leases = context.leases
         self.receive_channels = ReceiveChannels(self.broker)
         self.attempts: dict[Key, Attempt] = {}
         self.closing = False

@@ -5,6 +5,7 @@ it is in one place or the other. A message that a consumer takes meanwhile is no
 """
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
@@ -85,23 +86,21 @@ def address_of(
     return Address(first["exchange"], keys[0] if keys else "")
 
 
+@dataclass(slots=True)
 class RedriveRun:
     """One redrive under way."""
 
-    def __init__(
-        self, principal: Principal, vhost: str, queue: str, asked: Redrive, left: int
-    ) -> None:
-        self.principal = principal
-        self.vhost = vhost
-        self.queue = queue
-        self.asked = asked
-        self.after: Place | None = read_place(asked.after) if asked.after else None
-        self.left = left
-        """Messages that stood there when it began and have not been looked at."""
-        self.redriven = 0
-        self.skipped = 0
-        self.failed = 0
-        self.failures: list[dict[str, str]] = []
+    principal: Principal
+    vhost: str
+    queue: str
+    asked: Redrive
+    after: Place | None
+    left: int
+    """Messages that stood there when it began and have not been looked at."""
+    redriven: int = 0
+    skipped: int = 0
+    failed: int = 0
+    failures: list[dict[str, str]] = field(default_factory=list)
 
     @property
     def done(self) -> bool:
@@ -163,7 +162,9 @@ class RedriveEndpoints:
         dependencies, broker = self.dependencies, self.broker
         with dependencies.turn(), self.receiver.reading(vhost, principal.user) as channel:
             started = broker.state.now
-            drive = RedriveRun(principal, vhost, queue, asked, channel.readable(queue).depth)
+            depth = channel.readable(queue).depth
+            after = read_place(asked.after) if asked.after else None
+            drive = RedriveRun(principal, vhost, queue, asked, after, depth)
         deadline = started + dependencies.settings.redrive_seconds * 1000
         while True:
             async with stored_turn(dependencies, "the redrive so far"):

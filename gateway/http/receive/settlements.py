@@ -2,7 +2,7 @@
 many at once. They are answered when they are on disk."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import BaseModel
 from starlette.requests import Request
@@ -53,13 +53,6 @@ turn. Raises ``Problem``."""
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Caller(NamedTuple):
-    """The caller and the virtual host."""
-
-    principal: Principal
-    vhost: str
-
-
 class SettlementEndpoints:
     """The endpoints of ``/v1/{vhost}/deliveries``."""
 
@@ -71,18 +64,17 @@ class SettlementEndpoints:
 
     # --- which lease ----------------------------------------------------------------------------
 
-    def find(self, caller: Caller, token: str) -> Lease:
+    def find(self, principal: Principal, vhost: str, token: str) -> Lease:
         """The lease of a token, open or remembered. Within a turn. Raises ``Problem``."""
-        principal, vhost = caller.principal, caller.vhost
         try:
-            claim = self.receiver.leasing.tokens.open(token)
+            claim = self.leases.tokens.open(token)
         except Foreign:
             raise lost("the gateway has been restarted; the message went back") from None
         except Forged:
             raise Problem(problems.INVALID_TOKEN, "this token was not made here") from None
         if claim.owner != owner_of(principal.identity):
             raise unknown()
-        if claim.epoch != self.receiver.leasing.tokens.epoch:
+        if claim.epoch != self.leases.tokens.epoch:
             raise lost("the gateway has been restarted; the message went back to its queue")
         lease = self.leases.find(claim.number)
         if lease is None:
@@ -146,31 +138,31 @@ class SettlementEndpoints:
 
     # --- endpoints ------------------------------------------------------------------------------
 
-    async def authorize(self, request: Request) -> Caller:
+    async def authorize(self, request: Request) -> tuple[Principal, str]:
         """The caller and virtual host of a request. Raises ``Problem``."""
         principal = await authenticate(self.context, request.scope)
         vhost = vhost_of(self.context.broker, request.path_params["vhost"])
-        return Caller(principal, vhost)
+        return principal, vhost
 
     def endpoint(self, settle: Settle, kind: type[BaseModel] | None = None) -> Handler:
         """Settles or renews one delivery. ``kind``: the model of the body, ``None`` for none."""
 
         async def settle_one(request: Request) -> Response:
-            caller = await self.authorize(request)
+            principal, vhost = await self.authorize(request)
             read_query(request.scope["query_string"], Query)
             asked = None if kind is None else await read_request(request, kind)
             async with stored_turn(self.dependencies, "this"):
-                answer = settle(self.find(caller, request.path_params["token"]), asked)
+                answer = settle(self.find(principal, vhost, request.path_params["token"]), asked)
             return JSONResponse(answer, headers=NO_STORE)
 
         return settle_one
 
     async def on_inspect(self, request: Request) -> Response:
         """How a lease stands, with the message while it is open."""
-        caller = await self.authorize(request)
+        principal, vhost = await self.authorize(request)
         query = read_query(request.scope["query_string"], ViewQuery)
         with self.dependencies.turn():
-            lease = self.find(caller, request.path_params["token"])
+            lease = self.find(principal, vhost, request.path_params["token"])
             message = lease.message
         if message is None:
             return JSONResponse(
@@ -193,7 +185,7 @@ class SettlementEndpoints:
 
     async def on_settle(self, request: Request) -> Response:
         """Many at once, each with its own result: 200 if all went well, else 207."""
-        caller = await self.authorize(request)
+        principal, vhost = await self.authorize(request)
         read_query(request.scope["query_string"], Query)
         items: list[SettleItem] = check(list[SettleItem], await read_json(request))
         if not 0 < len(items) <= MOST_ITEMS:
@@ -210,7 +202,7 @@ class SettlementEndpoints:
             for index, item in enumerate(items):
                 known = {"index": index, "token": item.token}
                 try:
-                    answer = outcomes[item.outcome](self.find(caller, item.token), item)
+                    answer = outcomes[item.outcome](self.find(principal, vhost, item.token), item)
                     results.append({**known, "status": 200, **answer})
                 except Problem as problem:
                     refused = {"outcome": "refused", "problem": problem.document()}
