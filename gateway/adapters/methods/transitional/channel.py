@@ -23,7 +23,7 @@ from gateway.bodies import Body as MessageBody
 from gateway.bodies import LargeBody
 from gateway.errors import Condition, PeerError, Unwritable
 from gateway.message import Message
-from gateway.operations import Fetched, Unsent
+from gateway.operations import Fetched, Returned, Unsent
 
 ALWAYS_ROOM = 512
 """Octets in a frame of a reference besides the part of the body: heads, numbers and the name."""
@@ -72,8 +72,9 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self.deliveries = Deliveries(number)
         self.references = References(engine.max_message_octets)
-        self.returned: list[tuple[Message, Condition, str]] = []
-        """Messages that came back before their transfers were answered, and why."""
+        self.transfers: dict[int, Returned | None] = {}
+        """Transfers that are not answered, by the identity of their messages; with the reason if
+        the message came back."""
         self._engine = engine
         self._sent_references = 0
 

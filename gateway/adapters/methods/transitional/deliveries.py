@@ -39,13 +39,24 @@ class Deliveries:
 
     def settle_range(self, first: int, count: int, outcome: Outcome) -> list[Settle]:
         """Those of ``count`` names from ``first`` on that are deliveries."""
-        last = first + count - 1
-        names = [name for name in self._numbers if first <= name <= last]
+        numbers = self._numbers
+        if count <= len(numbers):
+            names = [name for name in range(first, first + count) if name in numbers]
+        else:
+            names = [name for name in numbers if first <= name < first + count]
         return [self.settle(name, outcome) for name in names]
 
     def settle_up_to(self, tag: int) -> list[Settle]:
-        """All up to a delivery tag; 0: all."""
-        names = [name for name in self._numbers if not tag or name <= tag]
+        """All that were sent up to the delivery with this tag; 0: all."""
+        names = []
+        for name, delivery in self._numbers.items():
+            if tag & FETCHED:
+                beyond = delivery > tag - FETCHED
+            else:
+                beyond = bool(tag) and tag < name < FETCHED
+            if beyond:
+                break
+            names.append(name)
         return self._settle_all(names)
 
     def settle_through(self, mark: int) -> list[Settle]:
@@ -58,6 +69,7 @@ class Deliveries:
         return self._settle_all(names)
 
     def _settle_all(self, names: list[int]) -> list[Settle]:
+        """These, which are the first that were sent."""
         if not names:
             return []
         highest = max(self._numbers.pop(name) for name in names)

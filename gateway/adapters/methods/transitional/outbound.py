@@ -41,8 +41,8 @@ def _deliver(engine: Any, op: Deliver) -> None:
 def _returned(engine: Any, op: Returned) -> None:
     """A message that no queue took. The reply to its transfer says so; there is no other way."""
     channel = engine.channels.get(op.channel)
-    if channel is not None and engine.requests and channel.state is states.OPEN:
-        channel.returned.append((op.message, op.condition, op.text))
+    if channel is not None and id(op.message) in channel.transfers:
+        channel.transfers[id(op.message)] = op
 
 
 def _cancelled(engine: Any, op: Cancelled) -> None:

@@ -273,6 +273,7 @@ def _publish(r: Received, body: bytes) -> list[Operation]:
     publish = Publish(r.number, message, answered and m.reject_unroutable, m.immediate)
     if not answered:
         return [publish]
+    r.channel.transfers[id(message)] = None
     return [publish, Synchronize(r.number, r.answering(message))]
 
 
@@ -412,13 +413,12 @@ def _completed(engine: ServerEngine, channel: Channel, asked: Asked, result: Any
 
 
 def _transferred(engine: ServerEngine, channel: Channel, asked: Asked, result: Any) -> None:
-    for at, (message, condition, text) in enumerate(channel.returned):
-        if message is asked.message:
-            del channel.returned[at]
-            code, reason = engine.codes.reply(condition, text)
-            engine.send_method(channel.number, w.MessageReject(code, reason), asked.request)
-            return
-    engine.send_method(channel.number, w.MessageOk(), asked.request)
+    came_back = channel.transfers.pop(id(asked.message), None)
+    if came_back is None:
+        record: Any = w.MessageOk()
+    else:
+        record = w.MessageReject(*engine.codes.reply(came_back.condition, came_back.text))
+    engine.send_method(channel.number, record, asked.request)
 
 
 def _got(engine: ServerEngine, channel: Channel, asked: Asked, fetched: Fetched | None) -> None:

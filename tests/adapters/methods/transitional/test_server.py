@@ -158,6 +158,24 @@ def test_basic_ack_of_many(version: str) -> None:
     assert unsettled(client) == 0 and messages_in(client) == 0
 
 
+@both
+def test_an_ack_of_many_takes_fetched_ones_in_their_order(version: str) -> None:
+    client = ready(version)
+    published(client, b"1", b"2", b"3", b"4")
+    tags = []
+    for _ in range(2):
+        ok, *_ = client.say(1, w.BasicGet(queue="q"))
+        tags.append(ok.record.delivery_tag)
+    said = client.say(1, w.BasicConsume(queue="q", consumer_tag="t"))
+    tags += [item.record.delivery_tag for item in said if item.name == "basic.deliver"]
+    client.say(1, w.BasicAck(tags[0], True))
+    assert unsettled(client) == 3
+    client.say(1, w.BasicAck(tags[2], True))
+    assert unsettled(client) == 1
+    client.say(1, w.BasicAck(0, True))
+    assert unsettled(client) == 0 and messages_in(client) == 0
+
+
 # --- publishing ----------------------------------------------------------------------------------
 
 
@@ -171,6 +189,16 @@ def test_what_no_queue_takes_is_rejected_if_that_is_wanted() -> None:
     assert names(client.say(1, w.MessageTransfer(routing_key="q", body=inline(b"")))) == [
         "message.ok"
     ]
+
+
+def test_what_comes_back_of_the_class_basic_is_not_kept() -> None:
+    client = ready(OLDER)
+    publish = client.octets(1, w.BasicPublish(routing_key="q", immediate=True))
+    assert client.served.receive(publish + client.content(1, b"\0\0", b"x")) == []
+    assert not client.served.adapter.channels[1].transfers
+    immediate = w.MessageTransfer(routing_key="q", immediate=True, body=inline(b"x"))
+    (reject,) = client.say(1, immediate)
+    assert reject.record.code == 313 and not client.served.adapter.channels[1].transfers
 
 
 def test_transfers_without_responses_are_not_answered() -> None:
