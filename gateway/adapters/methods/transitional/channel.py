@@ -1,4 +1,4 @@
-"""One channel of the transitional 0-10, server role; also its ``Outlet``."""
+"""One channel of the transitional 0-10; also its ``Outlet``."""
 
 from collections import deque
 from collections.abc import Callable
@@ -75,6 +75,14 @@ class Channel:
         self.transfers: dict[int, Returned | None] = {}
         """Transfers that are not answered, by the identity of their messages; with the reason if
         the message came back."""
+        # Client role: see ``client``.
+        self.flushing = False
+        """An ``execution.flush`` of ours has no answer yet."""
+        self.confirming = False
+        self.published = 0
+        """Messages published since confirms were asked for."""
+        self.unconfirmed: deque[tuple[int, int]] = deque()
+        """Command and sequence of publishes that are not confirmed."""
         self._engine = engine
         self._sent_references = 0
 
@@ -184,6 +192,14 @@ class Channel:
             for at in range(0, len(body), largest):
                 buffer.put_on(number, make(body[at : at + largest]))
         buffer.weigh((0 if isinstance(body, LargeBody) else len(body)) + WEIGHT)
+
+    def publish(self, message: Message, immediate: bool) -> None:
+        """Client: a ``basic.publish``. Raises ``ValueError`` before anything is written."""
+        header, body = messages.form_of(message)
+        record = w.BasicPublish(
+            exchange=message.exchange, routing_key=message.key, immediate=immediate
+        )
+        self._write_content(record, header, body)
 
     def transfer(self, destination: str, redelivered: bool, message: Message) -> int:
         """A message.transfer; a body that does not fit its frame goes by reference. Returns the

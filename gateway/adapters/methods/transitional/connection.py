@@ -1,4 +1,4 @@
-"""Channel 0 of the transitional 0-10, server role: start, secure, tune, open.
+"""Channel 0 of the transitional 0-10: start, secure, tune, open.
 
 The Python clients of July 2007 log in with AMQPLAIN whatever is offered, and close the connection
 when a table holds other values than text and numbers; the C++ ones open the virtual host "".
@@ -10,18 +10,25 @@ from typing import Any, ClassVar, Protocol
 
 from gateway.adapters.contract import Authority
 from gateway.adapters.core.heartbeat import Heartbeat
-from gateway.adapters.core.sasl import Challenge, ServerExchange, Step, Success, Waiting
+from gateway.adapters.core.sasl import (
+    Challenge,
+    ClientExchange,
+    ServerExchange,
+    Step,
+    Success,
+    Waiting,
+)
 from gateway.adapters.methods import states
 from gateway.adapters.methods.geometry import Version
 from gateway.adapters.methods.lifecycle import Ended, Lifecycle
-from gateway.adapters.methods.negotiation import smaller
+from gateway.adapters.methods.negotiation import check_server_version, smaller
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.transitional import types
 from gateway.adapters.methods.transitional.frames import Frames
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
-from gateway.adapters.options import Limits, Product
-from gateway.errors import Condition, PeerError
-from gateway.operations import Closed, Open, Operation, Peer
+from gateway.adapters.options import Credentials, Limits, Product
+from gateway.errors import Condition, LocalError, PeerError
+from gateway.operations import Closed, Done, Open, Operation, Peer
 from gateway.operations.rules import PUBLISHED
 
 PLAIN, AMQPLAIN = "PLAIN", "AMQPLAIN"
@@ -62,6 +69,7 @@ class Connection:
         engine: ConnectionEngine,
         authority: Authority | None,
         limits: Limits,
+        credentials: Credentials | None,
         product: Product,
         external_subject: str | None,
         mechanisms: tuple[str, ...],
@@ -71,29 +79,22 @@ class Connection:
         self._limits = limits
         self._product = product
         self._exchange = ServerExchange(authority, external_subject, mechanisms)
+        self._login = ClientExchange(credentials or Credentials())
+        self._open: Open | None = None
         self._user = ""
+
+    # --- server ----------------------------------------------------------------------------------
 
     def on_protocol_header(self) -> None:
         """The client has opened: introduce ourselves, in text alone."""
-        product, table = self._product, self._engine.table
-        properties = types.write_table(
-            {
-                "product": product.product,
-                "version": product.version,
-                "platform": product.platform,
-            }
-        )
+        table = self._engine.table
         offered = " ".join(self._exchange.mechanisms()).encode()
         self._engine.life.state = states.START
-        start = w.ConnectionStart(table.major, table.minor, properties, offered, b"en_US")
+        start = w.ConnectionStart(table.major, table.minor, self._properties(), offered, b"en_US")
         self._engine.send_method(0, start)
 
     def _on_start_ok(self, m: w.ConnectionStartOk, found: list[Operation]) -> None:
-        properties = types.read_arguments(m.client_properties)
-        self.peer.product = str(properties.get("product", ""))
-        self.peer.product_version = str(properties.get("version", ""))
-        self.peer.platform = str(properties.get("platform", ""))
-        self.peer.properties = properties
+        self._introduced(m.client_properties)
         self.peer.mechanism = mechanism = m.mechanism
         response = m.response
         if mechanism == AMQPLAIN and AMQPLAIN not in self._exchange.mechanisms():
@@ -128,14 +129,10 @@ class Connection:
     def _on_tune_ok(self, m: w.ConnectionTuneOk, found: list[Operation]) -> None:
         """0 accepts our limit. The frame size binds our frames; a client does not split its
         messages, so its frames are bounded by the largest message."""
-        engine, limits = self._engine, self._limits
-        least = engine.table.constants["frame-min-size"]
+        least = self._engine.table.constants["frame-min-size"]
         if m.frame_max and m.frame_max < least:
             raise PeerError(Condition.NOT_ALLOWED, f"frame-max {m.frame_max} is below {least}")
-        engine.frame_max = smaller(m.frame_max, limits.frame_max)
-        engine.channel_max = smaller(m.channel_max, limits.channel_max) or 0xFFFF
-        engine.heartbeat.interval, engine.heartbeat.patience = m.heartbeat, 2 * m.heartbeat
-        engine.frames.limit = limits.max_message_octets + ARGUMENTS
+        self._tuned(m.channel_max, m.frame_max, m.heartbeat)
 
     def _on_open(self, m: w.ConnectionOpen, found: list[Operation]) -> None:
         token = PendingReply(self._engine.table.by_name["connection.open"])
@@ -149,8 +146,93 @@ class Connection:
             life.state = states.OPEN
         self._engine.send_method(0, w.ConnectionOpenOk())
 
+    # --- client ----------------------------------------------------------------------------------
+
+    def open(self, operation: Open) -> None:
+        """Use this virtual host after the tuning."""
+        if self._open is not None:
+            raise LocalError("the connection is already being opened")
+        self._open = operation
+        self._send_open()
+
+    def _send_open(self) -> None:
+        life = self._engine.life
+        if self._open is not None and life.state is states.UNOPENED:
+            life.state = states.OPENING
+            self._engine.send_method(0, w.ConnectionOpen(self._open.vhost))
+
+    def _on_start(self, m: w.ConnectionStart, found: list[Operation]) -> None:
+        check_server_version(m, self._engine.table)
+        self._introduced(m.server_properties)
+        offered = m.mechanisms.decode("ascii", "replace").split()
+        mechanism = self._login.choose(offered)
+        if mechanism is None:
+            raise PeerError(
+                Condition.NOT_ALLOWED, f"the server offers {' '.join(offered)}, which is not ours"
+            )
+        self.peer.mechanism = mechanism
+        self._engine.life.state = states.SECURE
+        start_ok = w.ConnectionStartOk(self._properties(), mechanism, self._login.first(), "en_US")
+        self._engine.send_method(0, start_ok)
+
+    def _on_secure(self, m: w.ConnectionSecure, found: list[Operation]) -> None:
+        try:
+            answer = self._login.answer(m.challenge)
+        except ValueError as error:
+            raise PeerError(Condition.ACCESS_REFUSED, str(error)) from error
+        self._engine.send_method(0, w.ConnectionSecureOk(answer))
+
+    def _on_tune(self, m: w.ConnectionTune, found: list[Operation]) -> None:
+        limits = self._limits
+        channel_max = smaller(m.channel_max, limits.channel_max)
+        frame_max = smaller(m.frame_max, limits.frame_max)
+        heartbeat = smaller(m.heartbeat, limits.heartbeat)
+        self._engine.send_method(0, w.ConnectionTuneOk(channel_max, frame_max, heartbeat))
+        self._tuned(channel_max, frame_max, heartbeat)
+        self._engine.life.state = states.UNOPENED
+        self._send_open()
+
+    def _on_open_ok(self, m: w.ConnectionOpenOk, found: list[Operation]) -> None:
+        found.append(Done(0, None if self._open is None else self._open.token, self.peer))
+
+    def _on_redirect(self, m: w.ConnectionRedirect, found: list[Operation]) -> None:
+        raise PeerError(Condition.CONNECTION_FORCED, f"redirected to {m.host}")
+
+    # --- both ------------------------------------------------------------------------------------
+
+    def _properties(self) -> bytes:
+        """Our product, in text alone."""
+        product = self._product
+        return types.write_table(
+            {
+                "product": product.product,
+                "version": product.version,
+                "platform": product.platform,
+            }
+        )
+
+    def _introduced(self, entries: bytes) -> None:
+        properties = types.read_arguments(entries)
+        peer = self.peer
+        peer.product = str(properties.get("product", ""))
+        peer.product_version = str(properties.get("version", ""))
+        peer.platform = str(properties.get("platform", ""))
+        peer.properties = properties
+
+    def _tuned(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
+        engine, limits = self._engine, self._limits
+        engine.frame_max = smaller(frame_max, limits.frame_max)
+        engine.channel_max = smaller(channel_max, limits.channel_max) or 0xFFFF
+        engine.heartbeat.interval, engine.heartbeat.patience = heartbeat, 2 * heartbeat
+        engine.frames.limit = limits.max_message_octets + ARGUMENTS
+
 
 Connection.steps = {
+    "connection.start": Connection._on_start,
+    "connection.secure": Connection._on_secure,
+    "connection.tune": Connection._on_tune,
+    "connection.open-ok": Connection._on_open_ok,
+    "connection.redirect": Connection._on_redirect,
     "connection.start-ok": Connection._on_start_ok,
     "connection.secure-ok": Connection._on_secure_ok,
     "connection.tune-ok": Connection._on_tune_ok,

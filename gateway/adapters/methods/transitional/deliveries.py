@@ -37,6 +37,21 @@ class Deliveries:
             raise PeerError(Condition.NOT_ALLOWED, f"no unsettled delivery {name}")
         return Settle(self._channel, delivery, False, outcome)
 
+    def taken(self, tag: int, multiple: bool) -> list[int]:
+        """Client: take one delivery, or all up to it (0: all); their tags."""
+        if not multiple:
+            return [tag] if self._numbers.pop(tag, None) is not None else []
+        tags = []
+        for name in self._numbers:
+            if 0 < tag < name < FETCHED:
+                break
+            tags.append(name)
+            if name == tag:
+                break
+        for name in tags:
+            del self._numbers[name]
+        return tags
+
     def settle_range(self, first: int, count: int, outcome: Outcome) -> list[Settle]:
         """Those of ``count`` names from ``first`` on that are deliveries."""
         numbers = self._numbers

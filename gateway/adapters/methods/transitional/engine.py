@@ -1,9 +1,9 @@
-"""The adapter of the transitional 0-10, server role.
+"""The adapter of the transitional 0-10.
 
 ``Engine`` puts its parts together. Connection life and the rules of dispatch are those of
 ``methods``; frames with requests and responses, the numbers in them, channels and messages are of
-this version. Which revision a client speaks is told by the frame in which it opens the connection:
-a request (24 July) or a plain method (27 July).
+this version. The revision of a client is told by the frame in which it opens the connection, that
+of a server by its first frame: a request (24 July) or a plain method (27 July).
 """
 
 from collections.abc import Callable
@@ -56,13 +56,10 @@ class Engine:
         wake: Callable[[], None] = no_op,
         spool: Spool | None = None,
     ) -> None:
-        """``spool``: where bodies go that are too large for memory; ``None``: they stay there.
-        Raises ``LocalError`` for the client role."""
-        if role is not Role.SERVER:
-            raise LocalError(f"{version} is spoken in the server role only")
+        """``spool``: where bodies go that are too large for memory; ``None``: they stay there."""
         self.version = version
         self.role: Role = role
-        self.server = True
+        self.server = role is Role.SERVER
         self.closing = False
         self.wake = wake
         self.output_congested: Callable[[], None] = no_op
@@ -89,10 +86,14 @@ class Engine:
         self.receive, self.tick, self.lost = life.receive, life.tick, life.lost
         self.found, self.output = life.found, buffer.take
         self.refill = buffer.large.refill
-        self.connection = Connection(self, authority, limits, product, external_subject, mechanisms)
+        self.connection = Connection(
+            self, authority, limits, credentials, product, external_subject, mechanisms
+        )
+        if not self.server:
+            life.begin()
 
     def adopt(self, requests: bool) -> None:
-        """The client has shown in which frames it sends its methods: so are ours from now on."""
+        """The peer has shown in which frames it sends its methods: so are ours from now on."""
         self.requests = requests
         self.table = REVISIONS[REQUESTS if requests else METHODS]
 
@@ -137,6 +138,8 @@ class Engine:
         method = self.table.by_record.get(type(record))
         if method is None:
             raise LocalError(f"{record.NAME} is not in {self.table.name}")
+        if not (method.from_server if self.server else method.from_client):
+            raise LocalError(f"{record.NAME} is not ours to send")
         payload = method.prefix + method.write(record)
         numbering.send(method)
         request = request or numbering.unanswered(record.NAME)

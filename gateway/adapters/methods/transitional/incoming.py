@@ -1,4 +1,4 @@
-"""Complete frames of a client: whom they concern, and whether they are allowed now."""
+"""Complete frames of the peer: their channel, and whether they are allowed now."""
 
 import struct
 from functools import partial
@@ -19,6 +19,7 @@ from gateway.adapters.methods.incoming_content import (
     IncomingContent,
 )
 from gateway.adapters.methods.tags import TooManyValues
+from gateway.adapters.methods.transitional import client
 from gateway.adapters.methods.transitional.channel import Channel, ChannelEngine
 from gateway.adapters.methods.transitional.content import arrived_header
 from gateway.adapters.methods.transitional.numbering import Numbering
@@ -29,6 +30,9 @@ from gateway.bodies import Body, Spool, incoming_body
 from gateway.errors import Condition, Lost, PeerError
 from gateway.message import Essentials, Message
 from gateway.operations import BeginSession, Operation, Publish
+
+CONTENTS = frozenset(["basic.publish", "basic.deliver", "basic.get-ok"])
+"""Methods whose content is taken."""
 
 
 class IncomingEngine(ChannelEngine, ContentEngine, Protocol):
@@ -70,7 +74,7 @@ class Incoming:
             )
         name = method.name
         open_channel = engine.channels.get(channel)
-        if name == "connection.open":
+        if name == ("connection.open" if engine.server else "connection.start"):
             engine.adopt(carried is not None)
         elif name == "channel.open" and open_channel is not None:
             open_channel = self._reopened(channel, open_channel)
@@ -128,17 +132,20 @@ class Incoming:
                 Condition.UNEXPECTED_FRAME,
                 f"{method.name} where the rest of a content was expected",
             )
-        if method.name == "channel.open":
-            raise PeerError(Condition.CHANNEL_ERROR, f"channel {number} is open already")
-        if method.name == "basic.publish":
+        if method.name in CONTENTS:
             self._begin_content(channel, method, m)
             return
+        if not engine.server:
+            client.take(engine, channel, method, m, carried, found)
+            return
+        if method.name == "channel.open":
+            raise PeerError(Condition.CHANNEL_ERROR, f"channel {number} is open already")
         serve = SERVE.get(method.name)
         if serve is None:
             raise PeerError(Condition.NOT_IMPLEMENTED, f"{method.name} is not implemented")
         found += serve(Received(engine, channel, method, m, carried))
 
-    def _begin_content(self, channel: Channel, method: Method, m: w.BasicPublish) -> None:
+    def _begin_content(self, channel: Channel, method: Method, m: Any) -> None:
         engine = self._engine
         keep = partial(incoming_body, engine.spool)
         channel.content = IncomingContent(method, m, engine.max_message_octets, keep, self._known)
@@ -161,6 +168,9 @@ class Incoming:
         found: list[Operation],
     ) -> None:
         """A message of the class ``basic`` is complete."""
+        if not self._engine.server:
+            client.received(channel, content, body, found)
+            return
         m: w.BasicPublish = content.record
         header, essentials = content.known
         message = Message(BASIC, header, body, m.exchange, m.routing_key, essentials)

@@ -10,7 +10,9 @@ from gateway.adapters.methods.transitional.versions import Carried
 
 EXECUTION = 140
 """The class whose methods are not counted."""
-BY_NAME = frozenset(["connection.open", "connection.close", "channel.close"])
+BY_NAME = frozenset(
+    f"connection.{name}" for name in ("start", "secure", "tune", "open", "close")
+) | {"channel.close"}
 """Requests of which one at most is open, so that the name of a reply tells which it answers."""
 
 

@@ -4,8 +4,9 @@ from typing import Any
 
 from gateway.adapters.methods import states
 from gateway.adapters.methods.outbound import Encoder, replying
+from gateway.adapters.methods.transitional import client
 from gateway.adapters.methods.transitional.server import reply
-from gateway.errors import Condition, Lost
+from gateway.errors import Condition, LocalError, Lost
 from gateway.operations import (
     Blocked,
     Cancelled,
@@ -13,10 +14,14 @@ from gateway.operations import (
     Closed,
     Deliver,
     Done,
+    Open,
     Operation,
+    Publish,
     Refused,
     Returned,
+    SelectConfirms,
     SessionLost,
+    Settle,
     Unblocked,
 )
 
@@ -35,6 +40,8 @@ def _end(engine: Any, condition: Condition | None, text: str, method: int, their
 
 
 def _deliver(engine: Any, op: Deliver) -> None:
+    if not engine.server:
+        raise LocalError("a client does not deliver")
     engine.channel(op.channel).deliver(op.consumer, op.delivery, op.redelivered, op.message)
 
 
@@ -77,7 +84,16 @@ def _lose(engine: Any, number: int, condition: Condition, text: str, method: int
         engine.life.close_channel(number, condition, text, method)
 
 
+def _open(engine: Any, op: Open) -> None:
+    engine.connection.open(op)
+
+
 ENCODERS: dict[type[Operation], Encoder] = {
+    **dict.fromkeys(client.ASK, client.request),
+    Open: _open,
+    Publish: client.publish,
+    SelectConfirms: client.select_confirms,
+    Settle: client.settle,
     Close: _close,
     Deliver: _deliver,
     Returned: _returned,

@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters import Limits, Role
+from gateway.adapters import Limits
 from gateway.adapters.methods.transitional import types
-from gateway.adapters.methods.transitional.engine import Engine
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
 from gateway.bodies import Spool
-from gateway.errors import LocalError
 from gateway.operations import Closed
 from tests.adapters.methods.transitional.recorded import NAMES, octets, version_of
 from tests.adapters.methods.transitional.serving import Client, Said, Served
@@ -507,11 +505,6 @@ def test_no_large_frame_is_taken_before_the_login() -> None:
     served.octets(b"AMQP\1\1\0\x0a")
     said = served.octets(b"\1\0\0\0\2\0\0")
     assert b"FRAME_ERROR" in said and served.adapter.closing
-
-
-def test_there_is_no_client_role_yet() -> None:
-    with pytest.raises(LocalError, match="server role only"):
-        Engine(OLDER, Role.CLIENT)
 
 
 def test_heartbeats_are_sent_and_a_silent_client_is_given_up() -> None:
