@@ -31,18 +31,21 @@ DELIVERY, FRAGMENT, MESSAGE = 0x0401, 0x0402, 0x0403
 ) = (1 << bit for bit in range(9))  # fmt: skip
 """Flags of message-properties."""
 
+_new = tuple.__new__
 _IH, _Q = Struct(">IH"), Struct(">Q")
 
 
 class Arrived(NamedTuple):
     """A header segment, and what is needed of it. ``exchange`` and ``key`` are those of
-    delivery-properties; ``flags``, its presence flags with the three bits."""
+    delivery-properties; ``flags``, its presence flags with the three bits. ``has_id``: it has a
+    message id."""
 
     header: bytes
     essentials: Essentials
     exchange: str
     key: str
     flags: int
+    has_id: bool
 
 
 class Route(NamedTuple):
@@ -58,7 +61,7 @@ HEADERS: BoundedCache[bytes, Arrived] = BoundedCache()
 ROUTES: BoundedCache[bytes, Route] = BoundedCache()
 """Connections share them (one thread)."""
 
-NO_HEADER = Arrived(b"", NO_ESSENTIALS, "", "", 0)
+NO_HEADER = Arrived(b"", NO_ESSENTIALS, "", "", 0, False)
 """A message without a header segment, or with an empty one."""
 
 
@@ -69,10 +72,12 @@ def arrived(header: bytes | None) -> Arrived:
     found = HEADERS.get(header)
     if found is not None:
         return found
-    if len(header) <= MOST_VALUES:  # each value takes an octet at least
-        return HEADERS.keep(header, read_arrived(header))
-    with ALLOWANCE.within():
-        return read_arrived(header)
+    if len(header) > MOST_VALUES:  # each value takes an octet at least
+        with ALLOWANCE.within():
+            return read_arrived(header)
+    found = read_arrived(header)
+    # A header with a message id does not come again, and must not displace those that do.
+    return found if found.has_id else HEADERS.keep(header, found)
 
 
 def route(arguments: bytes) -> Route:
@@ -106,7 +111,7 @@ def read_arrived(header: bytes) -> Arrived:
 
 def _walk(header: bytes) -> Arrived:
     at, size = 0, len(header)
-    durable = has_headers = False
+    durable = has_headers = has_id = False
     priority: int | None = None
     ttl: int | None = None
     expiry: int | None = None
@@ -162,6 +167,7 @@ def _walk(header: bytes) -> Arrived:
             if flags & CONTENT_LENGTH:
                 at += 8
             if flags & MESSAGE_ID:
+                has_id = True
                 at += 16
             if flags & CORRELATION_ID:
                 at += 2 + (header[at] << 8 | header[at + 1])
@@ -191,5 +197,6 @@ def _walk(header: bytes) -> Arrived:
             raise FieldError("the fields of a struct do not end where it does")
     if ttl is not None or not expiry:
         expiry = None
-    essentials = Essentials(durable, priority, ttl, user, has_headers, expiry)
-    return Arrived(header, essentials, exchange, key, kept)
+    # Without the constructors, which are calls in Python.
+    essentials = _new(Essentials, (durable, priority, ttl, user, has_headers, expiry))
+    return _new(Arrived, (header, essentials, exchange, key, kept, has_id))
