@@ -19,7 +19,7 @@ TODO = "to be taken apart in the refactoring"
 SLICED = {
     # base class: (its only subclass, the reason)
     "broker.exchanges.HeadersExchange": (
-        "broker.exchange_types.Matcher",
+        "broker.exchange_types.MatcherExchange",
         "the matcher of 0-9a6 is a headers exchange with another condition",
     ),
     "http.events.sources.Source": (

@@ -21,7 +21,7 @@ from gateway.errors import Condition, Refusal
 ITERATIONS = 16_384
 SALT_OCTETS = 32
 MOST_PASSWORD_OCTETS = 1024
-"""A longer password is nobody's: what is done with one before it is hashed costs time."""
+"""Longer passwords are refused: preparing one for its hash costs time."""
 SCRAM = ScramMechanism("SCRAM-SHA-256")
 TAGS = ("administrator", "monitoring", "impersonator")
 
@@ -49,7 +49,7 @@ class Verifier(NamedTuple):
 
 
 Secret = str | Verifier
-"""A new password, or what it will be checked with where it is not to be hashed at once."""
+"""A new password, or its verifier where it must not be hashed at once."""
 
 
 class User(NamedTuple):
@@ -99,12 +99,12 @@ def fits(verifier: Verifier, password: str) -> bool:
 
 
 class Access:
-    """All users and permissions. ``refresh`` is called before somebody logs in, for a process
-    that must see what another has written; it calls ``reload`` if there is news.
+    """All users and permissions. ``refresh`` is called before each login, for a process that must
+    see the changes of another; it calls ``reload`` if there are any.
 
     ``external_user`` turns a certificate's subject into a user name (``None``: the subject is the
-    name). ``removed`` is called with the name of each user that is no more. ``decoy_key`` makes
-    what SCRAM shows of users nobody knows: kept over restarts, as what it shows of others is.
+    name). ``removed`` is called with the name of each user that was removed. ``decoy_key`` makes
+    the SCRAM data of unknown users; it is kept over restarts, as that of known users is.
     """
 
     def __init__(self, records: Records, iterations: int = ITERATIONS) -> None:
@@ -138,10 +138,10 @@ class Access:
             if name not in self._users:
                 self.removed(name)
 
-    # --- who it is ------------------------------------------------------------------------------
+    # --- authentication -------------------------------------------------------------------------
 
     def scram(self, user: str) -> Verifier:
-        """For a user nobody knows, a decoy: it fits no password, and looks like the verifier of a
+        """For an unknown user a decoy: it fits no password, and looks like the verifier of a
         password that was set here, the same every time."""
         if self.refresh is not None:
             self.refresh()
@@ -163,7 +163,7 @@ class Access:
     def user(self, name: str) -> User | None:
         return self._users.get(name)
 
-    # --- what it may do -------------------------------------------------------------------------
+    # --- permissions ----------------------------------------------------------------------------
 
     def may_enter(self, user: str, vhost: str) -> bool:
         """Whether the user has any permission record for the virtual host."""
@@ -220,8 +220,8 @@ class Access:
         return make_verifier(password, self.iterations)
 
     def change_password(self, name: str, password: Secret) -> User:
-        """Whoever changes the password of a user from this machine only lifts that, too: the
-        restriction is for the password that everybody knows."""
+        """Also lifts the restriction to this machine, which is for the well-known first
+        password."""
         known = self._known(name)
         verifier = self._verifier(password)
         return self._put(known._replace(verifier=verifier, loopback_only=False))
@@ -239,7 +239,7 @@ class Access:
         self.removed(name)
 
     def set_permissions(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
-        """Refuses (406) what is not a regular expression."""
+        """Refuses (406) an invalid regular expression."""
         self._known(user)
         for pattern in (configure, write, read):
             try:

@@ -22,9 +22,9 @@ class BackloggedQueue(DeliverySource, Timed, Protocol):
 
 
 class Backlog:
-    """``depth`` and ``octets`` (of bodies) count what is ready, in memory or paged out. The lane
-    of the highest priority stands first. ``levels``: the queue has one of the sets of levels in
-    ``RANKS``; ``max_priority`` is its own highest; with neither it has one lane."""
+    """``depth`` and ``octets`` (of bodies) count the ready messages, in memory or paged out. The
+    lane of the highest priority stands first. ``levels``: the queue has one of the sets of levels
+    in ``RANKS``; ``max_priority`` is its own highest; with neither it has one lane."""
 
     __slots__ = (
         "queue", "state", "keeps", "levels", "max_priority", "ranked", "lanes", "depth", "octets",
@@ -45,7 +45,7 @@ class Backlog:
         self.octets = 0
 
     def restore(self, numbers: Mapping[int, int], depths: Mapping[int, Depth]) -> None:
-        """Take over what the store has kept, in lanes of these numbers by priority."""
+        """Take over the messages in the store, in lanes of these numbers by priority."""
         self.lanes = [Lane(self, numbers[p], p) for p in sorted(numbers, reverse=True)]
         for lane in self.lanes:
             depth = depths.get(lane.number)

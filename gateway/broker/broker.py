@@ -1,4 +1,4 @@
-"""The broker: virtual hosts, users, the turn of the loop, and what is short.
+"""The broker: virtual hosts, users, the turn of the loop, and alarms.
 
 One thread, no clock, no sockets: ``now`` is set from outside before each turn, ``end_turn`` is
 called after it, and ``committed`` when the store has made a batch safe.
@@ -75,7 +75,7 @@ class Broker:
             for name in self.vhosts:
                 self.access.set_permissions(FIRST_USER, name, ".*", ".*", ".*")
 
-    # --- who is here ----------------------------------------------------------------------------
+    # --- connections and virtual hosts ----------------------------------------------------------
 
     def attach(self, vhost: str, user: str, name: str, rules: VersionRules = RABBITMQ) -> Client:
         """A connection of an authenticated user begins to use a virtual host."""
@@ -105,9 +105,9 @@ class Broker:
         return found
 
     def delete_vhost(self, name: str) -> None:
-        """Delete with all that is in it: nobody finds it any more, and what is in it is taken apart
-        in portions. Clients still attached lose their channels; it is for the caller to close their
-        connections first. Refuses with 404."""
+        """Delete with its contents: they cannot be found any more, and are removed in portions.
+        Clients still attached lose their channels; the caller closes their connections first.
+        Refuses with 404."""
         vhost = self.vhosts.get(name)
         if vhost is None:
             raise Refusal(Condition.NOT_FOUND, f"no vhost '{name}'")
@@ -118,7 +118,7 @@ class Broker:
             self.access.clear_permissions(user, name)
         vhost.forget()
         self._leaving.append(vhost)
-        self.state.long_operations.begin(self._taking_apart(vhost), unanswered, whole=False)
+        self.state.long_operations.begin(self._taking_apart(vhost), unanswered, atomic=False)
 
     def _taking_apart(self, vhost: VirtualHost) -> Iterator[None]:
         yield from vhost.emptying()
@@ -133,7 +133,7 @@ class Broker:
     # --- the turn -------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
-        """Say what is due: confirmations, coalesced, and callbacks that wait for nothing more."""
+        """Send the confirms that are due, coalesced, and call back those that wait no longer."""
         self.state.begin_turn()
         store = self.state.store
         clean = 0 if store.dirty else store.mark
@@ -169,7 +169,7 @@ class Broker:
             waiting.popleft()
             callback()
 
-    # --- what is short --------------------------------------------------------------------------
+    # --- alarms ---------------------------------------------------------------------------------
 
     @property
     def blocked(self) -> str | None:
@@ -192,7 +192,7 @@ class Broker:
         else:
             self._alarms.pop(kind, None)
 
-    # --- what it looks like ---------------------------------------------------------------------
+    # --- snapshots ------------------------------------------------------------------------------
 
     def _chosen(self, vhost: str | None) -> Iterator[VirtualHost]:
         for name, found in list(self.vhosts.items()):
@@ -200,7 +200,7 @@ class Broker:
                 yield found
 
     def each_queue(self, vhost: str | None = None) -> Iterator[QueueSnapshot]:
-        """By name within a virtual host. Whoever takes them may pause: what has gone meanwhile is
+        """By name within a virtual host. The caller may pause: queues that have gone meanwhile are
         left out, and each is as it is when it is asked for. The same holds for the others."""
         for v in self._chosen(vhost):
             for name in sorted(v.queues):

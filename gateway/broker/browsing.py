@@ -1,7 +1,7 @@
-"""Looking at what stands in a queue without taking it, and taking one message out of its middle.
+"""Browsing a queue, which leaves its messages in place, and taking one out of its middle.
 
-A place is a priority and a position: it stays what it is while others come and go, so that a
-reader can go on from there. What is paged out is read from the store and stays there.
+A place is a priority and a position: it does not change while others come and go, so that a reader
+can go on from there. Paged-out messages are read from the store and stay there.
 """
 
 from bisect import bisect_left
@@ -51,7 +51,7 @@ def browse(queue: Queue, after: Place | None, limit: int, octets: int) -> list[S
 
 
 def browse_lane(lane: Lane, start: int, limit: int, left: int, found: list[Seen]) -> int:
-    """Add what stands from ``start`` on; how many octets are left."""
+    """Add the messages from ``start`` on; how many octets are left."""
     backlog = lane.backlog
     now = backlog.state.now
     first = bisect_left(lane.ready, start, key=by_position)

@@ -197,12 +197,12 @@ class Channel:
             consumer.started = True
             consumer.wake()
 
-    def unsubscribe(self, tag: str, spare: bool = False) -> None:
+    def unsubscribe(self, tag: str, keep_queue: bool = False) -> None:
         """Stop a consumer; an unknown tag is no error. Its deliveries stay with the channel.
-        ``spare``: do not auto-delete the queue."""
+        ``keep_queue``: do not auto-delete the queue."""
         consumer = self.window.consumers.pop(tag, None)
         if consumer is not None:
-            consumer.queue.remove_consumer(consumer, spare)
+            consumer.queue.remove_consumer(consumer, keep_queue)
             exclusions = None if consumer.cursor is None else consumer.cursor.exclusions
             if exclusions is not None and not exclusions.shared:
                 exclusions.clear()
@@ -369,7 +369,7 @@ class Channel:
         self.client.channels.pop(self.number, None)
         if much:
             steps = self.giving_back(posts, entries)
-            self.broker.state.long_operations.begin(steps, lambda refusal: then(), whole=False)
+            self.broker.state.long_operations.begin(steps, lambda refusal: then(), atomic=False)
         else:
             self.settlements.conclude((entry, Outcome.RELEASE) for entry in entries)
             then()

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 SAFE = 0
-"""Mark of what depends on no batch."""
+"""Mark of a publish that depends on no batch."""
 
 
 class Run:
@@ -45,8 +45,8 @@ class Confirms:
         runs.append(Run(self.sequence, mark, accepted))
 
     def tell(self, safe: int, clean: int, confirm: Callable[[int, bool, bool], None]) -> bool:
-        """Confirm what is safe: batches up to ``safe`` are, and ``clean`` (the gathering one,
-        if it holds nothing any more; else 0). Whether nothing is left."""
+        """Confirm the publishes of safe batches: those up to ``safe``, and ``clean`` (the gathering
+        one, if it holds nothing any more; else 0). Whether nothing is left."""
         runs = self.runs
         while runs:
             run = runs[0]

@@ -41,7 +41,7 @@ class ConsumedQueue(ExcludingQueue, Timed, Protocol):
     @property
     def dispatcher(self) -> ConsumerLines: ...
 
-    def remove_consumer(self, consumer: "Consumer", spare: bool = False) -> None: ...
+    def remove_consumer(self, consumer: "Consumer", keep_queue: bool = False) -> None: ...
     def put(self, message: Message) -> int: ...
     def put_excluded(self, message: Message, exclusions: Exclusions) -> None: ...
     def would_dead_letter(self, message: Message) -> bool: ...
@@ -54,7 +54,7 @@ class Consumer:
 
     ``credit`` is how many deliveries it may still get, settled or not; ``None`` is no such limit.
     ``draining``, set while it is using up its credit at once, is called with the credit left over.
-    With a ``cursor`` it takes what its filter passes, or gets copies."""
+    With a ``cursor`` it takes the messages that its filter passes, or gets copies."""
 
     __slots__ = (
         "tag", "queue", "window", "deliver", "cancelled", "no_ack", "exclusive", "no_local",
@@ -215,7 +215,7 @@ class Consumer:
             self.drop_credit()
 
     def end_drain(self) -> None:
-        """Drop what credit is left after ``drain``, unless something more may go out for it: while
+        """Drop the credit left after ``drain``, unless something more may go out for it: while
         nothing goes out at all, or not everything has been looked at."""
         if self.draining is None or not self.window.open:
             return
@@ -244,8 +244,8 @@ class Consumer:
         return cursor.exclusions
 
     def share_exclusions(self, whole: Exclusions) -> None:
-        """It has these from now on, and what it was excluded from before counts for all that share
-        them. It must be woken afterwards."""
+        """It has these from now on; its earlier exclusions count for all that share them. It must
+        be woken afterwards."""
         old = self.exclusions(whole)
         if old is not whole:
             for lane, position in old.places:
@@ -312,7 +312,7 @@ class UnsettledIndex:
 class Window:
     """Unsettled deliveries of one channel by tag, and the limits over all its consumers.
 
-    ``held`` and ``octets`` count what was delivered to consumers (not what was fetched). ``open``
+    ``held`` and ``octets`` count deliveries to consumers, not fetched messages. ``open``
     is false while the peer is ``paused`` or has stopped the flow, its channel's ``output_full``, or
     settlements that take several turns keep it ``busy`` (how many).
     """

@@ -3,7 +3,6 @@ discharges by id (1.0 part 4). Nothing of a transaction is visible before its co
 """
 
 import secrets
-from collections import deque
 from collections.abc import Iterator
 from itertools import islice, repeat
 from typing import Any, TypeVar
@@ -12,11 +11,16 @@ from gateway.broker.consumers import Window
 from gateway.broker.lanes import Entry
 from gateway.broker.long_operations import PORTION, freeing
 from gateway.broker.publish_path import PublishPath
-from gateway.broker.queues import REFUSED, Queue
+from gateway.broker.queues import REFUSED
 from gateway.broker.returning import handed
 from gateway.broker.settlements import ChannelSettlements, Verdict, add_modification
 from gateway.broker.state import BrokerState
-from gateway.broker.transactions import DeclaredTransaction, Retired, Transaction
+from gateway.broker.transactions import (
+    DeclaredTransaction,
+    PreparedPublishes,
+    Retired,
+    Transaction,
+)
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Refusal
 from gateway.message import Message
@@ -105,9 +109,9 @@ class TransactionCoordinator:
         # Each is let go of as it is taken: to free all at the end would take long.
         settled = (settlements.pop()[1:] for _ in range(len(settlements)))
         if much:
-            yield from self.settlements.concluding(settled, whole=True)
+            yield from self.settlements.concluding(settled, atomic=True)
         else:
-            self.settlements.conclude(settled, whole=True)
+            self.settlements.conclude(settled, atomic=True)
         if worst == REFUSED:
             raise Refusal(Condition.PRECONDITION_FAILED, "partial tx completion")
 
@@ -237,60 +241,28 @@ class TransactionCoordinator:
         return declared is not None and len(declared.posts) + len(declared.retired) > PORTION
 
     def discharging(self, transaction: bytes, fail: bool) -> Iterator[None]:
-        """The same as a long operation. A queue that may refuse reserves room for the messages of
-        later portions, as it could be full by then."""
+        """The same as a long operation."""
         declared = self.known(transaction)
         del self.declared[transaction]
         self.state.octets -= declared.octets
         if fail:
             yield from self.undoing(declared)
             return
-        ways: list[tuple[Queue, ...]] = []
-        rooms: deque[tuple[Queue, int]] = deque()
+        publishes = PreparedPublishes(self.vhost, declared.posts)
         try:
-            for count, message in enumerate(declared.posts, 1):
-                obstacle = self.find_way(message, ways, rooms)
-                if obstacle:
-                    yield from self.undoing(declared)
-                    raise Refusal(Condition.PRECONDITION_FAILED, obstacle)
-                if count % PORTION == 0:
-                    yield
-            for count, (message, queues) in enumerate(zip(declared.posts, ways, strict=True), 1):
-                for queue in queues:
-                    if queue.refuses_when_full:
-                        _, size = rooms.popleft()
-                        queue.reserve(-size, -1)
-                    if not queue.gone:
-                        queue.put(message, self.publish_path.origin)
-                if count % PORTION == 0:
-                    yield
+            try:
+                yield from publishes.preparing()
+            except Refusal:
+                yield from self.undoing(declared)
+                raise
+            yield from publishes.putting(self.publish_path.origin)
         finally:
-            for queue, size in rooms:
-                queue.reserve(-size, -1)
+            publishes.release()
         settled = self.decided(declared)
         if len(declared.retired) > PORTION:
-            yield from self.settlements.concluding(settled, whole=True)
+            yield from self.settlements.concluding(settled, atomic=True)
         else:
-            self.settlements.conclude(settled, whole=True)
-
-    def find_way(
-        self, message: Message, ways: list[tuple[Queue, ...]], rooms: deque[tuple[Queue, int]]
-    ) -> str:
-        """Add the queues of a message to ``ways``, and reserve room in them; or the reason why the
-        message cannot be published."""
-        exchange = self.vhost.exchanges.get(message.exchange)
-        if exchange is None:
-            return f"no {self.vhost.title('exchange', message.exchange)}"
-        queues = self.vhost.router.route(exchange, message)
-        size = len(message.body)
-        for queue in queues:
-            if queue.refuses_when_full:
-                if queue.overflows(size):
-                    return f"{self.vhost.title('queue', queue.name)} is full"
-                queue.reserve(size)
-                rooms.append((queue, size))
-        ways.append(queues)
-        return ""
+            self.settlements.conclude(settled, atomic=True)
 
     def decided(self, declared: DeclaredTransaction) -> Iterator[tuple[Entry, Outcome]]:
         """The retired deliveries with their outcomes."""

@@ -6,7 +6,7 @@ from gateway.message import Table
 
 
 class Totals(NamedTuple):
-    """What has happened to messages since the start. ``unrouted``: published to nobody."""
+    """Messages since the start. ``unrouted``: routed to no queue."""
 
     published: int = 0
     delivered: int = 0
@@ -87,7 +87,7 @@ class VhostSnapshot(NamedTuple):
 
 
 class BrokerSnapshot(NamedTuple):
-    """The whole broker. ``octets`` is what bodies and headers take in memory."""
+    """The whole broker. ``octets`` are those of bodies and headers in memory."""
 
     vhosts: list[VhostSnapshot]
     clients: int

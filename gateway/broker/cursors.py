@@ -1,6 +1,6 @@
-"""How far a consumer has looked that does not simply take the head of its queue: one with a filter
-(it takes what it wants and leaves the rest to others), one that must not get some of the messages,
-or one that takes nothing and gets copies.
+"""Positions in a queue of consumers that do not simply take its head: those with a filter, which
+leave other messages to others, those that must not get some of the messages, and those that take
+nothing and get copies.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -60,8 +60,8 @@ class Cursor:
 
 
 class Copies:
-    """Stands for lane and queue of the copies that one consumer holds: whatever becomes of them,
-    the queue they are copies of knows nothing of it."""
+    """Stands for lane and queue of the copies that one consumer holds: their settlement has no
+    effect on the queue of the originals."""
 
     __slots__ = (
         "state", "queue", "keeps", "gone", "unsettled", "delivered", "redelivered",

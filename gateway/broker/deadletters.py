@@ -1,8 +1,8 @@
-"""Why a message leaves a queue unwanted, and what it carries to where it goes next.
+"""Dead letters: messages that leave a queue unwanted, and the headers that they get.
 
 ``x-death`` is RabbitMQ's: an array of tables, the most recent first, one per queue and reason with
-a count. A message does not enter a queue that it has died in before, unless somebody has rejected
-it on the way: a circle that nobody keeps turning must end.
+a count. A message does not enter a queue that it has died in before, unless a consumer has rejected
+it on the way: a cycle that no consumer keeps going must end.
 """
 
 from typing import Any, Protocol
@@ -19,9 +19,9 @@ class DeadLetterSource(Protocol):
     limits: QueueArguments
 
 
-def look(message: Message) -> Properties:
-    """Decode, without keeping what was decoded. What cannot be decoded has no properties: its
-    sender is long gone, or will be told by whoever reads it."""
+def peek_properties(message: Message) -> Properties:
+    """Decode, without keeping the result. Octets that cannot be decoded have no properties: the
+    message is reported when it is read."""
     try:
         return message.properties
     except ValueError:
@@ -46,7 +46,7 @@ def deaths_of(headers: Table) -> list[Table]:
     return [d for d in deaths if isinstance(d, dict)] if isinstance(deaths, list) else []
 
 
-def written_anew(message: Message, properties: Properties, exchange: str, key: str) -> Message:
+def reencoded(message: Message, properties: Properties, exchange: str, key: str) -> Message:
     """A message with other properties, encoded by the dialect of its sender."""
     header = message.dialect.write(properties)
     essentials = message.dialect.essentials(header)
@@ -55,7 +55,7 @@ def written_anew(message: Message, properties: Properties, exchange: str, key: s
 
 def dead_message(queue: DeadLetterSource, message: Message, reason: str, now: int) -> Message:
     """The message as it goes to the dead letter exchange of ``queue``."""
-    properties = look(message)
+    properties = peek_properties(message)
     headers = properties.application or {}
     death: Table = {
         "count": 1,
@@ -82,7 +82,7 @@ def dead_message(queue: DeadLetterSource, message: Message, reason: str, now: in
         properties.ttl = None
         if properties.application is not None:
             properties.application.pop("CC", None)
-        changed = written_anew(message, properties, exchange, to)
+        changed = reencoded(message, properties, exchange, to)
         changed.added_headers = added
         changed.essentials = changed.essentials._replace(expiry=None)
         return changed
@@ -111,7 +111,7 @@ def death_headers(headers: Table, death: Table) -> dict[str, Any]:
     return added
 
 
-def turns_in_circles(queue: str, headers: Table) -> bool:
+def is_cycle(queue: str, headers: Table) -> bool:
     """Whether the message has been in this queue, and nothing but the broker moved it since."""
     for death in deaths_of(headers):
         if death.get("reason") == "rejected":

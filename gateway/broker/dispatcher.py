@@ -95,7 +95,7 @@ class Dispatcher:
             self.drain()
 
     def reconsider(self, changed: Consumer) -> None:
-        """A consumer has come or gone, or what it may get has changed: decide which consumers are
+        """A consumer has come or gone, or its messages have changed: decide which consumers are
         simple. It affects the others only by a priority or a cursor."""
         touched = [changed]
         if changed.priority or changed.cursor is not None:
@@ -258,8 +258,8 @@ class Dispatcher:
     def show_copies(
         self, lane: Lane, position: int, message: Message, origin: object, head: bool
     ) -> None:
-        """Copies of one message for those who have looked at all before it. It may have been given
-        to a consumer already."""
+        """Copies of one message for the consumers that have looked at all before it. It may have
+        been given to a consumer already."""
         for consumer in tuple(self.filtered_waiting):
             cursor = consumer.cursor
             assert cursor is not None

@@ -1,6 +1,6 @@
 """All exchange types, and those that the drafts of 2005 name and RabbitMQ does not have.
 
-0-9a6 says what its classes selector, matcher and lossy are for and leaves their arguments open.
+0-9a6 has classes selector, matcher and lossy, and leaves their arguments open.
 Here they are types that every version may declare: ``x-selector``, ``x-matcher``, ``x-lossy``.
 """
 
@@ -13,12 +13,12 @@ from gateway.broker.exchanges import (
     SELECTOR,
     AllOf,
     Binding,
+    BindingCondition,
     Direct,
     Exchange,
     Fanout,
     HeadersExchange,
     Step,
-    Test,
     Topic,
     same_header,
     selector_of,
@@ -34,7 +34,7 @@ from gateway.selector.names import NAMES, plain
 
 LOSS = "x-loss"
 USUAL_LOSS = 50
-"""Percent that an exchange loses if nobody says how much."""
+"""Percent that an exchange loses by default."""
 
 
 class SelectorExchange(Fanout):
@@ -42,7 +42,7 @@ class SelectorExchange(Fanout):
 
     type = "x-selector"
 
-    def condition(self, binding: Binding) -> Test:
+    def condition(self, binding: Binding) -> BindingCondition:
         arguments = binding.arguments
         wanted = selector_of(arguments.get(SELECTOR, arguments.get("selector", binding.key)))
         others = super().condition(binding)
@@ -53,7 +53,7 @@ Probe = Callable[[Message, Table], bool]
 """Message and its headers -> whether one argument of a binding is satisfied."""
 
 
-class Matcher(HeadersExchange):
+class MatcherExchange(HeadersExchange):
     """As the headers exchange, with wild cards in texts: ``*`` is any run of characters, ``?`` one,
     and a backslash takes the meaning away. A name that no header has is that of a field, such as
     ``content-type``; values that are no text are compared as they are written. A key, if there is
@@ -97,7 +97,7 @@ class Matcher(HeadersExchange):
 
 
 def patterns(binding: Binding) -> Iterator[tuple[str, Any]]:
-    """What a binding of a matcher wants of which names; no name is the key's."""
+    """The names that a binding of a matcher tests, with their patterns; "" is the key."""
     yield from tested(binding.arguments)
     if binding.key:
         yield "", binding.key
@@ -150,18 +150,17 @@ def wild(pattern: str) -> Callable[[str], bool]:
 
 
 def written(value: Any) -> str | None:
-    """A value as text; ``None`` for what is nothing, or a table or array."""
+    """A value as text; ``None`` for null, a table or an array."""
     found = plain(value)
     if isinstance(found, bool):
         return "true" if found else "false"
     return None if found is None else str(found)
 
 
-class Lossy(Fanout):
-    """Everything goes everywhere, but some of it is lost on the way, on each binding by itself:
-    what networks and programs do, for those who test against it. A message that is lost counts as
-    routed, so that nobody is told. ``x-loss`` (or ``loss``) is percent: of a binding, else of the
-    exchange."""
+class LossyExchange(Fanout):
+    """A fanout exchange that loses some messages on the way, on each binding by itself, for tests
+    of programs on lossy networks. A message that is lost counts as routed and is not returned.
+    ``x-loss`` (or ``loss``) is percent: of a binding, else of the exchange."""
 
     type = "x-lossy"
     by_key = False
@@ -190,7 +189,7 @@ class Lossy(Fanout):
 
 
 def loss_of(arguments: Table, usual: float) -> float:
-    """Percent. Refuses (406) what is none."""
+    """Percent. Refuses (406) other values."""
     value = arguments.get(LOSS, arguments.get("loss"))
     if value is None:
         return usual
@@ -204,7 +203,15 @@ def loss_of(arguments: Table, usual: float) -> float:
 
 EXCHANGE_TYPES: dict[str, type[Exchange]] = {
     kind.type: kind
-    for kind in (Direct, Fanout, Topic, HeadersExchange, SelectorExchange, Matcher, Lossy)
+    for kind in (
+        Direct,
+        Fanout,
+        Topic,
+        HeadersExchange,
+        SelectorExchange,
+        MatcherExchange,
+        LossyExchange,
+    )
 }
 
 

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, Union
 
-from gateway.broker.deadletters import look
+from gateway.broker.deadletters import peek_properties
 from gateway.broker.limits import invalid, type_name
 from gateway.broker.plain import fingerprint
 from gateway.broker.queues import Queue
@@ -32,13 +32,13 @@ from gateway.selector import (
 
 Destination = Union[Queue, "Exchange"]
 Step = Destination | None
-"""``None``: the message is lost here, which nobody is told."""
+"""``None``: the message is lost here without a report."""
 
 SELECTOR = "x-selector"
 PROPERTIES = "x-properties-filter"
 APPLICATION = "x-application-properties-filter"
 CONDITIONS = frozenset([SELECTOR, PROPERTIES, APPLICATION])
-"""Arguments of a binding that say what must be true of a message."""
+"""Arguments of a binding that are conditions on a message."""
 REGEXP = "x-regexp"
 
 
@@ -81,8 +81,8 @@ class Binding:
         return hash(self.identity)
 
 
-class Test(Protocol):
-    """Something that is true of a message or not; equal if it means the same."""
+class BindingCondition(Protocol):
+    """A condition on messages; equal if it means the same."""
 
     def matches(self, message: Message) -> bool: ...
 
@@ -90,14 +90,14 @@ class Test(Protocol):
 class AllOf(NamedTuple):
     """Several tests of which all must be true."""
 
-    tests: tuple[Test, ...]
+    tests: tuple[BindingCondition, ...]
 
     def matches(self, message: Message) -> bool:
         return all(test.matches(message) for test in self.tests)
 
 
 def properties_of(wanted: Any, name: str) -> PropertiesFilter:
-    """A table of properties that came with a binding. Refuses (406) what is none."""
+    """A table of properties that came with a binding. Refuses (406) other types."""
     if not isinstance(wanted, dict):
         raise invalid(name, "binding", f'"expected table, got {type_name(wanted)}"')
     try:
@@ -107,7 +107,7 @@ def properties_of(wanted: Any, name: str) -> PropertiesFilter:
 
 
 def selector_of(text: Any) -> Selector:
-    """A condition that came with a binding. Refuses (406) what is none."""
+    """A selector that came with a binding. Refuses (406) an invalid one."""
     if not isinstance(text, str):
         raise invalid(SELECTOR, "binding", f'"expected text, got {type_name(text)}"')
     try:
@@ -142,7 +142,7 @@ class Exchange(ABC):
         self.alternate: str | None = alternate if isinstance(alternate, str) and alternate else None
         self.bindings: dict[Binding, None] = {}
         self.routes: dict[str, tuple[Queue, ...]] = {}
-        self.conditional: dict[Test, Exchange] = {}
+        self.conditional: dict[BindingCondition, Exchange] = {}
         self.gone = False
 
     @property
@@ -166,7 +166,7 @@ class Exchange(ABC):
         self.bindings[binding] = None
         return True
 
-    def within(self, condition: Test) -> "Exchange":
+    def within(self, condition: BindingCondition) -> "Exchange":
         found = self.conditional.get(condition)
         if found is None:
             found = self.conditional[condition] = type(self)(self.name, arguments=self.arguments)
@@ -185,12 +185,12 @@ class Exchange(ABC):
             del self.conditional[condition]
             self.by_key = type(self).by_key and not self.conditional
 
-    def condition(self, binding: Binding) -> Test | None:
-        """What must be true of messages that go by this binding."""
+    def condition(self, binding: Binding) -> BindingCondition | None:
+        """The condition on messages that go by this binding."""
         arguments = binding.arguments
         if CONDITIONS.isdisjoint(arguments):
             return None
-        tests: list[Test] = []
+        tests: list[BindingCondition] = []
         if arguments.get(SELECTOR) is not None:
             tests.append(selector_of(arguments[SELECTOR]))
         tests += [
@@ -215,7 +215,7 @@ class Exchange(ABC):
         return found
 
     def everywhere(self, message: Message) -> list[Queue]:
-        """The queues bound here whose conditions are true of a message, whatever its key."""
+        """The queues bound here whose conditions are true of a message, with any key."""
         EFFORT.fill()
         conditional = {b for within in self.conditional.values() for b in within.bindings}
         found = dict.fromkeys(b.destination for b in self.bindings if b not in conditional)
@@ -226,7 +226,7 @@ class Exchange(ABC):
         return [queue for queue in found if isinstance(queue, Queue) and not queue.gone]
 
     def check(self, binding: Binding) -> None:  # noqa: B027 - most types refuse nothing
-        """Refuse what this type cannot bind."""
+        """Refuse a binding that this type does not allow."""
 
     @abstractmethod
     def index(self, binding: Binding) -> None:
@@ -241,7 +241,7 @@ class Exchange(ABC):
         """Where bindings without a condition lead; a destination may come more than once."""
 
 
-class Counted(dict[Destination, int]):
+class CountedDestinations(dict[Destination, int]):
     """Destinations with the number of bindings that lead there."""
 
     def add(self, destination: Destination) -> None:
@@ -261,10 +261,10 @@ class Direct(Exchange):
 
     def __init__(self, name: str, **given: Any) -> None:
         super().__init__(name, **given)
-        self.keys: dict[str, Counted] = {}
+        self.keys: dict[str, CountedDestinations] = {}
 
     def index(self, binding: Binding) -> None:
-        self.keys.setdefault(binding.key, Counted()).add(binding.destination)
+        self.keys.setdefault(binding.key, CountedDestinations()).add(binding.destination)
 
     def drop(self, binding: Binding) -> None:
         found = self.keys[binding.key]
@@ -283,7 +283,7 @@ class Fanout(Exchange):
 
     def __init__(self, name: str, **given: Any) -> None:
         super().__init__(name, **given)
-        self.all = Counted()
+        self.all = CountedDestinations()
 
     def index(self, binding: Binding) -> None:
         self.all.add(binding.destination)
@@ -296,7 +296,8 @@ class Fanout(Exchange):
 
 
 def expression_of(binding: Binding) -> Expression | None:
-    """What the key of a binding is if ``x-regexp`` is true. Refuses (406) what is none."""
+    """The key of a binding as a regular expression, if ``x-regexp`` is true. Refuses (406) an
+    invalid one."""
     wanted = binding.arguments.get(REGEXP, False)
     if not isinstance(wanted, bool):
         raise invalid(REGEXP, "binding", f'"expected boolean, got {type_name(wanted)}"')
@@ -390,7 +391,7 @@ class HeadersExchange(Exchange):
                 del self.by_header[key]
 
     def match(self, message: Message) -> Iterable[Step]:
-        given = look(message).application or {}
+        given = peek_properties(message).application or {}
         found = dict(self.unconditional)
         by_header = self.by_header
         for name, value in given.items():
@@ -446,8 +447,8 @@ def tested(wanted: Table) -> Iterator[tuple[str, Any]]:
 
 
 def same_header(one: Any, other: Any) -> bool:
-    """As RabbitMQ: types do not matter but in what a table or array holds, so octets are the text
-    that they spell, and an empty array is an empty table."""
+    """As RabbitMQ: types matter only inside tables and arrays, so octets are the text that they
+    spell, and an empty array is an empty table."""
     if isinstance(one, dict | list) and isinstance(other, dict | list):
         return not (one or other) or same_inside(one, other)
     if isinstance(one, str):

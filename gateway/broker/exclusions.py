@@ -1,6 +1,6 @@
 """Messages that one link must not be given again, though others may have them (1.0 §3.4.5,
-"undeliverable-here"; also what is too large for a receiver, or has no form in its version), or one
-channel (0-9a0 §4.7.10, §4.8.10: reject).
+"undeliverable-here"; also messages too large for a receiver, or without a form in its version), or
+one channel (0-9a0 §4.7.10, §4.8.10: reject).
 
 A message is excluded by the place where it stands. The consumer gets a cursor with its first
 exclusion, and from then on takes its messages as a consumer with a filter does: past those that it

@@ -20,7 +20,7 @@ LEAST_PORTION = 1
 LARGEST_PORTION = 1024
 FIRST_AHEAD = 16
 MOST_AHEAD = 256
-"""Messages read at once to look through what is paged out: each time twice as many."""
+"""Messages read at once to search the paged-out ones: each time twice as many."""
 AHEAD_OCTETS = 256 * 1024
 """About how much that may be."""
 
@@ -158,7 +158,7 @@ class Lane:
         self.portion = FIRST_AHEAD
 
     def restore(self, depth: Depth) -> None:
-        """Take over what the store has kept: all of it is paged out."""
+        """Take over the messages in the store: all of them are paged out."""
         self.next = max(depth.last, depth.delivered) + 1
         self.paged = depth.messages
         self.paged_from = depth.first
@@ -248,8 +248,8 @@ class Lane:
         return entry
 
     def purge(self) -> None:
-        """Remove what is ready from the store, and nothing else: what is unsettled must stay
-        there. Nothing is read."""
+        """Remove the ready messages from the store; unsettled ones must stay there. Nothing is
+        read."""
         store = self.backlog.state.store
         ready = self.ready
         found: list[tuple[int, int]] = []
@@ -295,7 +295,7 @@ class Lane:
 
     def return_paged(self, entry: Entry) -> bool:
         """One that stood among the paged is paged again. One that was delivered as it was put has
-        a place there too, but is not in the store unless it is to be kept."""
+        a place there too, but is not in the store unless it must be kept."""
         position, message = entry.position, entry.message
         if not self.paged or position < self.paged_from:
             return False

@@ -1,7 +1,7 @@
-"""What is too much: limits of the broker, and the arguments that limit one queue.
+"""Limits of the broker, and the arguments that limit one queue.
 
-``Limits`` are plain values handed in by the configuration. ``QueueArguments`` is what the ``x-``
-arguments of a queue mean once they have been checked; texts of refusals are RabbitMQ's.
+``Limits`` are plain values from the configuration. ``QueueArguments`` are the checked ``x-``
+arguments of a queue; texts of refusals are RabbitMQ's.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class Limits:
     page_after_octets: int | None = 256 * 1024 * 1024
     """Bodies and headers kept in memory, over all queues, before tails go to the store."""
     keep_in_memory: int = 4096
-    """Messages at the head of each queue that stay in memory whatever happens."""
+    """Messages at the head of each queue that always stay in memory."""
     page_in_octets: int = 4 * 1024 * 1024
     """About how much one reading of the store brings back."""
     max_looks: int = 2048
@@ -119,7 +119,7 @@ def described(table: Table, name: str) -> str:
 
 
 def check_same_arguments(names: tuple[str, ...], given: Table, current: Table, what: str) -> None:
-    """Refuse (406) when one of the named arguments differs from what was declared."""
+    """Refuse (406) when one of the named arguments differs from the declared one."""
     for name in names:
         if (name in given) == (name in current) and same_value(given.get(name), current.get(name)):
             continue
@@ -154,7 +154,7 @@ def shown(value: object) -> str:
 
 
 class Invalid(ValueError):
-    """An argument cannot be; the text is the reason in RabbitMQ's words."""
+    """An invalid argument; the text is the reason in RabbitMQ's words."""
 
 
 def natural(value: Any) -> int:
@@ -280,7 +280,7 @@ def invalid(name: str, what: str, reason: str) -> Refusal:
 
 def read_consumer_priority(arguments: Table, what: str) -> int:
     """``x-priority`` of a consumer, 0 if absent. Refuses (406) arguments that RabbitMQ refuses for
-    a classic queue, which ``what`` names; those that nobody knows mean nothing."""
+    a classic queue, which ``what`` names; unknown ones are ignored."""
     if "x-stream-offset" in arguments:
         raise Refusal(
             Condition.PRECONDITION_FAILED,

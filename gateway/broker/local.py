@@ -88,8 +88,8 @@ class PrivateQueue(NamedTuple):
 
 class LocalClient:
     """One connection. ``ended`` is called once when it is closed, also by the deletion of its
-    virtual host. ``internal``: it does the gateway's own work in the name of a user who may have
-    lost access since."""
+    virtual host. ``internal``: it does the gateway's own work as a user, who may have lost access
+    since."""
 
     def __init__(
         self, broker: Broker, vhost: str, user: str, name: str, *, internal: bool = False
@@ -304,7 +304,7 @@ class LocalChannel:
     # --- the gateway's own queues ---------------------------------------------------------------
 
     def bind_private_queue(self, exchange: str, key: str, durable: str = "") -> PrivateQueue:
-        """A queue of the gateway's own, bound to an exchange, whatever the user may configure:
+        """A queue of the gateway's own, bound to an exchange without the user's permissions:
         exclusive and server-named, or the durable one of this name, made if it does not exist."""
         vhost, client = self._virtual_host, self._channel.client
         source = vhost.exchange(exchange)
@@ -341,9 +341,10 @@ class LocalChannel:
         """Deliveries may begin."""
         self._channel.start(tag)
 
-    def unsubscribe(self, tag: str, spare: bool = False) -> None:
-        """End a consumer; its unsettled deliveries stay. ``spare``: an auto-delete queue stays."""
-        self._channel.unsubscribe(tag, spare)
+    def unsubscribe(self, tag: str, keep_queue: bool = False) -> None:
+        """End a consumer; its unsettled deliveries stay. ``keep_queue``: an auto-delete queue
+        stays."""
+        self._channel.unsubscribe(tag, keep_queue)
 
     def fetch(self, queue: str, no_ack: bool = False) -> Fetched | None:
         """Take the first ready message (basic.get). Raises ``Refusal``."""

@@ -25,14 +25,14 @@ Done = Callable[[Refusal | None], None]
 
 
 def freeing(things: list[Any]) -> Iterator[None]:
-    """Let go of what nobody else holds, in portions: to free a message takes time too."""
+    """Drop the last references in portions: to free a message takes time too."""
     while things:
         del things[-FREED:]
         yield
 
 
 def unanswered(refusal: Refusal | None) -> None:
-    """Nobody waits for the end of an long operation."""
+    """No-op: the operation has no answer."""
 
 
 class LongOperation(NamedTuple):
@@ -54,13 +54,13 @@ class LongOperations:
         self._sealed = 0
         """The batch that holds the long operation before."""
 
-    def begin(self, steps: Iterator[None], done: Done, whole: bool = True) -> None:
-        """``done`` is called when all of it is done, in this turn or a later one. ``whole``: it is
+    def begin(self, steps: Iterator[None], done: Done, atomic: bool = True) -> None:
+        """``done`` is called when all of it is done, in this turn or a later one. ``atomic``: it is
         one thing in the store."""
-        line = self.jobs if whole else self.loose
+        line = self.jobs if atomic else self.loose
         line.append(LongOperation(steps, done))
         if len(line) == 1:
-            (self._work_whole if whole else self._work_loose)()
+            (self._work_whole if atomic else self._work_loose)()
 
     @property
     def waiting(self) -> bool:

@@ -1,7 +1,7 @@
-"""A store that forgets: for tests, and for those who want nothing on disk.
+"""A store in memory: for tests, and for gateways without a disk.
 
-It keeps what is paged out and, unless ``volatile``, also what should survive a restart; a test
-restarts a broker by handing ``survivors()`` to the next. Batches cost nothing.
+It keeps paged-out messages and, unless ``volatile``, also durable ones; a test restarts a broker
+with the ``survivors()``. Batches cost nothing.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class MemoryBatch:
 
 
 class QueueRows(NamedTuple):
-    """What one queue has here, by position; ``passing`` does not survive."""
+    """The messages of one queue by position; ``passing`` ones do not survive."""
 
     kept: dict[int, StoredMessage]
     passing: set[int]

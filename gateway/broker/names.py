@@ -1,8 +1,8 @@
-"""How long a name may be: one limit for everything that has one, whatever door it comes by.
+"""The limit of names: one for all kinds, from any protocol.
 
 The legacy versions write names and routing keys as short strings, of 255 octets (0-9-1 §4.2.5.3).
 AMQP 1.0 and HTTP could say more; a longer name would be one that their readers cannot be told.
-Names that a store has kept from before the limit are not looked at again.
+Names in a store from before the limit are not checked again.
 """
 
 from gateway.errors import Condition, Refusal
@@ -15,12 +15,12 @@ ALWAYS_FITS = MOST_OCTETS // 4
 
 def octets(text: str) -> int:
     """Its length on a legacy wire, whose octets need not be UTF-8. Raises ``UnicodeEncodeError``
-    for what cannot be written there: half a surrogate pair, as JSON may hold."""
+    for half a surrogate pair, as JSON may hold."""
     return len(text.encode("utf-8", "surrogateescape"))
 
 
 def check_name(what: str, text: str) -> None:
-    """Refuse (invalid field in 1.0, 400 over HTTP) what cannot be the name of ``what``."""
+    """Refuse (invalid field in 1.0, 400 over HTTP) an invalid name of ``what``."""
     try:
         size = octets(text)
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
 """The path of a message from its publisher into queues, and the confirms for it.
 
-``publish`` is the hottest function of the house. Its first branch handles what most messages are:
-no confirms, no transaction, a known exchange and key, and a waiting consumer that settles at once.
+``publish`` is the hottest function of the gateway. Its first branch handles most messages: no
+confirms, no transaction, a known exchange and key, and a waiting consumer that settles at once.
 Everything else goes through ``full_publish``, which does the same with all checks.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from gateway.broker.confirms import SAFE, Confirms
-from gateway.broker.deadletters import header_keys, look, written_anew
+from gateway.broker.deadletters import header_keys, peek_properties, reencoded
 from gateway.broker.exchanges import Exchange
 from gateway.broker.limits import type_name
 from gateway.broker.names import check_key
@@ -24,16 +24,16 @@ from gateway.message import Message
 
 
 class ToAll(Message):
-    """A message to all that is bound to its exchange, whatever the keys (0.8a2 §3.5.2.3: an empty
-    name is that of all destinations). ``essentials`` must say that it has headers: that is what
-    takes it off the way of plain messages."""
+    """A message to all queues bound to its exchange, with any key (0.8a2 §3.5.2.3: an empty name is
+    that of all destinations). ``essentials`` must say that it has headers, or it would be published
+    as a plain message."""
 
     __slots__ = ()
 
 
 def read_copies(message: Message) -> tuple[Message, list[str]]:
     """The further routing keys of a message (headers CC and BCC), and the message without BCC."""
-    properties = look(message)
+    properties = peek_properties(message)
     headers = properties.application or {}
     for name in ("CC", "BCC"):
         if name in headers and not isinstance(headers[name], list):
@@ -42,7 +42,7 @@ def read_copies(message: Message) -> tuple[Message, list[str]]:
     keys = header_keys(headers, "CC", "BCC")
     if "BCC" in headers:
         properties.application = {k: v for k, v in headers.items() if k != "BCC"}
-        message = written_anew(message, properties, message.exchange, message.key)
+        message = reencoded(message, properties, message.exchange, message.key)
     return message, keys
 
 

@@ -84,7 +84,7 @@ class Queue:
     """Made by its virtual host only. ``backlog`` has the messages that are ready,
     ``dispatcher`` the consumers.
 
-    ``passed`` counts messages that went directly to a consumer who settles at once: they are
+    ``passed`` counts messages that went directly to a consumer that settles at once: they are
     published, delivered and acknowledged in one.
     """
 
@@ -393,13 +393,13 @@ class Queue:
     def add_consumer(self, consumer: Consumer) -> None:
         self.dispatcher.add(consumer)
 
-    def remove_consumer(self, consumer: Consumer, spare: bool = False) -> None:
-        """It has been stopped; what it holds stays held. May delete the queue unless ``spare``."""
+    def remove_consumer(self, consumer: Consumer, keep_queue: bool = False) -> None:
+        """Stop it; its unsettled deliveries stay. May delete the queue unless ``keep_queue``."""
         consumer.stop()
         self.dispatcher.remove(consumer)
         if not self.consumers:
             self.touch()
-            if self.auto_delete and not self.gone and not spare:
+            if self.auto_delete and not self.gone and not keep_queue:
                 self.vhost.remove_queue(self)
                 return
         self.dispatcher.serve_others()
@@ -453,7 +453,7 @@ class Queue:
             self.state.schedule(self, self.used + self.limits.expires)
 
     def sweep(self) -> None:
-        """Let go of what has expired at the heads, and see when to look again."""
+        """Drop expired messages at the heads, and schedule the next look."""
         now = self.state.now
         for lane in self.backlog.lanes:
             while lane.ready or lane.paged:

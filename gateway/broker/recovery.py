@@ -1,6 +1,6 @@
-"""What a broker finds in its store when it starts: topology, and how deep each queue is.
+"""Topology and depths of queues, read from the store at start.
 
-Messages stay in the store until somebody wants them; what was handed out before is marked so.
+Messages stay in the store until they are needed; those delivered before are marked redelivered.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ def restore_topology(vhosts: dict[str, VirtualHost], records: list[Record]) -> N
                 restore_binding(vhost, key, value)
     claimed = {value["number"] for kind, _, value in records if kind == "journal"}
     drop_orphans(vhosts, depths, claimed)
-    # Only now: what has expired meanwhile may have to go to a queue that came later.
+    # Only now: a message that has expired meanwhile may have to go to a queue that came later.
     for vhost in vhosts.values():
         for queue in vhost.queues.values():
             queue.sweep()
@@ -93,7 +93,7 @@ def restore_binding(vhost: VirtualHost, key: tuple[str, ...], value: dict[str, A
 def drop_orphans(
     vhosts: dict[str, VirtualHost], depths: dict[int, Depth], claimed: set[int]
 ) -> None:
-    """Messages whose queue is not there any more. ``claimed`` numbers belong to somebody else."""
+    """Messages whose queue is not there any more. ``claimed`` numbers belong to journals."""
     for vhost in vhosts.values():
         for number in depths.keys() | claimed:
             vhost.state.next_number = max(vhost.state.next_number, number + 1)

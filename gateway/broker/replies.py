@@ -1,13 +1,13 @@
-"""Direct reply-to, as RabbitMQ has it: answers without a queue that anybody declared.
+"""Direct reply-to, as RabbitMQ has it: answers without a declared queue.
 
-Who consumes from ``REPLY_TO`` gets a queue of their own that has no place among the queues: only a
-publisher to the default exchange who knows its name finds it, and the name cannot be guessed. What
-is asked over the same channel with that reply-to goes out with the name instead.
+A consumer of ``REPLY_TO`` gets a queue of its own that is not among the queues: only publishers to
+the default exchange that know its name find it, and the name cannot be guessed. Requests published
+over the same channel with that reply-to go out with the name instead.
 """
 
 import secrets
 
-from gateway.broker.deadletters import look, written_anew
+from gateway.broker.deadletters import peek_properties, reencoded
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Refusal
@@ -30,12 +30,12 @@ def open_replies(vhost: VirtualHost, current: Queue | None, no_ack: bool) -> Que
 
 
 def with_reply_to(message: Message, replies: Queue | None) -> Message:
-    """The message with a reply-to that leads back, if it asks for one. Refuses (406) if there is
-    nobody to wait for the answer."""
-    properties = look(message)
+    """The message with a reply-to that leads back, if it asks for one. Refuses (406) if no
+    consumer waits for the answer."""
+    properties = peek_properties(message)
     if properties.reply_to != REPLY_TO:
         return message
     if replies is None or replies.gone:
         raise Refusal(Condition.PRECONDITION_FAILED, "fast reply consumer does not exist")
     properties.reply_to = replies.name
-    return written_anew(message, properties, message.exchange, message.key)
+    return reencoded(message, properties, message.exchange, message.key)

@@ -1,7 +1,7 @@
 """Deliveries on their way back to their queue, gathered in portions.
 
 All of them stand in their places at once, or a consumer of the queue would be given later messages
-before earlier ones. So what takes time for each of them is done before that.
+before earlier ones. So the work that takes time for each of them is done before that.
 """
 
 from collections.abc import Iterator

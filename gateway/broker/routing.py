@@ -7,8 +7,8 @@ from gateway.broker.deadletters import (
     dead_message,
     deaths_of,
     header_keys,
-    look,
-    turns_in_circles,
+    is_cycle,
+    peek_properties,
 )
 from gateway.broker.exchanges import Exchange, Step
 from gateway.broker.limits import DEAD_LETTER_COST
@@ -156,12 +156,12 @@ class DeadLetterRouter:
         if exchange is None:
             return 1
         dead = dead_message(queue, message, reason, self.state.now)
-        headers = look(dead).application or {}
+        headers = peek_properties(dead).application or {}
         copies = header_keys(headers, "CC")
         cost = DEAD_LETTER_COST
         first = self.router.route(exchange, dead)
         for to in self.router.route_copies(exchange, dead, first, copies):
             cost += 1
-            if reason == "rejected" or not turns_in_circles(to.name, headers):
+            if reason == "rejected" or not is_cycle(to.name, headers):
                 to.put(dead)
         return cost + len(deaths_of(headers))

@@ -102,13 +102,13 @@ class ChannelSettlements:
             return self.transaction.settling(tags, entries, outcome)
         return self.concluding(handed(entries, outcome))
 
-    def conclude(self, settled: Iterable[tuple[Entry, Outcome]], whole: bool = False) -> None:
+    def conclude(self, settled: Iterable[tuple[Entry, Outcome]], atomic: bool = False) -> None:
         """Apply these outcomes. Credit is taken back first and used last, so that released messages
-        stand in their places before any consumer is served. ``whole``: all of it now, in one batch
+        stand in their places before any consumer is served. ``atomic``: all of it now, in one batch
         of the store, however many dead letters that makes."""
         woken: dict[Holder, None] = {}
         back: Back = {}
-        self.part_with(settled, woken, back, whole)
+        self.part_with(settled, woken, back, atomic)
         for queue, found in back.items():
             queue.put_back(found)
         window = self.window
@@ -119,7 +119,7 @@ class ChannelSettlements:
                 consumer.wake()
 
     def concluding(
-        self, settled: Iterable[tuple[Entry, Outcome]], whole: bool = False
+        self, settled: Iterable[tuple[Entry, Outcome]], atomic: bool = False
     ) -> Iterator[None]:
         """The same as a long operation. Until the end no consumer of this channel is served, and
         released messages count as unsettled; then all those of a queue are ready at once."""
@@ -127,7 +127,7 @@ class ChannelSettlements:
         self.window.reopen()
         try:
             yield from in_portions(
-                settled, lambda portion, back: self.part_with(portion, {}, back, whole)
+                settled, lambda portion, back: self.part_with(portion, {}, back, atomic)
             )
         finally:
             self.window.busy -= 1
@@ -138,7 +138,7 @@ class ChannelSettlements:
         settled: Iterable[tuple[Entry, Outcome]],
         woken: dict[Holder, None],
         back: Back,
-        whole: bool,
+        atomic: bool,
     ) -> None:
         """Deliveries leave the channel. Adds their consumers to ``woken``, and released messages to
         ``back``."""
@@ -160,7 +160,7 @@ class ChannelSettlements:
                 and queue.has_dead_letter_exchange
             ):
                 count_failure(entry)
-            return_or_end(entry, outcome, back, whole)
+            return_or_end(entry, outcome, back, atomic)
 
     def exclude(self, tags: list[int], entries: list[Entry]) -> None:
         """These deliveries are being declined by the channel as a whole. Refuses (506) too many;
@@ -332,7 +332,7 @@ def in_portions(settled: Iterable[T], part_with: Callable[[list[T], Back], None]
         yield
 
 
-def return_or_end(entry: Entry, outcome: Outcome, back: Back, whole: bool = False) -> None:
+def return_or_end(entry: Entry, outcome: Outcome, back: Back, atomic: bool = False) -> None:
     """A delivery that no consumer holds any more is released (added to ``back``), unless it was
     delivered too often, or ends: rejected or accepted."""
     queue = entry.lane.queue
@@ -345,7 +345,7 @@ def return_or_end(entry: Entry, outcome: Outcome, back: Back, whole: bool = Fals
         outcome, reason = Outcome.REJECT, "delivery_limit"
     queue.unsettled -= 1
     if outcome is Outcome.REJECT:
-        (queue.discard if whole else queue.reject)(entry, reason)
+        (queue.discard if atomic else queue.reject)(entry, reason)
     else:
         queue.finish(entry)
 

@@ -69,7 +69,7 @@ def exchange_snapshot(vhost: str, exchange: Exchange) -> ExchangeSnapshot:
 
 class VhostCount:
     """Adds up the queues that a virtual host has when it is made, so that a long sum can be made in
-    steps: what a queue has counted is in it once, also when the queue goes meanwhile."""
+    steps: each queue is counted once, also when it goes meanwhile."""
 
     def __init__(self, vhost: VirtualHost) -> None:
         self.vhost = vhost

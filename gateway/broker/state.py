@@ -15,8 +15,8 @@ from gateway.broker.store import Store
 FREED = 16 * 1024
 """Purged messages that are freed in one turn of the loop: about 15 ms."""
 SOON = 1
-"""Milliseconds before retrying what exhausted this turn's budget. Queues that had nothing of it
-come first, or one long queue would keep all others waiting."""
+"""Milliseconds before retrying a queue that exhausted this turn's budget. Queues that had nothing
+of it come first, or one long queue would keep all others waiting."""
 
 
 class Timed(Protocol):

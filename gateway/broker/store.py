@@ -1,4 +1,4 @@
-"""What the broker asks of a durable store, and the store for those who want none.
+"""The port of the broker to a durable store.
 
 Everything a broker does within one turn of the loop gathers in one *batch*. ``take`` closes the
 batch, ``write`` makes it durable (it blocks: the caller runs it off the loop), and only then may
@@ -48,7 +48,7 @@ class Store(Protocol):
     dirty: bool
     """Whether that batch holds anything yet."""
     pending_octets: int
-    """Octets of message bodies that wait to be written: what back-pressure looks at."""
+    """Octets of message bodies that wait to be written, for back-pressure."""
 
     appended: int
     """How many messages were put so far and wait, or have waited, for the disk."""
@@ -74,7 +74,7 @@ class Store(Protocol):
         ...
 
     def depths(self) -> dict[int, Depth]:
-        """Per queue number, what survived; called once at start."""
+        """Surviving messages by queue number; called once at start."""
         ...
 
     def append(
@@ -108,7 +108,7 @@ class Store(Protocol):
 
     def drop(self, queue: int) -> None:
         """The same for a number that is never used again. It may take several batches, none of
-        which is long; what a crash leaves is found among the ``depths``."""
+        which is long; the rest after a crash is found among the ``depths``."""
         ...
 
     def delivered(self, queue: int, position: int) -> None:
@@ -128,5 +128,5 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Write what is left and let go of the files."""
+        """Write pending changes and close the files."""
         ...

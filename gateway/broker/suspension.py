@@ -40,7 +40,7 @@ class LinkSuspension:
         if consumer is None:
             return {}
         found = self.window.take_from(consumer)
-        consumer.queue.remove_consumer(consumer, spare=True)
+        consumer.queue.remove_consumer(consumer, keep_queue=True)
         return found
 
     def release(self, entries: list[Entry]) -> None:
@@ -57,7 +57,7 @@ class LinkSuspension:
         self.window.busy += 1
         self.window.reopen()
         steps = giving_up(entries, Outcome.RELEASE)
-        self.long_operations.begin(steps, released, whole=False)
+        self.long_operations.begin(steps, released, atomic=False)
 
     def exclusions(self, tag: str) -> Exclusions | None:
         """The messages that a consumer must not get: read before it is parked, and given to the

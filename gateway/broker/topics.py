@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def pattern_of(text: str) -> list[str]:
-    """The words of a pattern; several ``#`` side by side say no more than one."""
+    """The words of a pattern; several ``#`` side by side mean the same as one."""
     words = words_of(text)
     return [w for at, w in enumerate(words) if w != "#" or not at or words[at - 1] != "#"]
 
@@ -30,7 +30,7 @@ class Node(Generic[T]):
 
 
 class Topics(Generic[T]):
-    """Patterns and what they lead to."""
+    """Patterns and their destinations."""
 
     def __init__(self) -> None:
         self.root: Node[T] = Node()

@@ -4,10 +4,14 @@ The messages being settled stay with the channel, out of reach of another settle
 gives them back as they were.
 """
 
+from collections import deque
 from collections.abc import Iterator
 
 from gateway.broker.lanes import Entry
 from gateway.broker.long_operations import PORTION
+from gateway.broker.queues import Queue
+from gateway.broker.vhost import VirtualHost
+from gateway.errors import Condition, Refusal
 from gateway.message import Message
 from gateway.operations import Modify, Outcome
 
@@ -61,3 +65,58 @@ class DeclaredTransaction:
         self.posts: list[Message] = []
         self.retired: list[Retired] = []
         self.octets = 0
+
+
+class PreparedPublishes:
+    """Messages that go into their queues together, or not at all. ``preparing`` reserves room in
+    the queues that may refuse, as they could be full later; ``putting`` may follow, and ``release``
+    must. It needs no channel, so it may outlive the one that published."""
+
+    __slots__ = ("vhost", "messages", "queues", "reserved")
+
+    def __init__(self, vhost: VirtualHost, messages: list[Message]) -> None:
+        self.vhost = vhost
+        self.messages = messages
+        self.queues: list[tuple[Queue, ...]] = []
+        """For each message."""
+        self.reserved: deque[tuple[Queue, int]] = deque()
+
+    def preparing(self) -> Iterator[None]:
+        """A long operation. Refuses (406) when a queue is too full to take a message, or an
+        exchange has gone."""
+        vhost = self.vhost
+        for count, message in enumerate(self.messages, 1):
+            exchange = vhost.exchanges.get(message.exchange)
+            if exchange is None:
+                text = f"no {vhost.title('exchange', message.exchange)}"
+                raise Refusal(Condition.PRECONDITION_FAILED, text)
+            queues = vhost.router.route(exchange, message)
+            size = len(message.body)
+            for queue in queues:
+                if queue.refuses_when_full:
+                    if queue.overflows(size):
+                        text = f"{vhost.title('queue', queue.name)} is full"
+                        raise Refusal(Condition.PRECONDITION_FAILED, text)
+                    queue.reserve(size)
+                    self.reserved.append((queue, size))
+            self.queues.append(queues)
+            if count % PORTION == 0:
+                yield
+
+    def putting(self, origin: object) -> Iterator[None]:
+        """A long operation. ``origin`` is the connection that published."""
+        for count, (message, queues) in enumerate(zip(self.messages, self.queues, strict=True), 1):
+            for queue in queues:
+                if queue.refuses_when_full:
+                    _, size = self.reserved.popleft()
+                    queue.reserve(-size, -1)
+                if not queue.gone:
+                    queue.put(message, origin)
+            if count % PORTION == 0:
+                yield
+
+    def release(self) -> None:
+        """Give up the room that is still reserved."""
+        while self.reserved:
+            queue, size = self.reserved.popleft()
+            queue.reserve(-size, -1)

@@ -27,7 +27,7 @@ WITHOUT_EFFECT = {
     "x-queue-leader-locator": "there is one node",
     "x-queue-master-locator": "there is one node",
     "x-queue-version": "there is one kind of storage",
-    "x-dead-letter-strategy": "dead letters move within one batch of the store, whatever it says",
+    "x-dead-letter-strategy": "dead letters always move within one batch of the store",
 }
 
 
@@ -53,7 +53,7 @@ def check_type(op: DeclareQueue, what: str) -> None:
 
 
 def without_effect(arguments: Table) -> list[str]:
-    """What is not done of what the arguments of a queue ask for, a sentence each."""
+    """A sentence for each argument of a queue that has no effect."""
     found = []
     for name, value in arguments.items():
         if name == "x-queue-type" and value == QUORUM:

@@ -266,7 +266,7 @@ class VirtualHost:
                 if not binding.severed and not binding.durable:
                     self.sever(binding)
         self.forget_all_routes()
-        self.state.long_operations.begin(self.taking_apart(queues), unanswered, whole=False)
+        self.state.long_operations.begin(self.taking_apart(queues), unanswered, atomic=False)
 
     def leave_out(self, queue: Queue) -> None:
         """It cannot be found any more, and there may be another of its name."""
@@ -385,7 +385,7 @@ class VirtualHost:
                 self.store.forget_under("binding", key[:2] if source.gone else key[:4])
         if self.routers:
             self.forget_all_routes()
-        self.state.long_operations.begin(self.unlinking(left), unanswered, whole=False)
+        self.state.long_operations.begin(self.unlinking(left), unanswered, atomic=False)
 
     def sever(self, binding: Binding) -> None:
         """One of its ends is gone, and it will be taken apart."""
@@ -402,8 +402,8 @@ class VirtualHost:
     # --- the end --------------------------------------------------------------------------------
 
     def forget(self) -> None:
-        """It is deleted: the store forgets its topology. Its messages are nobody's then, whenever
-        they are removed."""
+        """It is deleted: the store forgets its topology. Its messages belong to no queue then,
+        whenever they are removed."""
         self.forgotten = True
         self.store.forget("vhost", (self.name,))
         for kind in ("queue", "exchange", "binding"):

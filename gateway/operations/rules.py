@@ -15,9 +15,9 @@ class VersionRules(NamedTuple):
     other_type: tuple[Condition, Lost] = (Condition.PRECONDITION_FAILED, Lost.SESSION)
     """For declaring an exchange that exists with another type."""
     same_flags: bool = True
-    """Declaring what exists must repeat its flags; otherwise they are ignored."""
+    """A declaration of something that exists must repeat its flags; otherwise they are ignored."""
     must_exist: bool = False
-    """Deleting or unbinding what does not exist is refused (404)."""
+    """To delete or unbind something that does not exist is refused (404)."""
     bind_default: bool = False
     """Queues may be bound to the default exchange."""
     channel_prefetch: bool = False

@@ -35,7 +35,7 @@ class PropertiesFilter:
         self._identity = standard, repr(sorted((str(k), repr(v)) for k, v in wanted.items()))
 
     def matches(self, message: Message) -> bool:
-        """Whether the message matches. Never raises, whatever the message contains."""
+        """Whether the message matches. Never raises, for any message."""
         try:
             properties = message.properties
         except ValueError:

@@ -358,7 +358,7 @@ class HandleOperations:
 
         steps = channel.settlements.settling(last, Outcome.ACCEPT) if last else None
         if steps is not None:
-            self._long_requests.undertake(channel, op, steps, whole=False, then=add_credit)
+            self._long_requests.undertake(channel, op, steps, atomic=False, then=add_credit)
             return
         self._replies.answer(op.channel, op.token)
         add_credit()

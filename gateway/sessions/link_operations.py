@@ -144,7 +144,7 @@ class LinkOperations:
         steps = self._adopting(channel, op, link, parked, attached.resumed)
         if len(parked) > PORTION:
             link.busy = True
-            self._long_requests.undertake(channel, op, steps, whole=False, answer=answer)
+            self._long_requests.undertake(channel, op, steps, atomic=False, answer=answer)
             return
         for _ in steps:
             pass
@@ -343,7 +343,7 @@ class LinkOperations:
         for transaction in self._transactions.pop((op.channel, op.link), ()):
             if channel.transactions.much_to_discharge(transaction):
                 steps = channel.transactions.discharging(transaction, True)
-                self._context.broker.state.long_operations.begin(steps, unanswered, whole=False)
+                self._context.broker.state.long_operations.begin(steps, unanswered, atomic=False)
             elif transaction in channel.transactions.declared:
                 channel.transactions.discharge(transaction, True)
         self._management.detach(op.channel, op.link)
@@ -357,7 +357,7 @@ class LinkOperations:
                 steps = self._suspending(link, held, op)
             if len(held) > PORTION:
                 link.busy = True
-                self._long_requests.undertake(channel, op, steps, whole=False)
+                self._long_requests.undertake(channel, op, steps, atomic=False)
                 return
             for _ in steps:
                 pass
@@ -546,7 +546,7 @@ class LinkOperations:
             op.transaction, op.deliveries, op.outcome, op.settled
         )
         if steps is not None:
-            self._long_requests.undertake(channel, op, steps, whole=False)
+            self._long_requests.undertake(channel, op, steps, atomic=False)
 
 
 def apply(channel: Channel, delivery: int, outcome: Outcome | Modify) -> None:

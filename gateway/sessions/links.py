@@ -227,7 +227,7 @@ class Links:
             then = partial(self._end_node, link, queue, unsubscribe)
         if len(entries) > PORTION:
             steps = giving_up(entries, link.default)
-            link.vhost.state.long_operations.begin(steps, lambda refusal: then(), whole=False)
+            link.vhost.state.long_operations.begin(steps, lambda refusal: then(), atomic=False)
         else:
             give_up(entries, link.default)
             then()

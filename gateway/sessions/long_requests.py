@@ -49,23 +49,23 @@ class LongRequests:
             return
         steps = channel.settlements.settling(op.delivery, op.outcome)
         if steps is not None:
-            self.undertake(channel, op, steps, whole=False)
+            self.undertake(channel, op, steps, atomic=False)
 
     def _settle_many(self, channel: Channel, op: SettleMany) -> None:
         steps = channel.settlements.settling_many(op.deliveries, op.outcome)
         if steps is not None:
-            self.undertake(channel, op, steps, whole=False)
+            self.undertake(channel, op, steps, atomic=False)
 
     def _recover(self, channel: Channel, op: Recover) -> None:
         if channel.settlements.much_to_settle:
-            self.undertake(channel, op, channel.settlements.recovering(op.requeue), whole=False)
+            self.undertake(channel, op, channel.settlements.recovering(op.requeue), atomic=False)
         else:
             channel.settlements.recover(op.requeue)
             self._replies.answer(op.channel, op.token)
 
     def _rollback(self, channel: Channel, op: Rollback) -> None:
         if channel.transactions.much_to_commit:
-            self.undertake(channel, op, channel.transactions.rolling_back(), whole=False)
+            self.undertake(channel, op, channel.transactions.rolling_back(), atomic=False)
         else:
             channel.transactions.rollback()
             self._replies.answer(op.channel, op.token)
@@ -82,11 +82,11 @@ class LongRequests:
         channel: Channel,
         op: Any,
         steps: Iterator[None],
-        whole: bool = True,
+        atomic: bool = True,
         then: Callable[[], None] | None = None,
         answer: Callable[[], None] | None = None,
     ) -> None:
-        """Perform a request in several turns, and answer it. ``whole``: it is one commit of the
+        """Perform a request in several turns, and answer it. ``atomic``: it is one commit of the
         store, and answered after that. ``then`` is called after the answer; ``answer`` gives
         another answer than ``Done`` without a result."""
         context, replies, refuse = self._context, self._replies, self._refuse
@@ -99,19 +99,19 @@ class LongRequests:
                     refuse(op, refusal)
                 elif answer is not None:
                     answer()
-                elif whole:
+                elif atomic:
                     replies.answer_when_safe(number, token, then=then)
                 else:
                     replies.answer(number, token, then=then)
             free()
 
-        context.broker.state.long_operations.begin(steps, done, whole)
+        context.broker.state.long_operations.begin(steps, done, atomic)
 
     def postpone(self, op: Any) -> None:
         """Perform a request after the large requests that are being performed now."""
         free = self._replies.defer_first(op.channel, op)
         long_operations = self._context.broker.state.long_operations
-        long_operations.begin(iter(()), lambda refusal: free(), whole=False)
+        long_operations.begin(iter(()), lambda refusal: free(), atomic=False)
 
     def end_channel(self, number: int, token: Any) -> None:
         """End a channel with many unsettled deliveries, and answer when all of them are back in

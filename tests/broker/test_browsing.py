@@ -134,7 +134,7 @@ def test_an_auto_delete_queue_is_spared() -> None:
     house = House()
     channel, _ = house.channel()
     declare(channel, "q", auto_delete=True)
-    for spare in (True, False):
+    for keep_queue in (True, False):
         assert "q" in house.broker.vhosts["/"].queues
-        channel.unsubscribe(channel.subscribe("q"), spare)
+        channel.unsubscribe(channel.subscribe("q"), keep_queue)
     assert "q" not in house.broker.vhosts["/"].queues

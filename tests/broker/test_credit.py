@@ -171,9 +171,9 @@ def test_drain_of_an_inactive_consumer(house: House) -> None:
     channel, heard = house.channel()
     limited(channel, single_active_consumer=True)
     consume(channel, tag="active", credit=0)
-    consume(channel, tag="spare", credit=3)
+    consume(channel, tag="keep_queue", credit=3)
     put(channel, "a")
-    assert drain(channel, "spare") == [3]
+    assert drain(channel, "keep_queue") == [3]
     assert heard.bodies() == []
     channel.credit("active", 1)
     assert heard.by_consumer("active") == ["a"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.broker.exchange_types import EXCHANGE_TYPES, Lossy, wild
+from gateway.broker.exchange_types import EXCHANGE_TYPES, LossyExchange, wild
 from gateway.errors import Condition, StoreError
 from gateway.selector import like, names
 from gateway.selector.like import (
@@ -253,7 +253,7 @@ def test_a_lossy_exchange_drops_at_random_without_notice(house: House) -> None:
     bind(channel, "usual", "x")
     bind(channel, "always", "x", arguments={"loss": Scaled(1, 1000)})
     found = house.broker.vhosts["/"].exchanges["x"]
-    assert isinstance(found, Lossy)
+    assert isinstance(found, LossyExchange)
     chances: Iterator[float] = iter([0.1, 0.49, 0.99, 0.0, 0.5, 0.999])
     found.draw = chances.__next__
     channel.publish_path.select_confirms()

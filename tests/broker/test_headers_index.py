@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from gateway.broker import exchanges
-from gateway.broker.deadletters import look
+from gateway.broker.deadletters import peek_properties
 from gateway.broker.exchanges import Binding, HeadersExchange, headers_match
 from gateway.broker.memory_store import MemoryStore
 from gateway.values import Array, Float, Int, Map, Symbol
@@ -47,7 +47,8 @@ def test_it_finds_the_same_as_a_full_scan(
     kept = [binding for binding in bindings if binding not in gone]
     sent = message("m", "", "x", application=headers)
     found = list(there.match(sent))
-    written = look(sent).application or {}  # a value may have another type once it is written
+    # A value may have another type once it is written.
+    written = peek_properties(sent).application or {}
     expected = [one.destination for one in kept if headers_match(one.arguments, written)]
     assert sorted(map(id, found)) == sorted(map(id, expected))
     for binding in kept:

@@ -174,7 +174,7 @@ def begin(house: House, steps: Iterator[None] | None) -> list[Refusal | None]:
     """What is done in portions, as many-in-the-store; filled when it is complete."""
     told: list[Refusal | None] = []
     assert steps is not None
-    house.broker.state.long_operations.begin(steps, told.append, whole=False)
+    house.broker.state.long_operations.begin(steps, told.append, atomic=False)
     return told
 
 

@@ -120,7 +120,7 @@ def test_nothing_is_delivered_over_a_link_that_waits_for_its_turn(
 ) -> None:
     """Another long operation is before it: what it held is taken from the channel all the same."""
     link, _, entries = hold(peer)
-    house.broker.state.long_operations.begin(iter([None] * 3), lambda refusal: None, whole=False)
+    house.broker.state.long_operations.begin(iter([None] * 3), lambda refusal: None, atomic=False)
     publish_other = LinkPeer(house, container="other")
     assert peer.says(DetachLink(1, "t", link, True)) == []
     publish(publish_other, "q", "new")

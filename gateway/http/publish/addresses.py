@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from gateway.broker.deadletters import header_keys, look
+from gateway.broker.deadletters import header_keys, peek_properties
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.catalogue import Catalogue, fill, read_parameters
@@ -74,7 +74,7 @@ class Target(NamedTuple):
         """Raises ``Problem`` (403). A declared route has its own key and no other, whoever
         publishes by it. Behind a queue is the default exchange, where each further key is another
         queue; a credential that covers any other exchange covers all keys of it."""
-        keys = header_keys(look(message).application or {}, "CC", "BCC")
+        keys = header_keys(peek_properties(message).application or {}, "CC", "BCC")
         if keys and self.route:
             raise Problem(problems.FORBIDDEN, "a declared route takes no headers CC and BCC")
         if self.queue:

@@ -251,7 +251,7 @@ class ReceiveChannel:
             self.seeking.pop(waiting, None)
             waiting.leave()
         elif self.waiting.pop(waiting.tag, None) is not None and not self.dead:
-            self.channel.unsubscribe(waiting.tag, spare=True)
+            self.channel.unsubscribe(waiting.tag, keep_queue=True)
         return waiting.taken
 
     def settle(self, delivery: int, outcome: Outcome, notes: Table | None = None) -> None:
