@@ -5,7 +5,7 @@ from gateway.broker.access import Access, Verifier, fits
 
 
 class AtOnce:
-    """``anonymous_user`` is who ANONYMOUS becomes."""
+    """``anonymous_user``: the user of ANONYMOUS."""
 
     def __init__(self, access: Access, anonymous_user: str | None = None) -> None:
         self.access = access

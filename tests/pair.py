@@ -133,7 +133,7 @@ class Pair:
         return found
 
     def talk(self) -> tuple[list[Operation], list[Operation]]:
-        """Carry to and fro until nobody has more to say: what the server and the client heard."""
+        """Exchange octets until both are idle; the operations found by server and client."""
         heard: tuple[list[Operation], list[Operation]] = ([], [])
         while True:
             before = self.to_server(), self.to_client()
@@ -144,7 +144,7 @@ class Pair:
                 return heard
 
     def open(self, vhost: str = "/") -> Open:
-        """Log in and open; what the server was asked."""
+        """Log in and open; returns the requests of the server."""
         self.client.send(Open("opening", vhost, "guest"))
         for _ in range(8):
             for operation in self.to_server():

@@ -24,7 +24,7 @@ def watch() -> None:
         return
     os.environ[MARK] = uuid.uuid4().hex
     # The writing end is closed in processes that are started later, and stays open here until this
-    # process ends, by whatever means.
+    # process ends, in any way.
     reading, _ = os.pipe()
     subprocess.run(
         [sys.executable, __file__],
@@ -49,7 +49,7 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def main() -> None:
-    """Go on in the background, so that nobody has to wait for this process."""
+    """Continue in the background, so that the caller need not wait for this process."""
     if os.fork():
         os._exit(0)
     sys.stdin.buffer.read()

@@ -1,4 +1,4 @@
-"""The documents say what is true: support table, configuration keys, commands."""
+"""The documents agree with the code: support table, configuration keys, commands."""
 
 import re
 from pathlib import Path

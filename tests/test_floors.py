@@ -1,4 +1,4 @@
-"""A file may import what lies below its floor: never beside it, never above (DESIGN.md, floors)."""
+"""A file may import modules below its floor: never beside it, never above (DESIGN.md, floors)."""
 
 import ast
 from collections.abc import Iterator

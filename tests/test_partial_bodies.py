@@ -127,7 +127,7 @@ def test_nothing_lasts_without_a_lasting_name(tmp_path: Path) -> None:
 
 
 def test_limits(tmp_path: Path) -> None:
-    """The oldest that nobody is at work on make room; who is at work is refused."""
+    """The oldest without a sender make room; those with a sender do not."""
     partials = bodies_in(tmp_path, most_octets=4 * SMALL, most_items=3, keep_ms=1000)
     for name in "abcd":
         half(partials, (name,))

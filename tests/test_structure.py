@@ -37,7 +37,7 @@ TANGLED: dict[str, tuple[str, str]] = {}
 
 
 class Code:
-    """Files, and what their names mean in each other."""
+    """Files, and the meaning of names in each."""
 
     def __init__(self, root: Path) -> None:
         self.trees = {
@@ -47,7 +47,7 @@ class Code:
         }
         """By name below ``gateway``; a package is ``folder.__init__``."""
         self.names = {name: dict(self._imports(tree)) for name, tree in self.trees.items()}
-        """What a file calls what it imports: the other file, and the name there or ""."""
+        """Imported names of each file: the other file, and the name there or ""."""
         self.classes = {
             (file, node.name): node
             for file, tree in self.trees.items()

@@ -95,7 +95,7 @@ MECHANISMS = ("PLAIN", "AMQPLAIN", "ANONYMOUS")
 
 
 class Anyone(Users):
-    """Every password is right: what comes behind a recorded login is what is tried."""
+    """Every password is right: the octets behind a recorded login are tested."""
 
     def password(self, user: str, password: str, answer: Answer) -> None:
         answer(True)

@@ -39,7 +39,7 @@ class Room:
         return [f for f in self.folder.glob("*") if str(f.with_suffix("")) not in kept]
 
     def check(self) -> None:
-        """All who were at work are gone."""
+        """All senders are gone."""
         partials = self.partials
         assert not partials.used and not self.left()
         assert partials.number == len(partials.kept) <= 4
@@ -52,13 +52,13 @@ class Room:
 
 
 def told(random: Random, size: int, have: int = 0) -> int:
-    """How many octets are sent of a body: mostly what is right."""
+    """How many octets are sent of a body: mostly the right number."""
     rest = max(0, min(size, MOST) - have)
     return max(0, rest + random.choice((0, 0, 0, 0, 0, -1, 1, -rest // 2, -rest // 2, SMALL)))
 
 
 def said_0_8a(random: Random, room: Room) -> bytes:
-    """A message in parts or in fragments, or a command besides, near to what makes sense."""
+    """A message in parts or in fragments, or another command, nearly valid."""
     handle, name = random.choice((1, 1, 1, 2)), random.choice("abc")
     size = random.choice(SIZES[3:-2]) if random.random() < 0.8 else random.choice(SIZES)
     header = COMMAND.write(Properties(message_id=name))
@@ -116,7 +116,7 @@ def test_0_8a2(tmp_path: Path, seed: int, durable: bool) -> None:
 
 
 def said_0_9a6(both: Both, random: Random, room: Room) -> bytes:
-    """A file, a message, or a method besides, near to what makes sense."""
+    """A file, a message, or another method, nearly valid."""
     name, frames, encoded = random.choice("abcd"), both.client.frames, both.client.encoded
     size = random.choice(SIZES[3:-2]) if random.random() < 0.8 else random.choice(SIZES)
     chance = random.random()

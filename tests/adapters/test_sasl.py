@@ -1,4 +1,4 @@
-"""Mechanisms against each other, and what a server must not accept."""
+"""Client and server of each mechanism, and responses that a server must refuse."""
 
 import pytest
 from hypothesis import given

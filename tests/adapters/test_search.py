@@ -1,4 +1,4 @@
-"""Which version a server speaks: what our own and recorded servers say first, cut anywhere."""
+"""The search for a server's version: first octets of ours and of recorded servers, cut anywhere."""
 
 from collections.abc import Iterator
 

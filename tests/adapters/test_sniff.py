@@ -35,7 +35,7 @@ def test_versions_of_the_header_of_0_9() -> None:
 
 
 def test_commands() -> None:
-    """0.8a2 has two octets; who wants another version is told nothing (§3.2.2)."""
+    """0.8a2 has two octets; other versions get no answer (§3.2.2)."""
     assert detect(b"\x80") is None
     assert detect(b"\x80\x01") == detect(b"\x80\x01more") == Detected("amqp", "0.8a2")
     assert detect(b"\x80\x02") == detect(b"\x80\xff") == Detected("amqp", "0.8a2")
@@ -88,7 +88,7 @@ def test_anything(data: bytes) -> None:
 
 
 def test_command_frames() -> None:
-    """0.8a2 §3.2.2: two octets, and no word to whoever wants another version."""
+    """0.8a2 §3.2.2: two octets, and no answer to other versions."""
     assert detect(b"\x80") is None
     assert detect(b"\x80\x01") == Detected("amqp", "0.8a2")
     assert detect(b"\x80\x01\x00\x09") == Detected("amqp", "0.8a2")

@@ -1,4 +1,4 @@
-"""Conversations as text: what is fed to an adapter and what must come out, however it is cut.
+"""Conversations as text: input and expected output of an adapter, however it is cut.
 
 ``<`` is fed, ``>`` must come out; octets are hexadecimal, words after ``#`` are for people. The
 adapter is a server with the stub broker behind it.

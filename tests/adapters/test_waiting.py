@@ -51,7 +51,7 @@ def said(version: str, password: str = "guest") -> bytes:
 
 
 def grant(pair: Pair) -> None:
-    """Let them talk, and the client have what it asks for."""
+    """Exchange octets, and grant the requests of the client."""
     for _ in range(20):
         for asked in pair.to_server():
             if isinstance(asked, Open | BeginSession):

@@ -1,4 +1,4 @@
-"""The command line as its user meets it: every message names what is to be changed."""
+"""The command line as its user meets it: every error names the setting to change."""
 
 import contextlib
 import socket

@@ -32,7 +32,7 @@ def sized(tag: bytes, width: int, octets: bytes) -> bytes:
 
 @cache
 def entries(lengths: Lengths) -> st.SearchStrategy[bytes]:
-    """A field table as a peer writes it who knows nothing of other versions, or much."""
+    """A field table of a peer, with and without headers of other versions."""
     text = st.text(max_size=12).map(str.encode) | st.binary(max_size=12)
     own = st.one_of(
         text.map(lambda raw: sized(b"S", lengths[0], raw)),

@@ -1,4 +1,4 @@
-"""docs/crossing.md says what the code does."""
+"""docs/crossing.md agrees with the code."""
 
 import re
 from pathlib import Path

@@ -26,7 +26,7 @@ OTHERS: dict[str, Dialect] = {"0-9-1": BASIC, "1.0": SECTIONS}
 
 
 def check(message: Message, reader: Dialect) -> None:
-    """It comes home, by octets and by values; what is lost is told before."""
+    """It returns equal, by octets and by values; losses are reported before."""
     for crossing in (Crossing(KEY, fidelity="bytes"), Crossing(KEY)):
         there, fidelity = over(crossing, message, reader)
         reader.read(there.header)
@@ -103,7 +103,7 @@ def test_other_modes_write_readable_headers(name: str, mode: Mode, data: st.Data
 @given(data=st.data())
 @FEW
 def test_a_chain_of_other_versions_leads_home(name: str, data: st.DataObject) -> None:
-    """Whatever the readers in between: the capsule goes on as that of what it was."""
+    """With any readers in between, the capsule of the original is passed on."""
     crossing = Crossing(KEY)
     ways = st.lists(st.sampled_from([each for each in FORMS if "-test" not in each]), min_size=3)
     message = back = elder(name, data.draw(headers(name)))

@@ -1,4 +1,4 @@
-"""The JSON form carries what 1.0 carries, and what is published so is stored without loss."""
+"""The JSON form carries all of 1.0, and messages published in it are stored without loss."""
 
 import json
 from typing import Any

@@ -196,7 +196,7 @@ def test_from_0_9_1_over_all_the_others_and_home(
     message.address = None
     links.create_sender("/queues/q4").send(message)
     _, properties, body = fetched(channel, "q4")
-    # Taking its address away was an edit: what it was in 0-9a6 goes on with it.
+    # Removing its address was an edit: its form in 0-9a6 is passed on.
     del properties.headers["x-bridge-origin"]
     assert (body, properties.headers) == (b"hello", HEADERS)
     assert vars(properties) == vars(sent)

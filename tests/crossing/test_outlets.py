@@ -1,4 +1,4 @@
-"""Readers of either version: what the broker adds, and what has no form for them."""
+"""Readers of either version: additions of the broker, and messages without a form for them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""There and back: the same octets, the same values, whatever was in the message."""
+"""There and back: the same octets, the same values, for any message."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings

@@ -1,4 +1,4 @@
-"""Proton and pamqp, which nobody here wrote, read what crossed."""
+"""Proton and pamqp, independent implementations, read converted messages."""
 
 from typing import Any
 

@@ -34,7 +34,7 @@ def shown(path: Path, pieces: list[tuple[bool, bytes]], named: str = "", **optio
 
 
 class Taped(Both):
-    """Keeps what both have said."""
+    """Keeps the octets of both."""
 
     def __init__(self, version: str) -> None:
         self.tape: list[tuple[bool, bytes]] = []

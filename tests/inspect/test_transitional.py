@@ -33,7 +33,7 @@ def frame(payload: str) -> bytes:
 
 
 def inspected(path: Path, as_version: str | None = None) -> tuple[int, str]:
-    """How many frames could not be decoded, and what is printed."""
+    """How many frames could not be decoded, and the printed lines."""
     out = Console(file=io.StringIO(), width=400)
     failed = inspect_file(path, as_version, out, Console(file=io.StringIO()))
     return failed, out.file.getvalue()  # type: ignore[attr-defined]

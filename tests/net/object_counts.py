@@ -1,4 +1,4 @@
-"""A gateway that never collects garbage and says what it holds: run as a program by tests.
+"""A gateway that never collects garbage and counts its objects: run as a program by tests.
 
 ``SIGUSR1`` makes it write how many objects there are of each type, as JSON, to the file named by
 ``COUNTING``; what is in reference cycles is counted too, as nobody frees it here.

@@ -12,7 +12,7 @@ MOST = Limits(max_message_octets=2 << 30)
 
 
 class Peer:
-    """One connection with channel 1 open. ``found`` is what has come and was not asked for."""
+    """One connection with channel 1 open. ``found``: operations that answer no request."""
 
     def __init__(self, port: int, version: str, name: str = "", **options: Any) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
@@ -28,7 +28,7 @@ class Peer:
         self.ask(BeginSession(1, "t", restartable=version == "0.8a2"))
 
     def flush(self, most: int | None = None) -> int:
-        """Write what there is, or so many octets of it and then no more; how many these were."""
+        """Write the output, or so many octets of it and then no more; returns their number."""
         before = self.sent
         while most is None or self.sent - before < most:
             if not self._rest:
@@ -43,7 +43,7 @@ class Peer:
         return self.sent - before
 
     def hear(self) -> None:
-        """What comes next, and what we have to say to that is not written yet."""
+        """The next operations; our answers to them are not written yet."""
         octets = self.socket.recv(1 << 18)
         self.heard += len(octets)
         self.found += self.adapter.receive(octets)
@@ -54,7 +54,7 @@ class Peer:
         self.flush()
 
     def next(self, kind: type[Any]) -> Any:
-        """The next of this kind; what came before it stays."""
+        """The next of this kind; those before it stay."""
         while True:
             for at, operation in enumerate(self.found):
                 if isinstance(operation, kind):

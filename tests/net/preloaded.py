@@ -163,7 +163,7 @@ def import_all() -> None:
 
 
 def serve() -> tuple[str, list[str]]:
-    """Fork for each request, until there is nobody left to ask; returns in the forks only."""
+    """Fork for each request, until the requester is gone; returns in the forks only."""
     with socket.socket(fileno=os.dup(0)) as requests:
         # Nobody waits here for the processes that wait for the others.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -36,7 +36,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-# --- what a peer may say --------------------------------------------------------------------------
+# --- frames of a peer -----------------------------------------------------------------------------
 
 
 def value(record: Any) -> bytes:
@@ -311,7 +311,7 @@ def test_mutated_conversations_over_websocket(target: Running, seed: int) -> Non
 
 
 def test_nothing_is_left(target: Running) -> None:
-    """All of them are gone: so are their exclusive queues, and what they held is back."""
+    """All of them are gone: so are their exclusive queues; their unsettled messages are back."""
     wire = target.wire(1)
     until(lambda: len(target.connections()) == 1, "no connection but ours")
     for name in QUEUES:

@@ -206,7 +206,7 @@ def test_a_topic_is_shared(served: tuple[str, Running]) -> None:
 
 
 def test_a_subscription_chooses_and_does_so_after_a_restart(served: tuple[str, Running]) -> None:
-    """By a regular expression over topics and a condition: what it does not want never comes in."""
+    """By a regular expression over topics and a condition: other messages never enter the queue."""
     version, gateway = served
     if version == "0-9a6":
         return

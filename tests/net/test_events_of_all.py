@@ -137,7 +137,7 @@ async def stream(
 
 
 async def publish(gateway: Running, version: str, exchange: str, key: str) -> None:
-    """And leave: what was said before is there all the same."""
+    """And leave: earlier messages are there all the same."""
     async with entered(gateway, version, "writer") as writer:
         writer.send(Publish(1, message(version, exchange, key), False, False))
         await writer.drain()

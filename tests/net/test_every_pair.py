@@ -1,4 +1,4 @@
-"""One queue for all versions: what each publishes, with its common properties, each receives.
+"""One queue for all versions: each receives the messages of each, with their common properties.
 
 All speak with our client role to one gateway, whose further listeners know the drafts of 2005; what
 other people's clients see is in ``tests/interop``.
@@ -97,7 +97,7 @@ async def heard(remote: Remote) -> Deliver:
 
 
 def application(found: Properties) -> dict[str, Any]:
-    """Without what the broker or a crossing has added."""
+    """Without additions of the broker or a conversion."""
     return {name: v for name, v in (found.application or {}).items() if not name.startswith("x-")}
 
 
@@ -142,7 +142,7 @@ def check(found: Properties, publisher: str, before: float) -> None:
 
 
 def test_consumers_of_all_versions_share_the_work(gateway: Running) -> None:
-    """What many published, many take: each message once, whoever it was from."""
+    """Many publishers, many consumers: each message once."""
     each = 20
     expected = sorted(f"{version} {n}" for version in VERSIONS for n in range(each))
     taken: dict[str, list[str]] = {version: [] for version in VERSIONS}
@@ -180,7 +180,7 @@ def test_consumers_of_all_versions_share_the_work(gateway: Running) -> None:
 
 @pytest.mark.parametrize("ending", ["session", "connection"])
 def test_messages_published_before_the_end_are_there(gateway: Running, ending: str) -> None:
-    """Though nobody waits for it, and in 1.0 there is no credit yet."""
+    """Even without waiting for it, and in 1.0 without credit yet."""
 
     async def publish_and_leave() -> None:
         async with entered(gateway, "0-9-1", "maker") as maker:

@@ -1,4 +1,4 @@
-"""Whoever sends what takes long does not keep the others from being read."""
+"""A connection with slow requests does not keep others from being read."""
 
 import asyncio
 from types import SimpleNamespace

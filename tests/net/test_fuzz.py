@@ -118,7 +118,7 @@ def test_noise(target: Running, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_mutated_conversations(target: Running, seed: int) -> None:
-    """Logged in, then nearly what a client would say."""
+    """Logged in, then nearly the methods of a client."""
     chance = random.Random(seed)
     wires = [target.wire(1) for _ in range(CONNECTIONS)]
     for wire in wires:

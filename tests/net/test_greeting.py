@@ -1,4 +1,4 @@
-"""The first octets of a connection: who is served, who is sent away, and when."""
+"""The first octets of a connection: accepted and refused clients, and time limits."""
 
 import socket
 import ssl
@@ -143,7 +143,7 @@ def hurried(tls: Certificate, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Hurried too, and takes what comes for AMQP without looking."""
+    """Has a deadline too, and takes any octets for AMQP."""
     with Running(tmp_path_factory.mktemp("plain"), amqp__handshake_seconds=HURRY) as running:
         yield running
 
@@ -169,7 +169,7 @@ def test_a_port_for_tls_only(secured: Running, tls: Certificate) -> None:
 
 @pytest.mark.parametrize("size", [1, 5, 8])
 def test_tls_that_1_0_asks_for(secured: Running, tls: Certificate, size: int) -> None:
-    """1.0 §5.2: headers, then the handshake, then the header of what is inside."""
+    """1.0 §5.2: headers, then the handshake, then the header inside TLS."""
     wire = Wire(secured.port)
     for at in range(0, 8, size):
         wire.send(TLS[at : at + size])
@@ -213,7 +213,7 @@ def ends_in_time(gateway: Running, *firsts: bytes) -> None:
 
 
 def test_silent_peers_count_as_connections(secured: Running) -> None:
-    """``max_connections`` holds for those that have not said yet what they want."""
+    """``max_connections`` counts silent connections too."""
     silent = [Wire(secured.port) for _ in range(8)]
     assert Wire(secured.port).rest() == b""
     for wire in silent:

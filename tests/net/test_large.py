@@ -75,7 +75,7 @@ def kept(gateway: Running) -> int:
 
 
 def run(gateway: Running, role: str, address: str, octets: int, *more: str) -> dict[str, Any]:
-    """A client as a program of its own; what it tells."""
+    """A client as a program of its own; returns its report."""
     if role.startswith("proton"):
         package("python-qpid-proton", "proton")
     command = [sys.executable, "-m", "tests.net.streams", role, str(gateway.port), address]
@@ -96,7 +96,7 @@ def run(gateway: Running, role: str, address: str, octets: int, *more: str) -> d
 
 @contextmanager
 def watched(gateway: Running) -> Iterator[list[int]]:
-    """Memory above what it is now, sampled; the last entry is the highest."""
+    """Memory above the present use, sampled; the last entry is the highest."""
     idle, found, over = gateway.memory, [0], threading.Event()
 
     def sample() -> None:
@@ -265,7 +265,7 @@ def test_old_versions_have_them_in_files_too(gateway: Running, version: str) -> 
     peer.reset()
 
 
-# --- what is cut short --------------------------------------------------------------------------
+# --- truncated bodies ---------------------------------------------------------------------------
 
 
 @pytest.mark.interop
@@ -311,7 +311,7 @@ def test_a_reader_that_is_lost_in_the_middle(gateway: Running) -> None:
     until(lambda: not spooled(gateway), "no file is left")
 
 
-# --- what the broker does with them -------------------------------------------------------------
+# --- large bodies in the broker -----------------------------------------------------------------
 
 
 def test_dead_letters_and_transactions(gateway: Running) -> None:
@@ -446,7 +446,7 @@ def test_paged_out(tmp_path: Path) -> None:
 
 
 def test_one_that_cannot_be_finished_is_no_hang(gateway: Running) -> None:
-    """Too large for the limit: refused at its header, and what follows is dropped."""
+    """Too large for the limit: refused at its header, and its body is dropped."""
     wire = gateway.wire(1)
     wire.declare("limit", exclusive=True)
     wire.send(start_of("limit", (2 << 30) + 1) + body_frame(1, LARGE[:PIECE]))

@@ -235,7 +235,7 @@ def test_connections_of_a_deleted_user_end_at_once(strict: Running) -> None:
 
 
 class Tls:
-    """A certificate of our own, and who trusts it."""
+    """A certificate of our own, and a client context that trusts it."""
 
     def __init__(self, folder: Path) -> None:
         authority = trustme.CA()

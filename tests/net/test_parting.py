@@ -1,4 +1,4 @@
-"""A peer that has said goodbye hangs up first, if it does so soon; nobody else waits for it."""
+"""A peer that has closed hangs up first, if it does so soon; no other peer waits for it."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Peers that do not read, publishers that are too fast, and what is said to them."""
+"""Peers that do not read, publishers that are too fast, and their notifications."""
 
 import contextlib
 import sqlite3
@@ -153,7 +153,7 @@ def test_answers_do_not_pile_up(gateway: Running, ask: str) -> None:
 
 
 def goodbye(pump: Pump, wire: Wire) -> None:
-    """The last thing that is asked, when the pump has sent what it had begun."""
+    """The last request, when the pump has sent the message it had begun."""
     pump.end()
     wire.say(0, w.ConnectionClose(200, "bye", 0, 0))
 
@@ -200,7 +200,7 @@ def test_a_slow_store_holds_publishers_back(tmp_path: Path) -> None:
         until(lambda: pump.sent > enough and pump.stands_still(), "not read from any more")
         held = pump.sent * 50_000
         assert gateway.memory - before < 10 * limit
-        # Others are served: what is not durable needs no store.
+        # Others are served: transient messages need no store.
         other = gateway.wire(1)
         hold.end()
         until(lambda: pump.sent * 50_000 > held + 2 * limit, "read from again")
@@ -212,7 +212,7 @@ def test_a_slow_store_holds_publishers_back(tmp_path: Path) -> None:
 
 
 class Lock:
-    """Another process's write transaction on the database: nobody else can commit."""
+    """Another process's write transaction on the database: the gateway cannot commit."""
 
     def __init__(self, gateway: Running) -> None:
         self.connection = sqlite3.connect(gateway.data / "gateway.db", isolation_level=None)
@@ -264,7 +264,7 @@ def test_an_alarm_blocks_publishers_only(tmp_path: Path) -> None:
 
 
 def test_an_alarm_ends(tmp_path: Path) -> None:
-    """The store fails, and then it works again: whoever was held back goes on."""
+    """The store fails, and then it works again: publishers that were held back continue."""
     with Running(tmp_path) as gateway:
         wire = gateway.wire(1)
         wire.declare("relief", durable=True)

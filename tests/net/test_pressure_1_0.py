@@ -67,7 +67,7 @@ def test_a_backlog_goes_at_the_pace_of_its_reader(gateway: Running) -> None:
     deaf.receiver(0, "/queues/backlog1", EVERYTHING)
     assert watcher.depth("backlog1") > 300
     assert gateway.memory - before < 30 * MIB
-    # It is lost: what it had comes again, in order.
+    # It is lost: its deliveries come again, in order.
     deaf.reset()
     until(lambda: watcher.depth("backlog1") == 400, "given back")
     reader = gateway.wire_1_0()
@@ -367,7 +367,7 @@ def test_blocked_publishers_go_on(tmp_path: Path) -> None:
         pump.stopping = True
         assert pump.is_alive() and not pump.sent, "not all of it was read"
         assert gateway.memory - before < 60 * MIB
-        # Others are served: what was there already needs no store.
+        # Others are served: messages of earlier batches need no store.
         assert other.next_message()[1].endswith(b"before")
         hold.end()
         wire.socket.settimeout(30)

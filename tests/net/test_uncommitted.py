@@ -1,4 +1,4 @@
-"""The store's batches are shared: nobody fills one so that all others wait for it."""
+"""The store's batches are shared: no connection fills one so that all others wait for it."""
 
 import re
 import threading

@@ -1,4 +1,4 @@
-"""AMQP over WebSocket at ``/amqp``: the OASIS binding, whatever version is inside."""
+"""AMQP over WebSocket at ``/amqp``: the OASIS binding, for all versions."""
 
 import contextlib
 import re
@@ -21,7 +21,7 @@ LARGE = 3 << 20
 
 
 class WebSocketSocket:
-    """What ``Wire`` needs of a socket, over a WebSocket; ``size`` cuts what is sent."""
+    """The interface of a socket for ``Wire``, over a WebSocket; ``size`` cuts the output."""
 
     def __init__(self, web: ClientConnection, size: int) -> None:
         self._web, self._size = web, size

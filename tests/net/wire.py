@@ -1,4 +1,4 @@
-"""A lean client that does exactly what it is told: methods as records, octets as they are."""
+"""A lean client for tests: methods as records, octets as they are."""
 
 import contextlib
 import socket
@@ -222,7 +222,7 @@ class Wire:
         return [self.delivered()[1] for _ in range(count)]
 
     def heard_among(self, kind: type[Any]) -> Any:
-        """The next method of this kind; what comes before is dropped."""
+        """The next method of this kind; those before it are dropped."""
         while True:
             _, record = self.hear()
             if type(record) is kind:

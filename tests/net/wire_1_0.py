@@ -91,7 +91,7 @@ class Wire10(Wire):
         return record
 
     def heard_among(self, kind: type[Any]) -> Any:
-        """The next record of this kind, whatever comes before it."""
+        """The next record of this kind; those before it are dropped."""
         while True:
             _, record = self.hear()
             if type(record) is kind:

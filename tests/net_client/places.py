@@ -105,7 +105,7 @@ class Place(NamedTuple):
 
 
 class Talk:
-    """One connection with channel 1, and what the tests say most."""
+    """One connection with channel 1, and the usual requests of tests."""
 
     def __init__(self, place: Place, test: str) -> None:
         self.place = place
@@ -235,7 +235,7 @@ async def following(remote: Remote, kind: type[Any], seconds: float = 30.0) -> A
 
 
 async def ending(remote: Remote) -> Closed:
-    """How the connection ended; whatever came before is passed over."""
+    """How the connection ended; operations before are skipped."""
     last = None
     async with asyncio.timeout(30):
         async for operation in remote:

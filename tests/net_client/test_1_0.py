@@ -1,4 +1,4 @@
-"""The client role in AMQP 1.0, with brokers nobody here wrote: Artemis, Broker-J, RabbitMQ 3.10.
+"""The client role in AMQP 1.0, with independent brokers: Artemis, Broker-J, RabbitMQ 3.10.
 
 A publish goes to the default exchange, with a queue's name as its key.
 """
@@ -308,7 +308,7 @@ async def test_what_is_unsettled_comes_again(wire: Wire) -> None:
 
 
 async def test_missing_node(wire: Wire) -> None:
-    """Costs what the broker says, never the connection."""
+    """Costs the scope that the broker closes, never the connection."""
     if wire.broker in ("artemis", "rabbitmq_1_0"):
         pytest.skip("here a queue appears when it is first used")
     await wire.open()

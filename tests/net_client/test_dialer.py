@@ -1,4 +1,4 @@
-"""The dialer against a server that does what it is told: silence, loss, floods, other versions."""
+"""The dialer against a scripted server: silence, loss, floods, other versions."""
 
 import asyncio
 import ssl

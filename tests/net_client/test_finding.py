@@ -53,7 +53,7 @@ async def test_each_listener(gateway: Running, version: str) -> None:
 
 @pytest.mark.interop
 async def test_brokers(server: Server) -> None:
-    """RabbitMQ answers what it does not speak with the header of 0-9-1; we speak everything."""
+    """RabbitMQ answers unknown headers with that of 0-9-1; we speak all versions."""
     ours = server.name == "gateway"
     for wished, version in (
         (AUTO, "0-9-1"),
@@ -75,7 +75,7 @@ async def test_brokers(server: Server) -> None:
 
 
 class Only:
-    """A server that hangs up on what it does not speak, or answers with a header."""
+    """A server that hangs up on unknown headers, or answers with a header."""
 
     def __init__(self, version: str, answer: bytes = b"") -> None:
         self.version, self.answer = version, answer

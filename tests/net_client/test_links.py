@@ -249,7 +249,7 @@ async def test_outcomes(line: Line) -> None:
         line.remote.send(Modify(1, found.delivery, True, False))
         found = await line.fetch_again()
         assert found.message.body == b"once"
-        # Broker-J gives back what is rejected, unless its queue has an alternate binding.
+        # Broker-J gives back rejected messages, unless its queue has an alternate binding.
         last = Outcome.ACCEPT if line.broker.name == "broker_j" else Outcome.REJECT
         line.remote.send(Settle(1, found.delivery, False, last))
         assert await line.fetch() is None

@@ -20,7 +20,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "ANONYMOUS", "EXTERNAL")
 
 
 class Authority:
-    """A certificate for the gateway, one for the user guest, and who vouches for both."""
+    """A certificate for the gateway, one for the user guest, and the authority of both."""
 
     def __init__(self, folder: Path) -> None:
         self.authority = trustme.CA()
@@ -33,7 +33,7 @@ class Authority:
             blob.write_to_path(self.certificate, append=True)
 
     def context(self, user: str = "guest") -> ssl.SSLContext:
-        """What a client needs who shows a certificate of this user."""
+        """The TLS context of a client with a certificate of this user."""
         context = ssl.create_default_context()
         self.authority.configure_trust(context)
         self.authority.issue_cert("client.example", common_name=user).configure_cert(context)

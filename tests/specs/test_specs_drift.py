@@ -1,4 +1,4 @@
-"""The committed modules are what the generator writes, and it writes the same every time."""
+"""The committed modules are the generator's output, which is the same every time."""
 
 import re
 import subprocess

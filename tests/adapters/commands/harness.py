@@ -17,7 +17,7 @@ from tests.authority import AtOnce
 
 VHOST = "/test"
 NOW = 1_112_000_000_000
-"""March 2005: what the recorded messages expire at is still to come."""
+"""March 2005, before the recorded messages expire."""
 
 
 def parsed(octets: bytes) -> list[tuple[Any, bytes]]:
@@ -40,7 +40,7 @@ def parsed(octets: bytes) -> list[tuple[Any, bytes]]:
 
 
 class Harness:
-    """A broker with users ``guest`` and ``other``; nobody in particular may come as ``guest``."""
+    """A broker with users ``guest`` and ``other``; ANONYMOUS is ``guest``."""
 
     def __init__(self, anonymous: bool = True, **limits: Any) -> None:
         self.store = MemoryStore(False)
@@ -127,7 +127,7 @@ class Peer:
         return parsed(b"".join(self.adapter.output()))
 
     def says(self, *said: Any) -> list[Any]:
-        """Records, each with its fragment behind it if it has one; what is answered."""
+        """Records, each with its fragment behind it if it has one; returns the answers."""
         self.feed(b"".join(s if isinstance(s, bytes) else frame(s) for s in said))
         return [record for record, _ in self.gets()]
 

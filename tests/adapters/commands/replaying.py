@@ -1,4 +1,4 @@
-"""A recorded conversation said again to our server: what it answers where the original did."""
+"""A recorded conversation replayed to our server, with its answers where the original answered."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ Said = tuple[Any, ...]
 
 
 def brief(record: Any, fragment: bytes) -> Said:
-    """A command as name and fields. Texts of replies and what is tuned are each server's own."""
+    """A command as name and fields. Texts of replies and tuned values are each server's own."""
     values = {name: getattr(record, name) for name in record.__slots__}
     values.pop("reply_text", None)
     if isinstance(record, w.ConnectionTune):

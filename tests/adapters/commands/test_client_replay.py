@@ -72,7 +72,7 @@ NOT_OURS = {
 
 
 class Original:
-    """Our client in the place of one recorded client. ``strange``: what it would not have said."""
+    """Our client in place of a recorded one. ``strange``: commands that it would not have sent."""
 
     def __init__(self, lines: list[Line]) -> None:
         self.adapter: Any = adapter_for(

@@ -118,7 +118,7 @@ def test_broken_headers(octets: Any) -> None:
 
 
 def test_notes_and_lasting() -> None:
-    """What the broker adds, and what a dead letter has no more."""
+    """Additions of the broker, and fields that a dead letter loses."""
     header = COMMAND.write(Properties(message_id="m", absolute_expiry_time=5000))
     noted = COMMAND.read(COMMAND.with_headers(header, {"x-death": [{"count": 1}], "n": 7}))
     assert noted.application == {"x-death": [{"count": 1}], "n": 7}

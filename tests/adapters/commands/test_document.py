@@ -1,4 +1,4 @@
-"""``docs/0-8a2.md`` names every command and field, and each refusal in it is what happens."""
+"""``docs/0-8a2.md`` names every command and field, and each of its refusals is tested."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +23,7 @@ ROW = re.compile(
 
 
 Probe = Callable[[Harness], list[Any]]
-"""What is said to the refusing side; gives what it says."""
+"""Commands to the refusing side; returns its answers."""
 
 
 def rows() -> dict[tuple[str, str], tuple[str, str]]:

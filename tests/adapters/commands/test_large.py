@@ -29,7 +29,7 @@ def large(octets: bytes = BODY) -> LargeBody:
 
 
 def outputs(pair: ConnectedPair) -> Iterator[int]:
-    """Carry what the server says, one output after the other; their sizes."""
+    """Carry the output of the server, one portion after the other; returns their sizes."""
     server = pair.peer.adapter
     while (octets := b"".join(server.output())) or server.more:
         pair.heard += pair.client.receive(octets) if octets else []

@@ -19,7 +19,7 @@ LETTERS: dict[str, Any] = {"S": (str, bytes), "I": int, "D": Scaled, "T": int}
 
 
 def same(recorded: Any, ours: Any) -> bool:
-    """Whether a field is what the recording calls it."""
+    """Whether a field has the value of the recording."""
     if isinstance(recorded, dict) and "octets" in recorded:
         return bool(len(ours.encode()) == recorded["octets"])
     if isinstance(recorded, dict):

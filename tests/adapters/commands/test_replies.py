@@ -1,4 +1,4 @@
-"""What costs the connection is told behind the answers to what was asked before."""
+"""A fatal error is reported behind the answers to earlier requests."""
 
 from typing import Any
 
@@ -31,13 +31,13 @@ def octets(*records: Any) -> bytes:
 
 
 def sending(tag: int) -> bytes:
-    """A durable message whose receipt is to be told."""
+    """A durable message with a receipt."""
     body = content(b"m", durable=True)
     return octets(w.HandleSend(1, tag, len(body))) + body
 
 
 def hasty(peer: Peer, *asked: Any) -> list[Any]:
-    """One read, behind which the store is not safe yet; what is said of it then."""
+    """One read that the store has not committed yet; returns the answers so far."""
     peer.session.perform(peer.adapter.receive(octets(*asked)))
     peer.session.perform(peer.adapter.found())
     assert not peer.adapter.output(), "nothing overtakes the answer"

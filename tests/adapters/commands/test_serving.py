@@ -110,7 +110,7 @@ def test_tuning(harness: Harness, options: Any, fine: bool) -> None:
 
 
 def test_dictionaries_name_fields_both_ways(harness: Harness) -> None:
-    """§3.2.5.2: short names on the wire, full names for whoever looks."""
+    """§3.2.5.2: short names on the wire, full names elsewhere."""
     peer = harness.peer(mechanisms=("ANONYMOUS",))
     aliases = fields.write_table({"ET": "Expiration-Time"})
     more = fields.write_table({"C": "COLOUR"})

@@ -1,4 +1,4 @@
-"""What is taken in one step, looked up or kept encoded is what the long way makes of it."""
+"""Fast paths, caches and templates have the same results as the general path."""
 
 from typing import Any
 

@@ -64,7 +64,7 @@ def test_no_more_are_looked_at_than_a_message_may_hold(kind: str, looked: list[i
             with pytest.raises(TooManyValues):
                 drafts.read_arguments(FILLED[kind](count), first)
     assert essentials.arrived(properties(FILLED[kind](MOST_VALUES // 2))).has_headers
-    # What is here already is read whatever it holds.
+    # Messages accepted before are read without a bound.
     assert BASIC.essentials(properties(FILLED[kind](2 * MOST_VALUES))).has_headers
 
 

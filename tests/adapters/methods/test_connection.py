@@ -1,4 +1,4 @@
-"""Login, tuning, time, the end, our own mistakes, and what is answered without the broker."""
+"""Login, tuning, time, the end, our own mistakes, and answers without the broker."""
 
 from typing import Any, cast
 
@@ -82,7 +82,7 @@ def test_texts_are_cut_to_fit(text: str) -> None:
     assert talk.heard(w.ChannelClose).reply_text.startswith("NOT_FOUND - ")
 
 
-# --- what else is answered -----------------------------------------------------------------------
+# --- other answers -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", VERSIONS)

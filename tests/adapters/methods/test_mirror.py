@@ -1,4 +1,4 @@
-"""Every operation through a pair: what the client says is what the server hears, and back."""
+"""Every operation through a pair: the server gets the operations of the client, and back."""
 
 import random
 from typing import Any, cast

@@ -43,7 +43,7 @@ class Consumer:
 
 
 class Broker:
-    """``hold``: what it does not answer until ``release``, by class."""
+    """``hold``: classes of operations that it does not answer until ``release``."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

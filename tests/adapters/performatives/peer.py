@@ -44,7 +44,7 @@ class Peer:
     def sends(
         self, name: str = "in", handle: int = 0, address: str | None = "q", **fields: Any
     ) -> w.Attach:
-        """Attach a link over which the peer sends; what we answer, with the credit read away."""
+        """Attach a link over which the peer sends; returns our answer, without the credit."""
         fields.setdefault("target", w.Target(address))
         fields.setdefault("source", w.Source())
         self.says(w.Attach(name, handle, False, initial_delivery_count=0, **fields))

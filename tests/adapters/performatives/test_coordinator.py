@@ -36,7 +36,7 @@ class Controller(Peer):
         self._next = 1000
 
     def asks(self, record: Any, **fields: Any) -> list[Any]:
-        """Send it to the coordinator; what we answer."""
+        """Send it to the coordinator; returns our answer."""
         number = self._next = self._next + 1
         self.transfers(number, value(record), CONTROL, **fields)
         return [record for record in self.hears() if not isinstance(record, w.Flow)]
@@ -371,7 +371,7 @@ def test_settling_retired_deliveries(state: Any, fail: bool) -> None:
 
 @pytest.mark.parametrize("fail", [False, True])
 def test_settled_retirements_have_the_default_outcome_after_a_rollback(fail: bool) -> None:
-    """As JMS asks for: what is rolled back has failed once more."""
+    """As JMS requires: a rolled back delivery has failed once more."""
     peer = Controller()
     peer.sends()
     peer.transfers(0, settled=True)

@@ -1,4 +1,4 @@
-"""The type system of AMQP 1.0: every type and constructor both ways, and what is refused."""
+"""The type system of AMQP 1.0: every type and constructor both ways, and refusals."""
 
 import struct
 import time

@@ -1,4 +1,4 @@
-"""Messages that are too large for memory come out as the others do, whatever their shape."""
+"""Messages that are too large for memory are delivered like others, in any form."""
 
 import pytest
 from hypothesis import given
@@ -62,7 +62,7 @@ def taken_apart(octets: bytes, first: int, step: int) -> SpooledMessage | None:
 
 @given(messages, st.integers(0, 200), st.integers(1, 300))
 def test_taken_apart_as_in_memory(octets: bytes, first: int, step: int) -> None:
-    """Cut anywhere, header and body are what ``part`` finds, and make the same message again."""
+    """Cut anywhere, header and body are those of ``part``, and make the same message again."""
     found = taken_apart(octets, first, step)
     if found is None:
         return

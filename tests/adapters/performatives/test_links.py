@@ -136,7 +136,7 @@ def test_deliveries_wait_for_our_attach() -> None:
 
 
 def test_detached_before_it_was_attached() -> None:
-    """Our detach comes behind our attach, whatever is answered first."""
+    """Our detach comes behind our attach, in any order of answers."""
     peer = Peer()
     peer.broker.hold.add(AttachSource)
     peer.says(w.Attach("x", 1, True, source=w.Source("q")))

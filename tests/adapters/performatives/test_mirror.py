@@ -1,4 +1,4 @@
-"""Client role against server role: what one says is what the other hears, however it is cut."""
+"""Client role against server role: each gets the operations of the other, however they are cut."""
 
 import random
 from typing import Any, cast

@@ -327,7 +327,7 @@ def test_no_more_sessions_than_the_peer_can_hear() -> None:
 
 
 def test_a_session_that_is_over_before_it_is_performed() -> None:
-    """Who performs what was found still asks for its outlet."""
+    """The owner, which performs the operations, still asks for the outlet."""
     wire = Wire().opened()
     wrong = packed(w.Flow(0, 1, 0, 1, 9), 4)
     found = wire.feed(packed(w.Begin(None, 0, 1, 1), 4) + wrong + packed(w.End(), 4))
@@ -363,7 +363,7 @@ def test_their_close_right_behind_the_open() -> None:
 
 
 def test_our_close() -> None:
-    """§2.4.6: what comes before their answer is discarded."""
+    """§2.4.6: frames before their answer are discarded."""
     wire = Wire().opened()
     wire.engine.send(Close(Condition.CONNECTION_FORCED, "over"))
     (record,) = wire.hears()
@@ -375,7 +375,7 @@ def test_our_close() -> None:
 
 
 def test_both_close() -> None:
-    """§2.4.4: nobody answers."""
+    """§2.4.4: without an answer."""
     wire = Wire().opened()
     wire.engine.send(Close())
     assert wire.hears() == [w.Close()]
@@ -424,7 +424,7 @@ def test_their_idle_time_out() -> None:
 
 
 def test_our_idle_time_out() -> None:
-    """What we ask for is half of what we bear (§2.4.5)."""
+    """The idle time-out that we announce is half of the one that we apply (§2.4.5)."""
     wire = Wire(limits=Limits(heartbeat=10)).opened()
     wire.engine.tick(0)
     for now in (10, 19):

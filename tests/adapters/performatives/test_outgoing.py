@@ -43,7 +43,7 @@ def message(octets: bytes = PLAIN, **fields: Any) -> Message:
 
 
 def filled(count: int, credit: int = 100, **fields: Any) -> Peer:
-    """A peer that receives from a queue with so many messages; what it got is read."""
+    """A peer that receives from a queue with so many messages, and has read its deliveries."""
     peer = Peer(**fields.pop("options", {}))
     peer.receives(credit=0, **fields)
     for _ in range(count):
@@ -199,7 +199,7 @@ def test_who_waits_for_us_is_told_that_we_settled() -> None:
 
 
 def test_who_waits_for_us_is_told_when_it_is_safe() -> None:
-    """One answer for what was decided in one read, as far as it is the same."""
+    """One answer for equal outcomes of one read."""
     peer = filled(9)
     transfers(peer)
     peer.broker.hold.add(Assure)
@@ -586,7 +586,7 @@ def test_what_waits_for_credit_to_be_resumed_is_not_forgotten() -> None:
 
 
 def test_their_map_is_incomplete() -> None:
-    """Nothing new may be sent, and what is not in the map is not known to be settled."""
+    """Nothing new may be sent, and deliveries that are not in the map may be unsettled."""
     peer = Peer()
     _, frames = resume(peer, {1: None, 2: None}, {tag(2): None}, incomplete_unsettled=True)
     assert [frame.record.delivery_tag for frame in frames] == [tag(2)]

@@ -1,4 +1,4 @@
-"""Credit, windows and frames under pressure: proton takes what it wants when it wants it, and in
+"""Credit, windows and frames under pressure: proton takes messages when it wants them, and in
 the end every message was accepted once."""
 
 import random
@@ -53,7 +53,7 @@ class Taker:
         self.stranger.talk()
 
     def _take(self, link: Any) -> None:
-        """Read what is there, which makes room for the rest."""
+        """Read the octets that are there, which makes room for the rest."""
         delivery = link.current
         if delivery is None:
             return

@@ -1,4 +1,4 @@
-"""Qpid Proton, which nobody here wrote, agrees with us about AMQP 1.0 both ways."""
+"""Qpid Proton, an independent implementation, agrees with us about AMQP 1.0 both ways."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Sessions by section: §2.5 begin, end, states and windows; what costs a session."""
+"""Sessions by section: §2.5 begin, end, states and windows; errors that cost a session."""
 
 from typing import Any
 
@@ -233,7 +233,7 @@ def test_echo_asks_for_the_state() -> None:
     assert not flow.echo
 
 
-# --- what costs the session --------------------------------------------------------------------
+# --- errors that cost the session --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

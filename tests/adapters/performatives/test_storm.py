@@ -18,11 +18,11 @@ from tests.adapters.performatives.peer import PLAIN, Peer
 from tests.adapters.performatives.wire import Heard, packed
 from tests.drawing import examples
 
-# --- what we write is in order -----------------------------------------------------------------
+# --- our frames are in order -------------------------------------------------------------------
 
 
 class Auditor:
-    """Reads what a server engine writes, and holds it to §2.5 and §2.6."""
+    """Reads the frames of a server engine, and checks them by §2.5 and §2.6."""
 
     def __init__(self) -> None:
         self.sessions: dict[int, dict[str, Any]] = {}
@@ -94,7 +94,7 @@ def value(record: Any) -> bytes:
 
 
 def conversation() -> list[list[bytes]]:
-    """Everything once: what may be said at once, and what has to wait for an answer."""
+    """Everything once: frames that may be sent at once, and those that wait for an answer."""
     link = w.Attach("in", 0, False, source=w.Source(), target=w.Target("q"))
     control = w.Attach("control", 2, False, target=w.Coordinator(), initial_delivery_count=0)
     selector = {Symbol("s"): Described(Symbol("apache.org:selector-filter:string"), "a=1")}

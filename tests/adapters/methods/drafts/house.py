@@ -37,7 +37,7 @@ class House:
 
 
 class Guest:
-    """One connection with channel 1 open. ``says`` answers with what the server says then."""
+    """One connection with channel 1 open. ``says`` returns the answers of the server."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Guest:
             self.client.receive(back)
 
     def puts(self, octets: bytes) -> bytes:
-        """Octets to the server, and what it answers."""
+        """Octets to the server; returns its answers."""
         self.session.perform(self.server.receive(octets))
         self.turn()
         return b"".join(self.server.output())

@@ -68,7 +68,7 @@ class Both:
         self.heard.clear()
 
     def run(self) -> None:
-        """Carry to and fro until nobody has more to say."""
+        """Exchange octets until both are idle."""
         while True:
             to_server, to_client = self.client.output(), self.server.output()
             self.heard += self.client.found()
@@ -111,7 +111,7 @@ class Both:
         return None if isinstance(operation, Fetch) else None
 
     def say(self, record: Any, channel: int = 1) -> None:
-        """A method of the client's, whatever its state thinks of it."""
+        """A method of the client, regardless of its state."""
         self.client.put(self.client.encoded(channel, record))
         self.run()
 

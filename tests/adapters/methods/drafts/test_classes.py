@@ -1,4 +1,4 @@
-"""Classes that only the drafts have: tickets, files in stages, tests; and what an error costs."""
+"""Classes that only the drafts have: tickets, files in stages, tests; and the scope of errors."""
 
 from typing import Any
 
@@ -208,7 +208,7 @@ def test_without_an_engine_regular_expressions_are_refused(monkeypatch: Any) -> 
 
 
 def there(both: Both, name: str, **given: Any) -> None:
-    """A queue of this name is what the broker finds."""
+    """The broker has a queue of this name."""
     both.results[FindQueue] = FoundQueue(name, 5, 1, **given)
 
 

@@ -128,7 +128,7 @@ def test_tables_come_back(first: bool, table: dict[str, object]) -> None:
 
 
 def test_a_time_that_is_no_number() -> None:
-    """In 0-9a0 a time is text, and nothing says of what kind."""
+    """In 0-9a0 a time is text of an unspecified format."""
     dialect = DIALECTS["0-9a0-jms"]
     for stamp, time in (("1117411200", 1117411200_000), ("30 May 2005", None), ("9" * 40, None)):
         record = dialect._content.record(timestamp=stamp)  # type: ignore[attr-defined]

@@ -88,7 +88,7 @@ def test_senseless_frames_end_it_without_a_word(version: str) -> None:
 
 
 def ended_with(both: Both, octets: bytes, code: int) -> None:
-    """The connection is closed for what was sent, and why is said."""
+    """The connection is closed with the reason."""
     closed = told(both.server, both.server.receive(octets))[-1]
     assert isinstance(closed, Closed)
     ((name, record),) = said(both.client, b"".join(both.server.output()))
@@ -248,7 +248,7 @@ def test_the_second_octet_of_0_9a6_is_not_looked_at() -> None:
 @pytest.mark.parametrize("version", FIRST)
 @pytest.mark.parametrize("size", [1, 5, 1000, 1 << 30])
 def test_large_frames_and_high_channels(version: str, size: int) -> None:
-    """A meta frame announces what a frame header of four octets cannot say."""
+    """A meta frame announces the size that a frame header of four octets cannot hold."""
     limits = Limits(frame_max=1 << 20, channel_max=2000)
     both = Both(version, sized(size), limits=limits).opened()
     body = b"l" * 200_000
@@ -416,7 +416,7 @@ def test_every_request_is_understood(version: str, size: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("seed", range(60))
 def test_mutated_conversations(version: str, seed: int) -> None:
-    """Operations or a last ``Closed``, whatever comes, and no more is kept than allowed."""
+    """Operations or a last ``Closed`` for any octets, and no more is kept than allowed."""
     chance = random.Random(f"{version}{seed}")
     data = bytearray(conversation(version))
     for _ in range(chance.randint(0, 5)):

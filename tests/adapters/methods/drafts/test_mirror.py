@@ -75,7 +75,7 @@ BOTH: list[tuple[Operation, list[Operation], Any]] = [
     (EndSession(1, 7), [EndSession(1, None)], None),
     (BeginSession(2, 7), [BeginSession(2, None)], None),
 ]
-"""What is said, what is heard, and the result."""
+"""The operation sent, the operation received, and the result."""
 
 MADE = DeclareQueue(1, None, "q", durable=True, levels=2)
 CONSUME = Subscribe(1, 7, "q", "1", True, True, True)
@@ -169,7 +169,7 @@ def test_requests(version: str, at: int, size: int) -> None:
     both = Both(version, sized(size), results=dict(RESULTS)).opened()
     expected = copy.deepcopy(heard)
     if isinstance(said, DeleteQueue) and version != "0-9a6":
-        # What is to be cancelled must be there, or it costs the connection (0-9a0 §4.5.7).
+        # Cancelling a missing consumer costs the connection (0-9a0 §4.5.7).
         both.queues = {said.name}
         expected.insert(0, FindQueue(1, None, said.name))
     both.client.send(copy.deepcopy(said))
@@ -373,7 +373,7 @@ def test_returned(version: str) -> None:
 @pytest.mark.parametrize("to", [None, "k", "elsewhere"])
 @pytest.mark.parametrize("own", [True, False])
 def test_a_publish_goes_where_it_is_told(version: str, to: str | None, own: bool) -> None:
-    """In 0-9a6 the destination of the content is the key, whatever the message had there."""
+    """In 0-9a6 the destination of the content is the key, in place of that of the message."""
     both = Both(version).opened()
     both.queues.add("k")
     dialect: Dialect = both.client.channel(1).dialect("jms") if own else BASIC

@@ -1,4 +1,4 @@
-"""consume-rate: so many octets a second, whatever the sizes of messages."""
+"""consume-rate: so many octets a second, for messages of any size."""
 
 from typing import Any
 

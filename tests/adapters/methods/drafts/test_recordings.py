@@ -80,7 +80,7 @@ def test_every_recorded_frame_is_read_and_written_again(name: str, at: int) -> N
 
 
 def check_header(frame: Frame, payload: bytes) -> None:
-    """The client writes class 2 whatever the class is: all of them are JMS messages here."""
+    """The client writes class 2 for every class: all of them are JMS messages here."""
     layout = V0_9a6.geometry.content
     group, weight, _ = layout.unpack_from(payload, 0)
     facts = frame.facts
@@ -104,7 +104,7 @@ DIFFERENCES = {
 
 
 class House:
-    """Answers what the server role asks, as the broker would."""
+    """Answers the requests of the server role, as the broker would."""
 
     def __init__(self) -> None:
         limits = Limits(channel_max=255, heartbeat=0)
@@ -236,7 +236,7 @@ def test_a_close_behind_the_publish_stops_nothing() -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
 def test_a_recorded_server_talks_to_our_client(size: int) -> None:
-    """The scripted half of ``consume``: our client asks what the original asked for."""
+    """The scripted half of ``consume``: our client sends the requests of the original."""
     client = adapter_for("0-9a6", Role.CLIENT, credentials=Credentials())
     recorded = [frame for frame in frames("consume") if not frame.from_client]
     script = iter(recorded)

@@ -1,4 +1,4 @@
-"""What is taken in one step, looked up or kept encoded is what the long way makes of it."""
+"""Fast paths, caches and templates have the same results as the general path."""
 
 import contextlib
 from typing import Any
@@ -234,7 +234,7 @@ def test_one_step_is_as_good_as_many(version: str, server: bool) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_method_is_heard_once_and_read_once(version: str) -> None:
-    """What is kept of it is for all who say the same, and a ticket is looked at each time."""
+    """Equal octets share its cache entry, and a ticket is checked each time."""
     both, octets = conversation(version, True)
     both.server.receive(octets)
     heard = dict(both.server.frames._content_methods)

@@ -140,7 +140,7 @@ class Client:
         return self
 
     def say(self, channel: int, record: Any) -> list[Said]:
-        """A request, and what the server says then."""
+        """A request; returns the answers of the server."""
         return self.served.receive(self.octets(channel, record))
 
     def octets(self, channel: int, record: Any) -> bytes:
