@@ -44,7 +44,7 @@ class Spec(NamedTuple):
 PLAIN = Spec()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class View:
     """Shared by the readers of one source with the same spec. ``shown`` is its name for them;
     ``id_line`` makes the ``id:`` line of a position."""
