@@ -11,10 +11,11 @@ from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.frames import Frames
 from gateway.adapters.methods.incoming_content import ContentEngine, IncomingContent
+from gateway.adapters.methods.lifecycle import step
 from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.pending import Awaited
 from gateway.bodies import Body, LargeBody, Spool
-from gateway.errors import Condition, LocalError, PeerError, Unwritable
+from gateway.errors import LocalError, Unwritable
 from gateway.message import Message
 from gateway.operations import (
     Confirm,
@@ -88,13 +89,8 @@ class Channel:
 
     def move(self, word: str) -> None:
         """Take a step of the table. Raises ``PeerError`` if it is not allowed now."""
-        state = states.after(states.CHANNEL, self.state, word)
-        if state is None:
-            raise PeerError(
-                Condition.CHANNEL_ERROR, f"{word!r} on channel {self.number}, which is {self.state}"
-            )
-        self.state = state
-        self.ready = state is states.OPEN and self.content is None
+        self.state = step(self, word)
+        self.ready = self.state is states.OPEN and self.content is None
 
     def opened(self) -> None:
         self.move("channel.open-ok")

@@ -33,7 +33,6 @@ from gateway.errors import Condition, LocalError, PeerError
 from gateway.message import Table
 from gateway.operations import (
     Blocked,
-    Closed,
     Done,
     Open,
     Operation,
@@ -190,8 +189,7 @@ class Connection:
         )
         if self.capable("authentication_failure_close"):
             raise PeerError(Condition.ACCESS_REFUSED, text, method=number)
-        found += self._engine.life.abandon()
-        found.append(Closed(Condition.ACCESS_REFUSED, text))
+        found += self._engine.life.ended(Condition.ACCESS_REFUSED, text)
         raise Ended
 
     def _on_tune_ok(self, m: w.ConnectionTuneOk, found: list[Operation]) -> None:
@@ -338,11 +336,6 @@ class Connection:
         peer.properties = properties
         if self.qpid:
             self._engine.tags = fields.QPID
-
-    def blocked(self, record: Any) -> None:
-        """Server: tell clients with the capability for it."""
-        if self._engine.life.state is states.OPEN and self.capable("connection.blocked"):
-            self._engine.writer.write(0, record)
 
 
 Connection.steps = {

@@ -196,15 +196,13 @@ class Lifecycle:
             return b""
         if self._refusal:
             self._engine.buffer.put(self._refusal)
-        found += self.abandon()
-        found.append(Closed(Condition.NOT_IMPLEMENTED, "not the protocol header expected"))
+        found += self.ended(Condition.NOT_IMPLEMENTED, "not the protocol header expected")
         raise Ended
 
     def _other_version(self, data: bytes, found: list[Operation]) -> None:
         """Client: the server answers our header with the one it would like (0-9-1 §2.2.4)."""
         text = f"the server does not speak {self._engine.version}, it answers {data[:8]!r}"
-        found += self.abandon()
-        found.append(Closed(Condition.NOT_IMPLEMENTED, text))
+        found += self.ended(Condition.NOT_IMPLEMENTED, text)
         raise Ended
 
     def found(self) -> list[Operation]:
@@ -243,8 +241,7 @@ class Lifecycle:
             )
         self.state = state
         if step is None:
-            found += self.abandon()
-            found.append(Closed(*self.close_reason, theirs=self.caused_by_peer))
+            found += self.ended(*self.close_reason, theirs=self.caused_by_peer)
             raise Ended
         step(connection, m, found)
 
@@ -316,8 +313,7 @@ class Lifecycle:
             found.append(self._leave(error.condition, error.text, fault=True))
             return
         self._report_fault(error)
-        found += self.abandon()
-        found.append(Closed(error.condition, error.text))
+        found += self.ended(error.condition, error.text)
 
     def violated(self, error: PeerError) -> list[Operation]:
         """A request of the peer's turns out to cost the connection."""
@@ -343,8 +339,7 @@ class Lifecycle:
             self._report_fault(self._fault)
         else:
             engine.write(0, engine.layouts.ConnectionCloseOk())
-        self.later += self.abandon()
-        self.later.append(Closed(*self.close_reason))
+        self.later += self.ended(*self.close_reason)
 
     def abandon(self) -> list[Operation]:
         """Nothing more is received. Refuses the requests that are still open."""
@@ -362,17 +357,18 @@ class Lifecycle:
         engine.channels.clear()
         return found
 
+    def ended(self, condition: Condition | None, text: str, theirs: bool = True) -> list[Operation]:
+        """The connection is over, for this reason."""
+        return [*self.abandon(), Closed(condition, text, theirs=theirs)]
+
     def lost(self) -> list[Operation]:
         """The socket is gone."""
         engine = self._engine
         if engine.closing:
             return []
-        found = self.abandon()
         if self.state in (CLOSING, LEAVING):
-            found.append(Closed(*self.close_reason, theirs=self.caused_by_peer))
-        else:
-            found.append(Closed(Condition.CONNECTION_FORCED, "the connection was lost"))
-        return found
+            return self.ended(*self.close_reason, theirs=self.caused_by_peer)
+        return self.ended(Condition.CONNECTION_FORCED, "the connection was lost")
 
     # --- time ------------------------------------------------------------------------------------
 
@@ -392,14 +388,21 @@ class Lifecycle:
         elif due is Due.UNCLOSED:
             found += self.lost()
         elif due is Due.UNOPENED:
-            found += self.abandon()
-            found.append(Closed(Condition.CONNECTION_FORCED, "the handshake took too long"))
+            found += self.ended(Condition.CONNECTION_FORCED, "the handshake took too long")
         elif due is Due.SILENT:
             silent = "client" if engine.server else "server"
             text = f"missed heartbeats from {silent}, timeout: {heartbeat.patience / 2:g}s"
-            found += self.abandon()
-            found.append(Closed(Condition.CONNECTION_FORCED, text))
+            found += self.ended(Condition.CONNECTION_FORCED, text)
         return found
+
+
+def step(channel: AnyChannel, word: str) -> states.State:
+    """The state of a channel after a method. Raises ``PeerError`` if it is not allowed now."""
+    state = states.after(states.CHANNEL, channel.state, word)
+    if state is None:
+        text = f"{word!r} on channel {channel.number}, which is {channel.state}"
+        raise PeerError(Condition.CHANNEL_ERROR, text)
+    return state
 
 
 def refused(channel: AnyChannel, condition: Condition, text: str, lost: Lost) -> list[Operation]:

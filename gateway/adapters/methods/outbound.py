@@ -41,6 +41,9 @@ from gateway.operations import (
     UpdateSecret,
 )
 
+BLOCKED = "connection.blocked"
+"""A method, and the capability of a client to read it."""
+
 
 class OutboundEngine(DispatchEngine, Protocol):
     """The engine, as far as operations need it."""
@@ -175,14 +178,14 @@ def _cancelled(engine: OutboundEngine, op: Cancelled) -> None:
         engine.writer.write(op.channel, w.BasicCancel(op.tag, True))
 
 
-def _blocked(engine: OutboundEngine, op: Blocked) -> None:
-    if "connection.blocked" in engine.table.by_name:
-        engine.connection.blocked(w.ConnectionBlocked(op.reason[:80]))
-
-
-def _unblocked(engine: OutboundEngine, op: Unblocked) -> None:
-    if "connection.unblocked" in engine.table.by_name:
-        engine.connection.blocked(w.ConnectionUnblocked())
+def _blocked(engine: OutboundEngine, op: Blocked | Unblocked) -> None:
+    """Only to clients with the capability for it."""
+    known = BLOCKED in engine.table.by_name and engine.connection.capable(BLOCKED)
+    if known and engine.life.state is states.OPEN:
+        if isinstance(op, Blocked):
+            engine.writer.write(0, w.ConnectionBlocked(op.reason[:80]))
+        else:
+            engine.writer.write(0, w.ConnectionUnblocked())
 
 
 # --- answers -------------------------------------------------------------------------------------
@@ -299,7 +302,7 @@ ENCODERS: dict[type[Operation], Encoder] = {
     Returned: _returned,
     Cancelled: _cancelled,
     Blocked: _blocked,
-    Unblocked: _unblocked,
+    Unblocked: _blocked,
     Done: replying(_reply),
     Refused: refused,
 }

@@ -14,6 +14,7 @@ from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
 from gateway.adapters.methods.drafts.pacing import Pace
 from gateway.adapters.methods.drafts.staging import Staging
 from gateway.adapters.methods.incoming_content import ContentEngine, IncomingContent
+from gateway.adapters.methods.lifecycle import step
 from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.pending import Awaited
 from gateway.bodies import Body, Spool
@@ -147,12 +148,7 @@ class Channel:
 
     def move(self, word: str) -> None:
         """Take a step of the table. Raises ``PeerError`` if it is not allowed now."""
-        state = states.after(states.CHANNEL, self.state, word)
-        if state is None:
-            raise PeerError(
-                Condition.CHANNEL_ERROR, f"{word!r} on channel {self.number}, which is {self.state}"
-            )
-        self.state = state
+        self.state = step(self, word)
 
     def opened(self) -> None:
         self.move("channel.open-ok")

@@ -26,7 +26,7 @@ from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.options import Credentials, Limits
 from gateway.errors import Condition, LocalError, PeerError
 from gateway.message import Table
-from gateway.operations import Closed, Done, Open, Operation, Peer
+from gateway.operations import Done, Open, Operation, Peer
 from gateway.operations.rules import EARLY
 
 PLAIN = "PLAIN"
@@ -150,8 +150,8 @@ class DraftConnection:
                 tune = self._w.ConnectionTune(limits.channel_max, limits.heartbeat)
             self._engine.writer.write(0, tune)
         else:
-            found += self._engine.life.abandon()
-            found.append(Closed(Condition.ACCESS_REFUSED, f"login of '{step.user}' was refused"))
+            text = f"login of '{step.user}' was refused"
+            found += self._engine.life.ended(Condition.ACCESS_REFUSED, text)
             raise Ended
 
     def _later(self, step: Step) -> None:

@@ -120,14 +120,13 @@ def _close_channel(channel: Channel, m: w.ChannelClose, pending: PendingReply) -
 
 def _queue_or_topic(
     channel: Channel,
-    kind: int,
-    name: str,
     pending: PendingReply,
     queue: Callable[[PendingReply], list[Operation]],
     topic: Callable[[PendingReply], list[Operation]],
 ) -> list[Operation]:
     """The operations for a queue or for a topic, by service type; "fuzzy" looks for the queue."""
-    subscription = getattr(pending.record, "subscription", "")
+    m = pending.record
+    kind, name, subscription = m.service_type, m.destination, getattr(m, "subscription", "")
     if service(channel, kind) == QUEUE and subscription:
         raise channel.error(Condition.COMMAND_INVALID, "a queue has no subscriptions")
     if not name and not (kind == TOPIC and subscription):
@@ -219,8 +218,6 @@ def _query(channel: Channel, m: w.DestinationQuery, pending: PendingReply) -> li
     channel.ticket(m.ticket)
     return _queue_or_topic(
         channel,
-        m.service_type,
-        m.destination,
         pending,
         lambda token: [DeclareQueue(channel.number, token, m.destination, passive=True)],
         lambda token: _send(channel, w.DestinationQueryOk(TOPIC, m.destination, 0, 0, 0)),
@@ -232,8 +229,6 @@ def _purge(channel: Channel, m: w.DestinationPurge, pending: PendingReply) -> li
     channel.ticket(m.ticket, "purge")
     return _queue_or_topic(
         channel,
-        m.service_type,
-        m.destination,
         pending,
         lambda token: [PurgeQueue(channel.number, token, m.destination)],
         lambda token: [PurgeTopic(channel.number, token, m.destination)],
@@ -246,8 +241,6 @@ def _cancel_destination(
     channel.ticket(m.ticket, "dynamic", "purge")
     return _queue_or_topic(
         channel,
-        m.service_type,
-        m.destination,
         pending,
         lambda token: _deleted(channel, token, m.destination, m.ifempty),
         lambda token: [CancelTopic(channel.number, token, m.destination, m.ifempty)],
@@ -402,7 +395,7 @@ def _consume(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]
             *started(token, name, m.destination, True),
         ]
 
-    return _queue_or_topic(channel, m.service_type, m.destination, pending, queue, topic)
+    return _queue_or_topic(channel, pending, queue, topic)
 
 
 def _cancel(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
@@ -427,7 +420,7 @@ def _browse(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
             return _send(channel, empty())
         return taken(token, SUBSCRIPTION + m.subscription)
 
-    return _queue_or_topic(channel, m.service_type, m.destination, pending, queue, topic)
+    return _queue_or_topic(channel, pending, queue, topic)
 
 
 REQUEST_HANDLERS: dict[str, Any] = {
