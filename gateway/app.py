@@ -26,7 +26,7 @@ from gateway.http.access.front import admin_plane
 from gateway.http.access.protocol import bounded
 from gateway.http.app import build
 from gateway.http.app import close as close_http
-from gateway.http.configured import check_named_files
+from gateway.http.configuration_checks import check_named_files
 from gateway.http.dependencies import ChannelInfo, ConnectionInfo, HttpDependencies
 from gateway.http.publish.spool import open_partial_bodies, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret

@@ -31,8 +31,8 @@ from gateway.crossing.crossing import Crossing, Fidelity
 from gateway.crossing.natural import ORIGIN, OUR_ORIGIN
 from gateway.crossing.types import TYPES
 from gateway.http.fields import write_headers
-from gateway.http.publish.forms import read_form
-from gateway.http.publish.shown import write_full, write_simple
+from gateway.http.publish.form_reader import read_form
+from gateway.http.publish.form_writer import write_full, write_simple
 from gateway.http.typed_json import write_json
 from gateway.message import DIALECTS, Dialect, Essentials, Message, Properties
 

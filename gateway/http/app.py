@@ -12,10 +12,10 @@ from starlette.routing import BaseRoute, Route
 from gateway import __version__
 from gateway.errors import Refusal
 from gateway.http import console, description, health, problems, topology
+from gateway.http.access.authenticator import Authenticator
 from gateway.http.access.front import Front
-from gateway.http.access.gate import Gate
-from gateway.http.access.offered import ways_in
 from gateway.http.access.routes import routes as access_routes
+from gateway.http.access.security_schemes import security_schemes
 from gateway.http.admin.routes import routes as admin_routes
 from gateway.http.application import Application
 from gateway.http.context import Context
@@ -28,7 +28,7 @@ from gateway.http.fast_path import FastPath
 from gateway.http.leases import LeaseTable
 from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
-from gateway.http.observe.layer import Observe
+from gateway.http.observe.observation import Observe
 from gateway.http.observe.spans import find_spans
 from gateway.http.publish.operations import Operations
 from gateway.http.publish.publisher import Publisher
@@ -40,7 +40,7 @@ from gateway.http.request_parameters import User
 Room = Callable[[Context], list[BaseRoute]]
 
 GRACE_SECONDS = 2.0
-"""For publishes that wait for the broker's word when the gateway stops."""
+"""For publishes that wait for their confirm when the gateway stops."""
 
 ROOMS: tuple[Room, ...] = (
     publish_routes,
@@ -80,7 +80,7 @@ def build(dependencies: HttpDependencies) -> Application:
         spans=find_spans(),
         log_requests=dependencies.settings.log_requests,
     )
-    app.front = Front(context.gate, publish_endpoint(app, DECLARED_ROUTE))
+    app.front = Front(context.authenticator, publish_endpoint(app, DECLARED_ROUTE))
     publish = {
         "queues": publish_endpoint(app, QUEUE_ROUTE),
         "exchanges": publish_endpoint(app, EXCHANGE_ROUTE),
@@ -95,8 +95,8 @@ def make_context(dependencies: HttpDependencies) -> Context:
     broker, settings = dependencies.broker, dependencies.settings
     cursors = Cursors(dependencies.secret)
     leases = LeaseTable(broker.state, dependencies.secret)
-    gate = Gate(dependencies, cursors.known)
-    hub = Hub(dependencies, cursors, leases, gate.still_good)
+    authenticator = Authenticator(dependencies, cursors.known)
+    hub = Hub(dependencies, cursors, leases, authenticator.still_good)
     publisher = Publisher(
         broker, dependencies.begin_turn, dependencies.end_turn, settings.confirm_seconds
     )
@@ -106,7 +106,7 @@ def make_context(dependencies: HttpDependencies) -> Context:
         hub,
         publisher,
         Counters(dependencies, hub, publisher),
-        gate,
+        authenticator,
         Canary(dependencies, seconds, seconds),
         Operations(broker, settings),
         leases,
@@ -114,7 +114,7 @@ def make_context(dependencies: HttpDependencies) -> Context:
 
 
 def labels_of(routes: list[BaseRoute]) -> dict[Any, str]:
-    """What metrics call a route, by its endpoint."""
+    """The template of each route by its endpoint, as metrics show it."""
     return {route.endpoint: route.path for route in routes if isinstance(route, Route)}
 
 
@@ -128,8 +128,8 @@ def publish_endpoint(app: FastAPI, path: str) -> Any:
 
 
 async def close(app: FastAPI) -> None:
-    """Say goodbye to all event streams and let go of the broker. Before the server stops: it
-    waits for responses that would never end."""
+    """End all event streams and the publisher's channels. Called before the server stops, which
+    waits for responses to end."""
     context: Context = app.state.context
     await context.hub.close()
     for closer in context.closers:
@@ -157,6 +157,6 @@ def describe(app: FastAPI) -> dict[str, Any]:
         schema = get_openapi(
             title=app.title, version=app.version, routes=app.routes, openapi_version="3.1.0"
         )
-        schemes = ways_in(app.state.context.gate)
+        schemes = security_schemes(app.state.context.authenticator)
         app.openapi_schema = description.complete(schema, app.routes, schemes)
     return app.openapi_schema

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.http.access.front import Front
 from gateway.http.access.protocol import send_answer, write_whole
 from gateway.http.fast_path import FastPath
-from gateway.http.observe.layer import Observation, Observe
+from gateway.http.observe.observation import Observation, Observe
 from gateway.http.problems import INTERNAL, INTERNAL_TEXT, Problem
 
 

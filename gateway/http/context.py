@@ -1,7 +1,7 @@
-"""What the rooms of this floor share: made once by ``app.build`` and handed to every room.
+"""The parts that all areas of HTTP share: made once by ``app.build`` and given to each of them.
 
-A room has a ``routes.py`` with ``routes(context) -> list[BaseRoute]``; ``app.ROOMS`` lists them.
-What a room must end when the server stops goes into ``context.closers``.
+An area has a function ``routes(context) -> list[BaseRoute]``; ``app.ROOMS`` lists them.
+Work of an area that must end when the server stops is added to ``context.closers``.
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gateway.broker.broker import Broker
 from gateway.config.web import HttpSettings
-from gateway.http.access.gate import Gate
+from gateway.http.access.authenticator import Authenticator
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.hub import Hub
 from gateway.http.leases import LeaseTable
@@ -22,13 +22,13 @@ from gateway.http.rates import Rates
 
 @dataclass(slots=True)
 class Context:
-    """``gate`` authenticates (``request_parameters.authenticate`` uses it)."""
+    """``authenticator`` authenticates (``request_parameters.authenticate`` uses it)."""
 
     dependencies: HttpDependencies
     hub: Hub
     publisher: Publisher
     counters: Counters
-    gate: Gate
+    authenticator: Authenticator
     canary: Canary
     operations: Operations
     """Answers that are fetched later."""

@@ -1,4 +1,4 @@
-"""What this room needs from the house: the broker, the turn, and settings.
+"""The parts of the gateway that HTTP depends on: the broker, the turn, and settings.
 
 The composition root fills ``HttpDependencies`` in and hands it to ``gateway.http.app.build``;
 nothing in ``gateway.http`` reaches for anything else.
@@ -37,10 +37,10 @@ class ConnectionInfo(NamedTuple):
     local: str = ""
     """The address that it came to."""
     name: str = ""
-    """What the client calls it."""
+    """The name that the client gave it."""
     mechanism: str = ""
     properties: Table = {}
-    """What the client says of itself."""
+    """The client properties."""
 
 
 class ChannelInfo(NamedTuple):
@@ -58,10 +58,10 @@ class ChannelInfo(NamedTuple):
 
 @dataclass(slots=True)
 class HttpDependencies:
-    """Everything that is handed in.
+    """Made by the composition root.
 
     ``begin_turn`` is called before the broker is touched, ``end_turn`` after. ``ready`` names
-    what must be true for traffic to make sense (listeners up, store writable). ``secret`` seals
+    the conditions for serving traffic (listeners up, store writable). ``secret`` seals
     event cursors: keep it with the data and cursors stay verifiable over a restart.
     """
 
@@ -77,18 +77,18 @@ class HttpDependencies:
     figures: Callable[[], dict[str, float]] = dict
     """More numbers for ``/metrics``, such as ``store_commits_total``."""
     crossing: Crossing | None = None
-    """Counts what becomes of messages that cross between versions."""
+    """Counts conversions of messages between versions."""
     settings: HttpSettings = field(default_factory=HttpSettings)
     routes: Sequence[DeclaredRoute] = ()
     """Declared routes."""
     admin_apart: bool = False
     """Whether administration has a listener of its own."""
     spool: Spool = field(default_factory=Spool)
-    """Where large bodies stand."""
+    """The spool of large bodies."""
     passwords: Passwords | None = None
-    """Checks passwords for all doors; ``None``: HTTP has checks of its own."""
+    """Checks passwords for all protocols; ``None``: HTTP has its own."""
     clock: Callable[[], float] = time.time
-    """Seconds since 1970: what expiry, quotas and tickets go by."""
+    """Seconds since 1970, for expiry, quotas and tickets."""
 
     @contextmanager
     def turn(self) -> Iterator[None]:

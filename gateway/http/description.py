@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute, Route
 
-from gateway.http.access.offered import Schemes, ways_into
+from gateway.http.access.security_schemes import Schemes, requirements
 from gateway.http.problems import ALL_ROWS, BY_STATUS, PREFIX, Row
 from gateway.http.schemas import ProblemDocument, Receipt
 
@@ -139,7 +139,7 @@ VHOST = in_path("vhost", "Virtual host; `/` is written `%2F`", "/")
 
 
 class Described(Route):
-    """A route that carries what OpenAPI says of it: an operation object per method, in lower case.
+    """A route with its OpenAPI description: an operation object per method, in lower case.
 
     ``models`` are the shapes that the operations refer to (``reference(Model)``); ``None`` for
     ``operations`` keeps a route out of the description.
@@ -198,7 +198,7 @@ def complete(
                 paths.setdefault(route.path, {}).update(route.operations)
     components = schema.setdefault("components", {})
     components["securitySchemes"] = schemes
-    schema["security"] = ways_into(schemes, "", "")
+    schema["security"] = requirements(schemes, "", "")
     shapes = components.setdefault("schemas", {})
     ordered = sorted(models, key=lambda model: model.__name__)
     _, told = models_json_schema(
@@ -214,11 +214,11 @@ def complete(
 
 
 OPEN = ("/livez", "/readyz", "/startupz", "/.well-known/")
-"""Beginnings of paths that ask for no credentials."""
+"""Prefixes of paths that need no credentials."""
 
 
 def finish(method: str, path: str, operation: dict[str, Any], schemes: Schemes) -> None:
-    """What holds for every route: who may fail, and how."""
+    """Add the parts that all operations share: problems, security, examples."""
     responses = operation["responses"]
     # FastAPI documents its own validation error shape; ours replaces it.
     if "HTTPValidationError" in str(responses.get("422", "")):
@@ -228,8 +228,8 @@ def finish(method: str, path: str, operation: dict[str, Any], schemes: Schemes) 
     if path.startswith(OPEN):
         operation["security"] = []
     elif path == "/metrics":
-        operation["security"] = [{}, *ways_into(schemes, method, path)]
-    elif (ways := ways_into(schemes, method, path)) != ways_into(schemes, "", ""):
+        operation["security"] = [{}, *requirements(schemes, method, path)]
+    elif (ways := requirements(schemes, method, path)) != requirements(schemes, "", ""):
         operation["security"] = ways
     always = {431, 500}
     if operation.get("security") != []:

@@ -4,7 +4,7 @@ A plain publish is ``POST`` of a body, with metadata in fields, to
 ``/v1/{vhost}/queues/{queue}/messages`` or ``/exchanges/{exchange}/``. Routing and Starlette's error
 layers cost more than the publish, so ``Application`` (``application.py``) offers requests here
 first. The publish itself is ``PublishEndpoint.answer``, as behind the framework; only the
-credentials come from a cache, and what a path names is kept.
+credentials and the nodes of paths come from caches.
 """
 
 from collections.abc import Awaitable, Mapping
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope
 
 from gateway.http.access.credential_cache import CredentialCache
 from gateway.http.access.front import Front
-from gateway.http.observe.layer import Observation
+from gateway.http.observe.observation import Observation
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Node, Target, queue_segment, routing_key
 from gateway.http.publish.messages import PublishEndpoint
@@ -54,7 +54,7 @@ class FastPath:
     def __init__(self, front: Front, endpoints: Mapping[str, PublishEndpoint]) -> None:
         """``endpoints``: by the noun in their path."""
         self.front = front
-        self.credentials = CredentialCache(front.gate)
+        self.credentials = CredentialCache(front.authenticator)
         self.endpoints = endpoints
 
     def find(self, scope: Scope) -> Node | None:
@@ -65,10 +65,10 @@ class FastPath:
         if raw is None or len(raw) + len(query) > LONGEST:
             return None
         node = read_node(raw, query)
-        return node if node is not None and self.front.gate.names_nodes(scope) else None
+        return node if node is not None and self.front.authenticator.names_nodes(scope) else None
 
     def endpoint(self, node: Node, scope: Scope) -> ASGIApp:
-        """The endpoint of a publish; ``scope`` gets what routing would put there."""
+        """The endpoint of a publish; ``scope`` gets the keys that routing would add."""
         _, _, vhost, noun, name, _ = node.path.split("/")
         scope["path"] = node.path
         scope["path_params"] = {"vhost": vhost, noun[:-1]: name}

@@ -1,7 +1,8 @@
 """Message metadata as HTTP fields (Structured Fields, RFC 9651) and back, types kept.
 
 One ``Amqp-...`` field per property; application properties travel in the repeatable
-``Amqp-Property: "key";v=value;t=type``. Parsing is strict: what is not understood is refused.
+``Amqp-Property: "key";v=value;t=type``. Parsing is strict: unknown fields and
+malformed values are refused.
 """
 
 import re
@@ -220,7 +221,7 @@ def with_type(value: Any, kind: str) -> str:
 
 
 def write_identifier(value: Any) -> str:
-    # What nearly every id is needs no escapes; the general way costs 20 us.
+    # Nearly every id needs no escapes; the general way costs 20 us.
     if type(value) is str and PLAIN.fullmatch(value):
         return f'"{value}"'
     if isinstance(value, UUID):

@@ -25,7 +25,7 @@ NOT_YET: dict[int | str, dict[str, Any]] = {
 
 
 async def look(context: Context, anew: bool = False) -> dict[str, bool]:
-    """What must be true; the canary is asked last, and only if the rest is well."""
+    """The checks by name; the canary publishes last, and only if all others pass."""
     checks = dict(context.dependencies.ready())
     checks["publish"] = all(checks.values()) and await context.canary.check(anew)
     return checks

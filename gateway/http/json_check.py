@@ -1,4 +1,4 @@
-"""Whether octets are JSON (RFC 8259), found out in small steps and without building anything.
+"""Checks in small steps that octets are JSON (RFC 8259), without building values.
 
 ``json.loads`` of a large body holds the interpreter for seconds, in a thread too. Runs of scalars
 are one match each, within a window, so that a step costs a fraction of a millisecond.
@@ -13,7 +13,7 @@ WINDOW = 1 << 16
 """Octets that one step may look at. No number is longer."""
 MOST_DEPTH = 900
 TOKENS = 16
-"""What is not in a run: so many of them are a step."""
+"""Tokens outside of runs in one step."""
 BLANK = rb"[ \t\n\r]*+"
 ESCAPED = rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
 TEXT = rb'(?:[^"\\\x00-\x1f]++|' + ESCAPED + rb")*+"
@@ -63,7 +63,7 @@ class Span(NamedTuple):
 
 
 class Outline:
-    """What stands in the outermost array or object, at most ``most``; ``over``: there is more."""
+    """The entries of the outermost array or object, at most ``most``; ``over``: there are more."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -87,9 +87,8 @@ def json_steps(octets: bytes) -> Steps:
 
 
 def outline_steps(octets: bytes, at: int, size: int, outline: Outline) -> Steps:
-    """The same for the octets from ``at`` to ``size``, which are UTF-8. What stands in them is
-    noted as far as ``outline`` takes it; the first that is too much ends the search, unless none
-    is wanted."""
+    """The same for the octets from ``at`` to ``size``, which are UTF-8. Their entries are added to
+    ``outline``; the first that exceeds its limit ends the search, unless the limit is 0."""
     open_: list[int] = []
     noted = 1 if outline.most else 0
     """At this depth members are looked at one by one."""
@@ -171,7 +170,7 @@ def outline_steps(octets: bytes, at: int, size: int, outline: Outline) -> Steps:
 
 
 CLOSING = {FIRST_ITEM: b"]"[0], FIRST_KEY: b"}"[0]}
-"""What may end an array or an object that has nothing in it."""
+"""The octets that may end an empty array or object."""
 
 
 def string_steps(octets: bytes, at: int, size: int) -> Generator[None, None, int | None]:

@@ -1,4 +1,4 @@
-"""What Prometheus reads: an own registry, filled when it is asked, with bounded labels.
+"""Metrics for Prometheus: a registry of its own, filled when it is read, with bounded labels.
 
 Our own counts are plain dictionaries, because a labelled ``prometheus_client`` counter costs more
 than the rest of a publish.
@@ -31,7 +31,7 @@ OUTCOMES = ("accepted", "unroutable", "rejected", "unknown")
 
 
 class Counters(Collector):
-    """Everything ``/metrics`` shows."""
+    """All metrics of ``/metrics``."""
 
     def __init__(self, dependencies: HttpDependencies, hub: Hub, publisher: Publisher) -> None:
         self.dependencies = dependencies
@@ -46,8 +46,8 @@ class Counters(Collector):
         self.durations: dict[str, Histogram] = {}
         """Until the answer begins, by route template."""
         self.counted = dependencies.broker.snapshot()
-        """What the broker has counted: added up before its metrics are collected, which is one
-        call."""
+        """The counters of the broker, added up in steps before its metrics are collected, which is
+        one call."""
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -107,7 +107,7 @@ class Counters(Collector):
             return
         family = CounterMetricFamily(
             f"{PREFIX}crossings",
-            "Messages given to a reader of another version, by what became of them.",
+            "Messages delivered to readers of another version, by fidelity of the conversion.",
             labels=("from", "to", "fidelity"),
         )
         for labels, number in crossing.counts.items():
@@ -149,7 +149,7 @@ class Counters(Collector):
         meter = self.publisher.meter
         family = CounterMetricFamily(
             f"{PREFIX}http_publish_outcomes",
-            "What became of messages of HTTP publishers.",
+            "Outcomes of messages of HTTP publishers.",
             labels=("outcome",),
         )
         for outcome in OUTCOMES:

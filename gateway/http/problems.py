@@ -1,6 +1,6 @@
 """Condition to status, and the one error shape of every route: a problem document (RFC 9457).
 
-Each document carries ``outcome`` (what became of the caller's message) and ``safe_to_retry``.
+Each document carries ``outcome`` (the outcome of the caller's message) and ``safe_to_retry``.
 429 means that *this* destination or caller is limited, 503 that the path is down.
 """
 
@@ -170,7 +170,8 @@ SHAPES: dict[str, Callable[[Problem], Response]] = {}
 
 
 def of_refusal(refusal: Refusal, hidden: bool = False) -> Problem:
-    """The broker said no. Its text names nodes: ``hidden`` if the caller knows but a route."""
+    """The problem of a refusal by the broker. Its text names nodes: ``hidden`` if the caller only
+    knows a route."""
     if hidden:
         row = ROWS[refusal.condition]
         return Problem(row, f"behind the route: {row.title[0].lower()}{row.title[1:]}")
@@ -179,7 +180,7 @@ def of_refusal(refusal: Refusal, hidden: bool = False) -> Problem:
 
 
 def strange_member(name: str) -> Problem:
-    """A member of a request's body that is not known here. It is never ignored."""
+    """An unknown member of a request body, which is never ignored."""
     pointer = "/" + name.replace("~", "~0").replace("/", "~1")
     text = "unknown member"
     return Problem(SCHEMA, f"{pointer}: {text}", errors=[{"pointer": pointer, "detail": text}])
@@ -217,7 +218,7 @@ async def on_http(request: Request, error: Exception) -> Response:
 
 
 def methods_here(request: Request) -> list[str]:
-    """What may be done at this path: several rooms may have a route for it."""
+    """The methods of this path, of all routes for it."""
     found: set[str] = set()
     for route in request.app.routes:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:

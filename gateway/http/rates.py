@@ -25,7 +25,7 @@ Counts = dict[Key, tuple[int, int]]
 
 
 class Rates:
-    """Whoever lists queues feeds it; it keeps two samples about ``WINDOW_SECONDS`` apart."""
+    """Samples are taken when queues are listed; two are kept, about ``WINDOW_SECONDS`` apart."""
 
     def __init__(self) -> None:
         self.samples: list[tuple[float, Counts]] = []

@@ -24,7 +24,7 @@ M = TypeVar("M", bound=BaseModel)
 
 async def authenticate(context: Context, scope: Scope) -> Principal:
     """The caller. Raises ``Problem``: 401 without valid credentials, never anonymous."""
-    return await context.gate.authenticate(scope)
+    return await context.authenticator.authenticate(scope)
 
 
 async def read_limited(scope: Scope, receive: Receive, limit: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What there is: queues of a virtual host, and the connections of the gateway."""
+"""The queues of a virtual host, and the connections of the gateway."""
 
 from fastapi import APIRouter, Response
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.crossing.crossing import Crossing, Fidelity
-from gateway.http.publish.forms import read_form
-from gateway.http.publish.shown import write_full, write_simple
+from gateway.http.publish.form_reader import read_form
+from gateway.http.publish.form_writer import write_full, write_simple
 from gateway.http.publish.templates import prepare, prepare_properties
 from gateway.http.typed_json import loads, read_json, write_json
 from gateway.message import Message, Properties

@@ -21,7 +21,7 @@ class Clock:
 
 def make(make_rig: Any, **settings: Any) -> Any:
     rig = make_rig(**settings)
-    rig.clock = rig.app.state.context.gate.clock = Clock()
+    rig.clock = rig.app.state.context.authenticator.clock = Clock()
     rig.queue("orders")
     return rig
 
@@ -162,7 +162,7 @@ async def test_sessions_survive_a_restart_and_ids_are_not_kept(make_rig: Any) ->
     assert "http-session" in kept
     assert cookie.partition("=")[2] not in kept
     rig.app = build(rig.dependencies)
-    rig.app.state.context.gate.clock = rig.clock
+    rig.app.state.context.authenticator.clock = rig.clock
     async with rig.http(None) as http:
         assert (await http.get("/v1/session", headers={"cookie": cookie})).status_code == 200
 

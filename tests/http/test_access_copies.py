@@ -30,7 +30,7 @@ def narrowed(make_rig: Any, tmp_path: Path) -> Any:
         ),
     )
     rig = make_rig(bearer=settings, routes=routes)
-    rig.app.state.context.gate.clock = Clock()
+    rig.app.state.context.authenticator.clock = Clock()
     for name in ("orders", "copies", "victim"):
         rig.queue(name)
     rig.bind("victim", "amq.topic", "b")

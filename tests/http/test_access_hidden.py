@@ -128,7 +128,7 @@ async def test_history_and_destination_are_left_out(hiding: Any, listener: Any) 
     """A dead letter that comes by a route says nothing of the queue it died in, and no message
     says where it was sent to."""
     everything = DeclaredRoute(name="all", exchange="hidden-ex", key="#", stream=True)
-    hiding.app.state.context.gate.catalogue.routes["/", "all"] = everything
+    hiding.app.state.context.authenticator.catalogue.routes["/", "all"] = everything
     form = {
         "view": "full",
         "legacy": {"routing_key": "other"},
@@ -408,7 +408,7 @@ async def test_quotas_of_routes_and_virtual_hosts(make_rig: Any, listener: Any) 
         quota={"requests": 100, "requests_seconds": 10},
         vhost_quota={"requests": 5, "requests_seconds": 50, "streams": 2},
     )
-    clock = rig.app.state.context.gate.clock = Clock()
+    clock = rig.app.state.context.authenticator.clock = Clock()
     rig.queue("orders")
     a, b = ("/v1/%2F/routes/a/messages", "/v1/%2F/routes/b/messages")
     async with rig.http() as alice, rig.http("guest:guest") as guest:

@@ -30,7 +30,7 @@ class Clock:
 
 def make(make_rig: Any, **settings: Any) -> Any:
     rig = make_rig(**settings)
-    rig.clock = rig.app.state.context.gate.clock = Clock()
+    rig.clock = rig.app.state.context.authenticator.clock = Clock()
     rig.queue("orders")
     return rig
 
@@ -40,7 +40,7 @@ def make(make_rig: Any, **settings: Any) -> Any:
 
 async def test_guessers_are_slowed_down_and_others_are_not(make_rig: Any) -> None:
     rig = make(make_rig, failures=5, failure_seconds=60)
-    passwords = rig.app.state.context.gate.passwords
+    passwords = rig.app.state.context.authenticator.passwords
     async with rig.http("alice:wonder", "192.0.2.9") as known:
         assert (await known.get("/v1/session")).status_code == 200
         async with rig.http("alice:guess", "192.0.2.1") as http:
@@ -100,7 +100,7 @@ async def test_many_at_once_are_no_way_round(make_rig: Any) -> None:
 async def test_all_programs_of_a_user_may_come_at_once(make_rig: Any) -> None:
     """As after a restart, when no password is known to be right yet."""
     rig = make(make_rig, failures=5)
-    passwords = rig.app.state.context.gate.passwords
+    passwords = rig.app.state.context.authenticator.passwords
     async with rig.http("alice:wonder", "192.0.2.1") as http:
         answers = await asyncio.gather(*(http.get("/v1/session") for _ in range(100)))
     assert {answer.status_code for answer in answers} == {200}
@@ -116,15 +116,15 @@ def buckets(passwords: Any) -> tuple[Any, Any]:
 @pytest.fixture
 def gated(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Passwords are computed when the test says so."""
-    gate = threading.Event()
+    authenticator = threading.Event()
 
     def fitting(verifier: Verifier, password: str) -> bool:
-        assert gate.wait(30)
+        assert authenticator.wait(30)
         return fits(verifier, password)
 
     monkeypatch.setattr("gateway.net.passwords.fits", fitting)
-    yield gate
-    gate.set()
+    yield authenticator
+    authenticator.set()
 
 
 async def test_a_password_changed_in_the_middle_of_its_check_is_not_known(
@@ -133,7 +133,7 @@ async def test_a_password_changed_in_the_middle_of_its_check_is_not_known(
     rig = make(make_rig)
     async with rig.http("alice:wonder") as http:
         asked = asyncio.gather(*(http.get("/v1/session") for _ in range(3)))
-        await rig.until(lambda: rig.app.state.context.gate.passwords.under_way)
+        await rig.until(lambda: rig.app.state.context.authenticator.passwords.under_way)
         rig.broker.access.change_password("alice", "another")
         gated.set()
         assert {answer.status_code for answer in await asked} == {401}
@@ -142,7 +142,7 @@ async def test_a_password_changed_in_the_middle_of_its_check_is_not_known(
 
 async def test_requests_during_the_shutdown_get_503(make_rig: Any, gated: threading.Event) -> None:
     rig = make(make_rig)
-    passwords = rig.app.state.context.gate.passwords
+    passwords = rig.app.state.context.authenticator.passwords
     async with rig.http("alice:wonder") as http, rig.http("guest:guest") as late:
         asked = [
             asyncio.ensure_future(http.get("/v1/session", auth=("alice", f"guess-{n}")))
@@ -160,7 +160,7 @@ async def test_requests_during_the_shutdown_get_503(make_rig: Any, gated: thread
 
 async def test_right_passwords_use_nothing_up(make_rig: Any) -> None:
     rig = make(make_rig, failures=2)
-    passwords = rig.app.state.context.gate.passwords
+    passwords = rig.app.state.context.authenticator.passwords
     async with rig.http() as http:
         for _ in range(10):
             passwords.known.clear()

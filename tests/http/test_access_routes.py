@@ -16,7 +16,7 @@ from gateway.config.web import DeclaredRoute
 from gateway.errors import ConfigError
 from gateway.http.access.front import admin_plane
 from gateway.http.access.rights import Action, Right
-from gateway.http.configured import check_named_files
+from gateway.http.configuration_checks import check_named_files
 from tests.http.settings_words import route_with_schema
 
 SCHEMA = {
@@ -166,7 +166,7 @@ async def test_raw_nodes_are_off(declared: Any) -> None:
 
 
 async def test_rights_are_for_the_route_and_permissions_for_its_target(declared: Any) -> None:
-    gate = declared.app.state.context.gate
+    authenticator = declared.app.state.context.authenticator
     path = "/v1/%2F/routes/prices/messages?market=eur&symbol=abc"
     async with declared.http(None) as http:
         assert (await http.post(path, content=b"x", headers=TEXT)).status_code == 401
@@ -174,15 +174,15 @@ async def test_rights_are_for_the_route_and_permissions_for_its_target(declared:
         assert (await http.post(path, content=b"x", headers=TEXT)).status_code == 403
     async with declared.http() as http:
         cookie = (await http.post("/v1/session")).headers["set-cookie"].partition(";")[0]
-    (digest,) = gate.sessions.records.found
-    record = gate.sessions.records.get(digest)
+    (digest,) = authenticator.sessions.records.found
+    record = authenticator.sessions.records.get(digest)
     for kind, name, status in (
         ("route", "prices", 201),
         ("route", "x", 403),
         ("exchange", "*", 403),
     ):
         right = Right(frozenset({Action.PUBLISH}), "/", kind, name)
-        gate.sessions.records.save(digest, record | {"rights": [right.record()]})
+        authenticator.sessions.records.save(digest, record | {"rights": [right.record()]})
         headers = TEXT | {"cookie": cookie, "sec-fetch-site": "same-origin"}
         async with declared.http(None) as http:
             answer = await http.post(path, content=b"x", headers=headers)

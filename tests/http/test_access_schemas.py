@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("jsonschema")
 pytest.importorskip("re2")
 
-from gateway.http.access.checking import schema_check
+from gateway.http.access.json_schema import schema_check
 
 NAMED = {
     "properties": {"a": {"type": "integer"}},

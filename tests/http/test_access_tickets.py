@@ -21,7 +21,7 @@ class Clock:
 @pytest.fixture
 def streaming(make_rig: Any) -> Any:
     rig = make_rig(origins=(PAGE,))
-    rig.clock = rig.app.state.context.gate.clock = Clock()
+    rig.clock = rig.app.state.context.authenticator.clock = Clock()
     rig.exchange("prices")
     rig.exchange("secret")
     return rig
@@ -168,29 +168,31 @@ async def test_a_session_ends_after_a_quarter_of_an_hour_alone(
     async with streaming.served() as port:
         async with stream(listener, port, query) as reader:
             await reader.opened()
-        await streaming.until(lambda: not streaming.app.state.context.gate.tickets.live)
+        await streaming.until(lambda: not streaming.app.state.context.authenticator.tickets.live)
         streaming.clock.now += 899
         async with stream(listener, port, query) as reader:
             assert reader.status == 200
             await reader.opened()
-        await streaming.until(lambda: not streaming.app.state.context.gate.tickets.live)
+        await streaming.until(lambda: not streaming.app.state.context.authenticator.tickets.live)
         streaming.clock.now += 900
         async with stream(listener, port, query) as reader:
             assert reader.status == 401
 
 
 async def test_a_ticket_dies_with_its_maker(streaming: Any, listener: Any) -> None:
-    gate = streaming.app.state.context.gate
+    authenticator = streaming.app.state.context.authenticator
     query = await ticket(streaming)
     async with streaming.served() as port, stream(listener, port, query) as reader:
         await reader.opened()
-        (digest,) = gate.tickets.records.found
-        principal = read_principal(gate.tickets.records.get(digest), "ticket", f"ticket:{digest}")
-        assert gate.still_good(principal)
+        (digest,) = authenticator.tickets.records.found
+        principal = read_principal(
+            authenticator.tickets.records.get(digest), "ticket", f"ticket:{digest}"
+        )
+        assert authenticator.still_good(principal)
         streaming.broker.access.change_password("alice", "other")
         async with stream(listener, port, query) as again:
             assert again.status == 401
-        assert not gate.still_good(principal)
+        assert not authenticator.still_good(principal)
 
 
 async def test_rights_are_checked_when_a_ticket_is_made(streaming: Any) -> None:

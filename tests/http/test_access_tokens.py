@@ -97,7 +97,7 @@ RESOURCE = "https://gateway.example/amqp"
 
 def rig_with(make_rig: Any, settings: BearerSettings) -> Any:
     rig = make_rig(bearer=settings)
-    rig.app.state.context.gate.clock = Clock()
+    rig.app.state.context.authenticator.clock = Clock()
     rig.queue("orders")
     return rig
 
@@ -202,7 +202,7 @@ async def test_rights_narrow_the_user(issued: Any) -> None:
 
 
 async def test_leeway_and_expiry_of_a_remembered_token(issued: Any) -> None:
-    clock = issued.app.state.context.gate.clock
+    clock = issued.app.state.context.authenticator.clock
     text = token(exp=NOW - 29, nbf=NOW + 29)
     async with issued.http(None) as http:
         assert (await http.post(QUEUE, content=b"x", headers=bearer(text))).status_code == 201
@@ -213,15 +213,15 @@ async def test_leeway_and_expiry_of_a_remembered_token(issued: Any) -> None:
 async def test_a_deleted_user_takes_the_token_along(issued: Any) -> None:
     access = issued.broker.access
     access.add_user("bob", "b")
-    gate = issued.app.state.context.gate
+    authenticator = issued.app.state.context.authenticator
     async with issued.http(None) as http:
         text = token(name="bob")
         assert (await http.get("/v1/session", headers=bearer(text))).status_code == 200
-        principal = await gate.bearer.check(text.encode())
-        assert gate.still_good(principal)
+        principal = await authenticator.bearer.check(text.encode())
+        assert authenticator.still_good(principal)
         access.remove_user("bob")
         assert (await http.get("/v1/session", headers=bearer(text))).status_code == 401
-        assert not gate.still_good(principal)
+        assert not authenticator.still_good(principal)
 
 
 async def test_two_credentials_are_none(issued: Any) -> None:
@@ -349,7 +349,7 @@ async def test_bad_key_documents_are_503(
         issuer=ISSUER, audience="gateway", jwks="https://issuer.example/jwks", user="alice"
     )
     rig = rig_with(make_rig, settings)
-    rig.app.state.context.gate.bearer.keys = issuer.keys()
+    rig.app.state.context.authenticator.bearer.keys = issuer.keys()
     async with rig.http(None) as http:
         answer = await http.post(QUEUE, content=b"x", headers=bearer(token()))
         assert answer.status_code == 503

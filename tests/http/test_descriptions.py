@@ -8,7 +8,7 @@ import pytest
 from starlette.routing import Route
 
 from gateway import __version__
-from gateway.http.admin.pages import ABOUT, all_rows, markdown
+from gateway.http.admin.problem_pages import ABOUT, all_rows, markdown
 
 ROOT = Path(__file__).parents[2]
 UNDESCRIBED = {
@@ -98,7 +98,9 @@ async def test_every_error_is_a_problem_document(rig: Any) -> None:
 
 def test_problems_are_documented_as_they_are() -> None:
     written = (ROOT / "docs" / "problems.md").read_text()
-    assert written == markdown(), "run: python -m gateway.http.admin.pages > docs/problems.md"
+    assert written == markdown(), (
+        "run: python -m gateway.http.admin.problem_pages > docs/problems.md"
+    )
 
 
 def test_every_problem_has_a_text() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.http.admin.pages import all_rows
+from gateway.http.admin.problem_pages import all_rows
 from tests.http.description_house import Case, House, cases, house_gateway, open_house, request_of
 from tests.http.description_words import (
     PROBLEM,

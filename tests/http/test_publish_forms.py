@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gateway import values
 from gateway.adapters.methods.content import BASIC
-from gateway.http.publish.forms import read_form
-from gateway.http.publish.shown import write_full, write_simple
+from gateway.http.publish.form_reader import read_form
+from gateway.http.publish.form_writer import write_full, write_simple
 from gateway.http.typed_json import BadForm, loads, read_json, write_json
 from gateway.message import Properties
 

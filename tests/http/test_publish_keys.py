@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.broker.memory_store import MemoryStore
 from gateway.http.problems import Problem
-from gateway.http.publish.idempotency import KeyBook, KeyedPublish
+from gateway.http.publish.idempotency import IdempotencyKeys, KeyedPublish
 from tests.drawing import examples
 
 QUEUE = "/v1/%2F/queues/kept/messages"
@@ -225,13 +225,13 @@ async def test_keys_are_bounded_and_expire(make_rig: Any) -> None:
 @settings(max_examples=examples(60), deadline=None)
 def test_a_restart_finds_kept_keys(steps: list[tuple[int, int]]) -> None:
     store = MemoryStore(False)
-    book = KeyBook(store, 3600, 100)
+    book = IdempotencyKeys(store, 3600, 100)
     model: dict[int, str] = {}
     now = int(time.time() * 1000)
     for what, number in steps:
         key = ("u", "", "/", "queue:q", str(number))
         if what == 3:
-            book = KeyBook(store, 3600, 100)
+            book = IdempotencyKeys(store, 3600, 100)
             book.load(store.records())
             continue
         try:

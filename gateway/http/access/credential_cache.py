@@ -13,7 +13,7 @@ from hashlib import blake2b
 from starlette.types import Scope
 
 from gateway.broker.access import Verifier
-from gateway.http.access.gate import MOST_AUTHORIZATION, Gate
+from gateway.http.access.authenticator import MOST_AUTHORIZATION, Authenticator
 from gateway.http.access.passwords import fingerprint
 from gateway.http.access.principal import Principal
 from gateway.net.loopback import is_own_request
@@ -24,12 +24,12 @@ AMBIENT = frozenset({b"cookie", b"origin", b"sec-fetch-site", b"sec-fetch-mode"}
 
 
 class CredentialCache:
-    """Consulted before ``Gate.authenticate``."""
+    """Consulted before ``Authenticator.authenticate``."""
 
-    def __init__(self, gate: Gate) -> None:
-        self.gate = gate
-        self.access = gate.access
-        self.quotas = gate.quotas
+    def __init__(self, authenticator: Authenticator) -> None:
+        self.authenticator = authenticator
+        self.access = authenticator.access
+        self.quotas = authenticator.quotas
         self.key = secrets.token_bytes(32)
         self.kept: dict[bytes, tuple[Verifier, Principal]] = {}
 
@@ -38,11 +38,11 @@ class CredentialCache:
         Raises ``Problem``."""
         given = fields.get(b"authorization")
         if given is None or len(given) > MOST_AUTHORIZATION or not AMBIENT.isdisjoint(fields):
-            return await self.gate.authenticate(scope)
+            return await self.authenticator.authenticate(scope)
         digest = blake2b(given, digest_size=32, key=self.key).digest()
         found = self.find(digest, scope, fields)
         if found is None:
-            found = await self.gate.authenticate(scope)
+            found = await self.authenticator.authenticate(scope)
             self.keep(digest, found)
         elif self.quotas.active:
             self.quotas.charge(found, scope)

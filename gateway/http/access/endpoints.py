@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import Message
 
 from gateway.http import problems
-from gateway.http.access.gate import (
+from gateway.http.access.authenticator import (
     HOST_COOKIE,
     NO_NODES,
     PLAIN_COOKIE,
@@ -132,11 +132,11 @@ async def open_session(request: Request, context: ContextIn, caller: Caller) -> 
     password it was made from."""
     if caller.scheme not in ("basic", "bearer"):
         raise Problem(problems.FORBIDDEN, "a session is created from a password or a token")
-    gate = context.gate
-    made, session = gate.sessions.open(caller, gate.settings.session.seconds)
+    authenticator = context.authenticator
+    made, session = authenticator.sessions.open(caller, authenticator.settings.session.seconds)
     assert session.expires is not None
-    age = max(1, int(session.expires - gate.now()))
-    plain = gate.settings.session.plain_http and plain_allowed(request.scope)
+    age = max(1, int(session.expires - authenticator.now()))
+    plain = authenticator.settings.session.plain_http and plain_allowed(request.scope)
     name, secure = (PLAIN_COOKIE, "") if plain else (HOST_COOKIE, " Secure;")
     cookie = f"{name}={made}; Path=/; Max-Age={age};{secure} HttpOnly; SameSite=Strict"
     shown = Session(user=caller.user, scheme="cookie", expires_at=instant(session.expires))
@@ -160,10 +160,10 @@ async def show_session(caller: Caller, response: Response) -> Session:
 @router.delete("/v1/session", status_code=204, summary="End the session")
 async def close_session(request: Request, context: ContextIn, caller: Caller) -> Response:
     """Streams and tickets of the session end, too."""
-    gate = context.gate
+    authenticator = context.authenticator
     for proof in caller.proof:
         if proof.startswith("session:"):
-            gate.sessions.records.forget(proof.removeprefix("session:"))
+            authenticator.sessions.records.forget(proof.removeprefix("session:"))
     response = Response(status_code=204, headers=NO_STORE)
     for name, secure in ((HOST_COOKIE, " Secure;"), (PLAIN_COOKIE, "")):
         response.headers.append(
@@ -183,7 +183,7 @@ async def make_ticket(
     """The ticket is for these sources, filters, selector, `ack` and `journal`, this origin and this
     caller.
     After its first use it is good only to resume the stream it started."""
-    gate = context.gate
+    authenticator = context.authenticator
     if caller.scheme == "ticket" or PRINCIPAL in request.scope:
         raise Problem(problems.FORBIDDEN, "a ticket cannot be used to issue tickets")
     vhost = asked.vhost
@@ -191,12 +191,12 @@ async def make_ticket(
         raise Problem(problems.NOT_FOUND, f"no virtual host {vhost!r}")
     sources = [permitted(context, request, caller, vhost, source) for source in asked.sources]
     origin = (asked.origin or request.headers.get("origin") or "").encode("latin-1", "replace")
-    if origin and gate.origins.own(request.scope, origin):
+    if origin and authenticator.origins.own(request.scope, origin):
         origin = b""
-    if origin and origin not in gate.origins.known:
+    if origin and origin not in authenticator.origins.known:
         raise Problem(problems.INVALID, "the origin is not permitted to use this gateway")
     terms = Terms(sources, asked.filter, asked.ack, asked.journal or "", asked.selector or "")
-    made, url, until = gate.tickets.make(
+    made, url, until = authenticator.tickets.make(
         caller, vhost, terms, origin.decode("latin-1") or None, asked.ttl
     )
     response.headers.update(NO_STORE)
@@ -209,11 +209,11 @@ def permitted(
     """A source in the form of streams, if the caller may read it. Raises ``Problem``."""
     kind, name = node_of(source)
     if kind == "route":
-        filled = context.gate.catalogue.source(vhost, source)
+        filled = context.authenticator.catalogue.source(vhost, source)
         behind = filled.route.queue or filled.route.exchange
         caller.need(context.broker, Action.STREAM, vhost, kind, name, behind)
         return filled.shown
-    if not context.gate.names_nodes(request.scope):
+    if not context.authenticator.names_nodes(request.scope):
         raise Problem(problems.BY_STATUS[404], NO_NODES)
     caller.need(context.broker, Action.STREAM, vhost, kind, name)
     return source
@@ -223,7 +223,7 @@ def permitted(
     "/.well-known/oauth-protected-resource", summary="Issuers of accepted tokens (RFC 9728)"
 )
 async def resource_metadata(context: ContextIn, response: Response) -> dict[str, Any]:
-    bearer = context.gate.settings.bearer
+    bearer = context.authenticator.settings.bearer
     if not (bearer.issuer and bearer.resource):
         raise Problem(problems.BY_STATUS[404], "this gateway accepts no tokens")
     response.headers["cache-control"] = "max-age=3600"
@@ -242,7 +242,7 @@ async def resource_metadata_below(
     path: str, context: ContextIn, response: Response
 ) -> dict[str, Any]:
     """The metadata for a resource whose URL has a path."""
-    bearer = context.gate.settings.bearer
+    bearer = context.authenticator.settings.bearer
     if not bearer.issuer or not bearer.resource.endswith("/" + decode_segment(path)):
         raise Problem(problems.BY_STATUS[404], "no such resource")
     return await resource_metadata(context, response)

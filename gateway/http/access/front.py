@@ -1,4 +1,4 @@
-"""What each listener serves, and the fields of every response: raw paths, CORS, security.
+"""The routes that each listener serves, and the fields of every response: CORS and security.
 
 Names are in the *raw* path, one percent-encoded segment each, so that ``%2F`` stays within its
 segment: routing uses the undecoded path, and ``segments.decode_segment`` decodes.
@@ -6,8 +6,8 @@ segment: routing uses the undecoded path, and ``segments.decode_segment`` decode
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.http.access.gate import NO_NODES, Gate
-from gateway.http.access.gate import PLANE as PLANE
+from gateway.http.access.authenticator import NO_NODES, Authenticator
+from gateway.http.access.authenticator import PLANE as PLANE
 from gateway.http.access.quotas import LIMITS, chunked
 from gateway.http.problems import BY_STATUS, Problem
 
@@ -44,18 +44,18 @@ class Front:
     ``declared`` is the endpoint of declared routes, which is called from here because routing would
     be a third of the cost of a publish."""
 
-    def __init__(self, gate: Gate, declared: ASGIApp) -> None:
-        self.gate = gate
+    def __init__(self, authenticator: Authenticator, declared: ASGIApp) -> None:
+        self.authenticator = authenticator
         self.declared = declared
-        self.apart = gate.dependencies.admin_apart
-        self.origins = gate.origins if gate.origins.known else None
-        self.counts_octets = gate.quotas.counts_octets
-        self.own = [*ALWAYS, (b"vary", b"Origin")] if gate.origins.known else ALWAYS
+        self.apart = authenticator.dependencies.admin_apart
+        self.origins = authenticator.origins if authenticator.origins.known else None
+        self.counts_octets = authenticator.quotas.counts_octets
+        self.own = [*ALWAYS, (b"vary", b"Origin")] if authenticator.origins.known else ALWAYS
 
     # --- which endpoint -------------------------------------------------------------------------
 
     def choose(self, scope: Scope) -> ASGIApp | None:
-        """The application for a request; ``None`` for what the routes have. Raises ``Problem``."""
+        """The application for a request; ``None`` for the router. Raises ``Problem``."""
         raw: bytes | None = scope.get("raw_path")
         if raw is not None:
             path = raw.decode("ascii", "replace")
@@ -77,14 +77,14 @@ class Front:
             scope["path_params"] = {"vhost": parts[2], "route": parts[4]}
             return self.declared
         administers = parts[2] == "admin" and parts[3] not in RAW_NOUNS
-        if not (self.gate.names_nodes(scope) or administers or parts[3] in OPEN_NOUNS):
+        if not (self.authenticator.names_nodes(scope) or administers or parts[3] in OPEN_NOUNS):
             raise Problem(BY_STATUS[404], NO_NODES)
         return None
 
     def counting(self, scope: Scope, receive: Receive) -> Receive:
         """``receive``, within the quota of octets if the body has no known length."""
         if self.counts_octets and chunked(scope):
-            return self.gate.quotas.counting(scope, receive)
+            return self.authenticator.quotas.counting(scope, receive)
         return receive
 
     # --- fields of every response --------------------------------------------------------------

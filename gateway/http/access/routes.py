@@ -7,5 +7,5 @@ from gateway.http.context import Context
 
 
 def routes(context: Context) -> list[BaseRoute]:
-    context.closers.append(context.gate.close)
+    context.closers.append(context.authenticator.close)
     return list(router.routes)

@@ -1,8 +1,8 @@
 """How the administration's routes are made: one ``Endpoint`` per method and path.
 
-From the same entry come the route, its checks (who may, which parameters, which body) and its
-OpenAPI operation, so that the description cannot say anything else than what is done. A change is
-answered when it is on disk.
+The route, its checks (permission, parameters, body) and its OpenAPI operation come from the same
+entry, so that the description cannot differ from the behaviour. A change is answered when it is on
+disk.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class Rank(Enum):
-    """Who may: anybody known, who has any permission in the virtual host, or by tag."""
+    """The permission that an endpoint requires."""
 
     ANYBODY = "anybody"
     USER = "any user"
@@ -51,14 +51,14 @@ class Rank(Enum):
 
 
 class Input(BaseModel):
-    """What is sent: unknown members are errors, and nothing is guessed."""
+    """A request body: unknown members are errors, and types are strict."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 @dataclass(slots=True)
 class Call:
-    """One request as its handler sees it: names decoded, body and parameters checked."""
+    """One request for its handler: names decoded, body and parameters checked."""
 
     context: Context
     request: Request
@@ -80,7 +80,7 @@ class Call:
         return known is not None and not frozenset(tags).isdisjoint(known.tags)
 
     async def act(self, work: Callable[[], T]) -> T:
-        """Do it in a turn of the broker, and wait until it is safe on disk."""
+        """Do the work in a turn of the broker, and wait until it is on disk."""
         dependencies = self.context.dependencies
         safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         dependencies.begin_turn()
@@ -99,7 +99,7 @@ class Call:
         return done
 
     async def on_channel(self, work: Callable[[LocalChannel], T]) -> T:
-        """Do it on a channel of the caller's: with the caller's permissions."""
+        """Do the work on a channel with the caller's permissions."""
         return await self.act(lambda: self.with_channel(work))
 
     def with_channel(self, work: Callable[[LocalChannel], T]) -> T:
@@ -114,7 +114,7 @@ class Call:
 
 @contextmanager
 def precondition(row: Row) -> Iterator[None]:
-    """What "precondition failed" means here."""
+    """Answer "precondition failed" with this problem."""
     try:
         yield
     except Refusal as refusal:
@@ -148,21 +148,21 @@ class Endpoint:
     example: Any = None
     limit: Callable[[Context], int] = lambda context: SMALL_OCTETS
     any_type: bool = False
-    """Take whatever content type for JSON, as RabbitMQ does."""
+    """Read any content type as JSON, as RabbitMQ does."""
     optional: bool = False
     """The body may be left out."""
     tag: str = "administration"
     media: str = "application/json"
     schema: dict[str, Any] | None = None
-    """Describes a body that ``takes`` says too little of."""
+    """Describes the body if ``takes`` is not specific enough."""
     read_large: Callable[["Call", bytes], Awaitable[Any]] | None = None
     """Reads a large body in steps, instead of all at once as JSON."""
     wrong_shape: Row = problems.SCHEMA
     hidden: bool = False
     on_error: Callable[[Problem | Refusal], Response] | None = None
-    """Answers what went wrong in another shape than everybody's."""
+    """Answers errors in another form than problem documents."""
     action: Action = Action.ADMIN
-    """What a narrowed credential must allow; for ranks without a tag."""
+    """The action that a narrowed credential must allow; for ranks without a tag."""
 
     operation_id: str = ""
     """In the description; the name of ``handle`` if empty."""
@@ -210,7 +210,7 @@ class PathEndpoint:
 
 
 def admit(call: Call, endpoint: Endpoint) -> None:
-    """Raises ``Problem`` 403, and 404 for a virtual host that is not there."""
+    """Raises ``Problem`` 403, and 404 for a virtual host that does not exist."""
     rank, broker = endpoint.rank, call.context.broker
     if rank is Rank.ANYBODY:
         return
@@ -250,7 +250,7 @@ async def read_body(call: Call, endpoint: Endpoint) -> Any:
     large = len(octets) > AT_ONCE
     if large and endpoint.read_large is not None:
         return await endpoint.read_large(call, octets)
-    # Reading a megabyte takes as long as a turn may; the thread lets the loop go on beside it.
+    # Parsing a megabyte takes as long as a turn may; a thread lets the loop serve others.
     value = await asyncio.to_thread(parse, octets) if large else parse(octets)
     try:
         if large and isinstance(value, dict) and is_model(endpoint.takes):
@@ -258,7 +258,7 @@ async def read_body(call: Call, endpoint: Endpoint) -> Any:
         return reader_of(endpoint.takes).validate_json(octets)
     except ValidationError as error:
         raise misshaped(endpoint, told(error)) from None
-    except Misshaped as wrong:
+    except InvalidEntries as wrong:
         raise misshaped(endpoint, wrong.errors) from None
 
 
@@ -276,7 +276,7 @@ def parse(octets: bytes) -> Any:
 Errors = list[dict[str, str]]
 
 
-class Misshaped(Exception):
+class InvalidEntries(Exception):
     """Entries of a large body."""
 
     def __init__(self, errors: Errors) -> None:
@@ -301,8 +301,8 @@ def misshaped(endpoint: Endpoint, errors: Errors) -> Problem:
 
 
 async def read_large(takes: type[BaseModel], value: dict[str, Any]) -> BaseModel:
-    """As its model, its lists entry by entry, so that others go in between. Raises
-    ``ValidationError`` and ``Misshaped``."""
+    """The body as its model, its lists entry by entry, so that others are served in between. Raises
+    ``ValidationError`` and ``InvalidEntries``."""
     fields = takes.model_fields
     kinds = {n: one.annotation for n, one in fields.items() if get_origin(one.annotation) is list}
     long = {n: each for n, each in value.items() if isinstance(each, list) and n in kinds}
@@ -318,20 +318,20 @@ async def read_large(takes: type[BaseModel], value: dict[str, Any]) -> BaseModel
             except ValidationError as error:
                 errors += told(error, name, at)
                 if len(errors) >= MOST_ERRORS:
-                    raise Misshaped(errors[:MOST_ERRORS]) from None
+                    raise InvalidEntries(errors[:MOST_ERRORS]) from None
     if errors:
-        raise Misshaped(errors)
+        raise InvalidEntries(errors)
     return made.model_copy(update=lists)
 
 
 @lru_cache(256)
 def reader_of(takes: Any) -> TypeAdapter[Any]:
-    """Making one costs more than a whole request."""
+    """The cached adapter: making one costs more than a whole request."""
     return TypeAdapter(takes)
 
 
 def deeper(value: Any, most: int) -> bool:
-    """Whether lists and tables are nested more than so many deep."""
+    """Whether lists and tables are nested more than ``most`` deep."""
     level = [value]
     while level:
         if most < 0:
@@ -347,7 +347,7 @@ def deeper(value: Any, most: int) -> bool:
 
 
 def listed(name: str, items: Iterable[BaseModel]) -> Response:
-    """``{name: [...]}`` of what may be long."""
+    """``{name: [...]}`` of a possibly long list."""
     shown = (one.model_dump_json().encode() for one in items)
     parts = array(shown, b'{"%b":[' % name.encode(), b"]}")
     return Portioned(parts, {"cache-control": "no-store"})

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from gateway import __version__
 from gateway.broker.counters import ExchangeSnapshot, QueueSnapshot
 from gateway.config.web import DeclaredRoute
-from gateway.http.access.offered import ways_in
 from gateway.http.access.principal import Action
+from gateway.http.access.security_schemes import security_schemes
 from gateway.http.admin import asyncapi_routes
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
 from gateway.http.admin.asyncapi_routes import safe
@@ -136,18 +136,18 @@ def nodes(document: Document, call: Call) -> Iterator[Entry]:
         if readable(call, queue.vhost) and not queue.exclusive:
             yield from document.node("queue", queue)
         else:
-            yield "", "", {}  # looked at
+            yield "", "", {}  # a step of the search
     for exchange in broker.each_exchange():
         if readable(call, exchange.vhost) and exchange.name and exchange.type in KINDS:
             yield from document.node("exchange", exchange, "&binding=KEY")
 
 
 def entries(call: Call) -> Iterator[Entry]:
-    gate = call.context.gate
+    authenticator = call.context.authenticator
     document = Document(call)
-    for route in gate.catalogue.routes.values():
+    for route in authenticator.catalogue.routes.values():
         yield from document.route(route)
-    if gate.names_nodes(call.request.scope):
+    if authenticator.names_nodes(call.request.scope):
         yield from nodes(document, call)
 
 
@@ -178,9 +178,9 @@ async def show_asyncapi(call: Call) -> Response:
 
 def frame(call: Call) -> dict[str, Any]:
     """The document without channels and operations."""
-    gate = call.context.gate
+    authenticator = call.context.authenticator
     host = call.request.headers.get("host", "localhost")
-    schemes = ways_in(gate)
+    schemes = security_schemes(authenticator)
     for scheme in schemes.values():
         if scheme["type"] == "apiKey":  # which has another meaning in AsyncAPI
             scheme["type"] = "httpApiKey"
@@ -190,7 +190,7 @@ def frame(call: Call) -> dict[str, Any]:
         "info": {
             "title": "AMQP gateway",
             "version": __version__,
-            "description": "What this caller may publish to and read from, over AMQP and HTTP.",
+            "description": "The channels that this caller may use, over AMQP and HTTP.",
         },
         "defaultContentType": "application/octet-stream",
         "servers": {
@@ -212,7 +212,7 @@ def frame(call: Call) -> dict[str, Any]:
                 "message": {
                     "name": "message",
                     "title": "Any message",
-                    "summary": "The body is whatever the publisher sent.",
+                    "summary": "The body as the publisher sent it.",
                     "headers": {
                         "type": "object",
                         "properties": {

@@ -1,9 +1,9 @@
-"""Definitions in RabbitMQ's JSON: all of them out, and as much as can be applied in.
+"""Export and import of definitions in RabbitMQ's JSON.
 
-Nothing is left out silently. What cannot be applied (policies, parameters, queue types that are
-not classic) is named with its reason, and so is every user who cannot log in: RabbitMQ's password
-hashes do not contain what a SCRAM verifier needs, so such a user is made, with tags and
-permissions, but locked until somebody sets a password. Our own export carries the verifiers.
+Nothing is left out silently. Definitions that cannot be applied (policies, parameters, queue types
+other than classic) are reported with the reason, and so is every user who cannot log in: a SCRAM
+verifier cannot be made from RabbitMQ's password hashes, so such a user is created with tags and
+permissions, but locked until a password is set. Our own export carries the verifiers.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ ITEMS_PER_TURN = 100
 
 
 class Part(BaseModel):
-    """An entry. Members that are not known are RabbitMQ's of another version."""
+    """An entry. Unknown members are ignored: they belong to other versions of RabbitMQ."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
@@ -228,7 +228,7 @@ async def export_in_portions(
 
 
 def own(queue: Queue) -> bool:
-    """A connection's, or the gateway's."""
+    """Whether a queue belongs to a connection or to the gateway itself."""
     return queue.owner is not None or queue.name.startswith(JOURNAL_PREFIX)
 
 
@@ -326,8 +326,8 @@ class Import:
         self.broker.create_vhost(one.name)
 
     async def secret_of(self, one: UserPart) -> Secret:
-        """What the new password of a user will be checked with, made beside the loop. One that
-        cannot be used is given back as it is, to be refused."""
+        """The verifier of a new password, computed in a thread; an unusable password is returned
+        as it is, to be refused."""
         if one.scram_sha_256 is not None:
             return ""
         password = one.password
@@ -336,7 +336,7 @@ class Import:
                 return ""
             password = secrets.token_urlsafe(32)
         try:
-            return await self.call.context.gate.passwords.verifier(password)
+            return await self.call.context.authenticator.passwords.verifier(password)
         except Refusal:
             return password
 
@@ -425,7 +425,7 @@ class Import:
         )
 
     def leave_out(self) -> None:
-        """Name everything that has no meaning here."""
+        """Report everything that has no meaning here."""
         left = self.not_applied
         for policy in self.given.policies:
             name, vhost = policy.get("name"), policy.get("vhost", self.only)

@@ -1,8 +1,7 @@
-"""RabbitMQ's management paths under ``/api``, as far as common tools use them.
+"""RabbitMQ's management paths under ``/api`` that common tools use.
 
 Same paths, same answers as RabbitMQ 3.10, errors included; queries such as ``columns`` and
-``page`` are ignored. Each use is counted by route in the metrics, so that one sees who still needs
-them.
+``page`` are ignored. The metrics count the uses by route.
 """
 
 from collections.abc import Iterable
@@ -19,9 +18,9 @@ from gateway.http.admin import rabbit_connections as connections
 from gateway.http.admin import rabbit_views as views
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
 from gateway.http.admin.definitions import Definitions, Import, export_in_portions
+from gateway.http.admin.rabbit_answers import NODE, answer, answer_list, missing, rabbit_error
 from gateway.http.admin.rabbit_bodies import EXAMPLES, GET, GET_BODY, PUBLISH, PUBLISH_BODY, SCHEMAS
 from gateway.http.admin.rabbit_messages import rabbit_get, rabbit_publish, read_large_publish
-from gateway.http.admin.rabbit_shape import NODE, answer, answer_list, missing, rabbit_error
 from gateway.http.admin.rabbit_views import rabbit_nodes, rabbit_overview
 from gateway.http.admin.topology import readable
 from gateway.http.portions import spread, stepped

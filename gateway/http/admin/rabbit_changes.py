@@ -1,4 +1,4 @@
-"""What RabbitMQ's management paths change: queues, exchanges, bindings, users, permissions."""
+"""Changes by RabbitMQ's management paths: queues, exchanges, bindings, users, permissions."""
 
 from typing import Any
 from urllib.parse import quote_plus
@@ -8,7 +8,7 @@ from starlette.responses import Response
 from gateway.broker.access import TAGS
 from gateway.errors import Condition, Refusal
 from gateway.http.admin.admin_endpoints import Call
-from gateway.http.admin.rabbit_shape import Bad, missing, need_keys
+from gateway.http.admin.rabbit_answers import Bad, missing, need_keys
 from gateway.http.admin.rabbit_views import properties_key, quoted
 from gateway.http.admin.tables import read_table
 from gateway.http.admin.topology import delete_vhost, make_vhost
@@ -98,7 +98,7 @@ def source_of(call: Call) -> str:
 
 
 def destination_of(call: Call) -> tuple[str, str]:
-    """Kind and name of what a binding leads to."""
+    """Kind and name of the destination of a binding."""
     if "queue" in call.names:
         return "queue", call.names["queue"]
     return "exchange", call.names["destination"]
@@ -162,7 +162,7 @@ async def rabbit_put_user(call: Call) -> Response:
     password = body.get("password")
     if not isinstance(password, str) or not password:
         raise Bad("a password is needed: hashes cannot become SCRAM verifiers")
-    verifier = await call.context.gate.passwords.verifier(password)
+    verifier = await call.context.authenticator.passwords.verifier(password)
     new = access.user(name) is None
 
     def put() -> None:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from gateway.http import problems
 from gateway.http.admin.admin_endpoints import Call
-from gateway.http.admin.rabbit_shape import NODE, answer_list, missing
+from gateway.http.admin.rabbit_answers import NODE, answer_list, missing
 from gateway.http.admin.tables import write_table
 from gateway.http.admin.topology import readable
 from gateway.http.dependencies import ChannelInfo, ConnectionInfo

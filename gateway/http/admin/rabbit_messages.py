@@ -1,8 +1,8 @@
 """RabbitMQ's two message calls, ``publish`` and ``get``, with RabbitMQ's answers.
 
-They are for tools that exist. New programs have better ways in (``/v1/.../messages``) and out
-(deliveries with leases): a publish here is lost without a word if ``routed`` is not looked at, and
-a get that acknowledges may lose what its answer carried.
+They are for existing tools. New programs have better alternatives (``/v1/.../messages``, deliveries
+with leases): an unroutable publish is lost here unless the caller checks ``routed``, and
+a get that acknowledges loses the messages of an answer that is lost.
 """
 
 import base64
@@ -18,7 +18,7 @@ from gateway.errors import Condition, Refusal
 from gateway.http import prepared_bodies, problems
 from gateway.http.access.principal import Action
 from gateway.http.admin.admin_endpoints import Call, parse
-from gateway.http.admin.rabbit_shape import Bad, Missing, need_keys
+from gateway.http.admin.rabbit_answers import Bad, Missing, need_keys
 from gateway.http.admin.tables import write_table
 from gateway.http.json_check import Span
 from gateway.http.message_json import Shown, body_shown
@@ -39,10 +39,10 @@ SHOWN_OF_WRONG = 64
 """Octets of a large payload that is not base64, in the answer."""
 
 MOST_VALUES = 8192
-"""In the headers of a message; to write them takes some milliseconds."""
+"""Most values in the headers of a message; writing them takes some milliseconds."""
 
 MOST_AROUND = 256 * 1024
-"""Octets of what a large document says beside its payload; to read them takes some milliseconds."""
+"""Most octets of the members beside a large payload; reading them takes some milliseconds."""
 
 TEXTS = (
     "content_type", "content_encoding", "correlation_id", "reply_to", "message_id", "type",
@@ -139,7 +139,7 @@ class LargePayload(NamedTuple):
 
 
 async def read_large_publish(call: Call, octets: bytes) -> dict[str, Any]:
-    """A large document, whose payload is read when it is known what it is."""
+    """A large document; its payload is read later, when its encoding is known."""
     try:
         document = await open_document(octets, call.context.dependencies.spool)
         members = await document.members(document.all)
@@ -220,7 +220,7 @@ CODES = {
 
 
 def as_amqp(refusal: Refusal) -> str:
-    """How RabbitMQ repeats what a channel of its own was told."""
+    """The text with which RabbitMQ repeats a channel exception."""
     code = CODES.get(refusal.condition, refusal.condition.value)
     return f"{code} - {refusal.text}"
 
@@ -303,7 +303,7 @@ async def show(one: Fetched, encoding: str, body: Body) -> list[Octets]:
 
 
 def show_properties(message: Message) -> dict[str, Any]:
-    """What is there, under RabbitMQ's names."""
+    """The present properties under RabbitMQ's names."""
     try:
         given = message.properties
     except (ValueError, RecursionError):

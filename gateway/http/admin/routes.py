@@ -2,8 +2,11 @@
 
 from starlette.routing import BaseRoute
 
-from gateway.http.admin import asyncapi, definitions, pages, people, rabbit, topology, traffic
-from gateway.http.admin.entries import make_routes
+from gateway.http.admin import asyncapi, definitions, rabbit, topology
+from gateway.http.admin import connections as traffic
+from gateway.http.admin import problem_pages as pages
+from gateway.http.admin import users as people
+from gateway.http.admin.endpoint_routes import make_routes
 from gateway.http.context import Context
 
 ROOM = (topology, people, traffic, definitions, rabbit, pages, asyncapi)

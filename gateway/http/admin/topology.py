@@ -1,4 +1,4 @@
-"""Virtual hosts, exchanges, queues and bindings: changed with the permissions of who asks."""
+"""Virtual hosts, exchanges, queues and bindings, changed with the permissions of the caller."""
 
 import hashlib
 from base64 import urlsafe_b64encode

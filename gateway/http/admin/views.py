@@ -247,7 +247,7 @@ class Overview(Shape):
 
 class ImportedUser(Shape):
     """The result for one user: ``login`` is "password" (set from the document), "kept" (as it was),
-    or "locked" (nobody can log in until a password is set), and ``note`` says why."""
+    or "locked" (no login until a password is set), and ``note`` says why."""
 
     name: str
     login: str

@@ -15,8 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.errors import Refusal
 from gateway.http import problems
+from gateway.http.access.authenticator import NO_NODES, PRINCIPAL, Authenticator
 from gateway.http.access.catalogue import Filled
-from gateway.http.access.gate import NO_NODES, PRINCIPAL, Gate
 from gateway.http.access.principal import Principal
 from gateway.http.access.tickets import Claim, Terms, bad_ticket
 from gateway.http.client.served import CLIENT_ROUTE, serve_client
@@ -93,10 +93,10 @@ class EventsEndpoint:
     def __init__(self, context: Context, kind: str) -> None:
         self.context = context
         self.settings = context.settings
-        self.gate = context.gate
+        self.authenticator = context.authenticator
         self.hub = context.hub
         self.kind = kind
-        self.requests = StreamRequests(kind, context.gate.catalogue, context.settings)
+        self.requests = StreamRequests(kind, context.authenticator.catalogue, context.settings)
         self.__name__ = f"stream_{kind}_events" if kind else "stream_events"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,7 +114,7 @@ class EventsEndpoint:
                 await stream(scope, receive, send)
             else:
                 digest = attempt.ticket.digest
-                await self.gate.tickets.run(digest, scope, receive, send, stream)
+                await self.authenticator.tickets.run(digest, scope, receive, send, stream)
 
     async def open(self, scope: Scope, receive: Receive, attempt: Attempt) -> EventStream:
         """Raises ``Problem``, ``Refusal`` and ``StreamOver``."""
@@ -128,15 +128,15 @@ class EventsEndpoint:
             raise StreamOver  # without a look at the credential, which may have ended meanwhile
         attempt.pairs = given.pairs
 
-        gate, vhost = self.gate, given.names["vhost"]
+        authenticator, vhost = self.authenticator, given.names["vhost"]
         if given.tickets:
             if len(given.tickets) > 1 or scope["method"] != "GET":
                 raise bad_ticket("A ticket is given once, and for GET.")
             origin = given.origin
-            if origin is not None and gate.origins.own(scope, origin):
+            if origin is not None and authenticator.origins.own(scope, origin):
                 origin = None
             text = None if origin is None else origin.decode("latin-1")
-            attempt.ticket = gate.tickets.claim(given.tickets[0], vhost, text)
+            attempt.ticket = authenticator.tickets.claim(given.tickets[0], vhost, text)
             scope[PRINCIPAL] = attempt.ticket.principal
         caller = await authenticate(self.context, scope)
         existing_vhost(self.context.broker, vhost)
@@ -148,16 +148,16 @@ class EventsEndpoint:
             body = await read_limited(scope, receive, BODY_OCTETS)
             attempt.pairs = given.pairs + self.requests.from_body(given, body)
         wanted = self.requests.from_parameters(given, attempt.pairs)
-        if not wanted.aliases.keys() >= set(wanted.names) and not gate.names_nodes(scope):
+        if not wanted.aliases.keys() >= set(wanted.names) and not authenticator.names_nodes(scope):
             raise Problem(problems.BY_STATUS[404], NO_NODES)
         if wanted.cursor == END:
             raise StreamOver
 
         if attempt.ticket is not None:
-            wanted = use_ticket(gate, attempt.ticket, wanted, attempt.pairs)
+            wanted = use_ticket(authenticator, attempt.ticket, wanted, attempt.pairs)
         if scope["method"] == "GET" and any(one.kind == "queue" for one in wanted.names):
             refuse_link(scope)
-        gate.quotas.charge_routes(scope, [one.route for one in wanted.aliases.values()])
+        authenticator.quotas.charge_routes(scope, [one.route for one in wanted.aliases.values()])
         attempt.hidden = bool(wanted.aliases)
 
         browser = browser_of(scope, caller)
@@ -178,13 +178,15 @@ class EventsEndpoint:
         return stream
 
 
-def use_ticket(gate: Gate, claim: Claim, wanted: StreamRequest, pairs: Pairs) -> StreamRequest:
+def use_ticket(
+    authenticator: Authenticator, claim: Claim, wanted: StreamRequest, pairs: Pairs
+) -> StreamRequest:
     """The session of a ticket begins or goes on, and nothing before it is shown."""
     filters = [value for key, value in pairs if key == "filter"]
     journal = {True: "durable", False: "memory", None: ""}[wanted.durable]
     selector = dict(pairs).get("selector", "")
     terms = Terms(wanted.labels, filters, wanted.options.ack, journal, selector)
-    cursor, resumed = gate.tickets.use(claim, terms, wanted.cursor)
+    cursor, resumed = authenticator.tickets.use(claim, terms, wanted.cursor)
     return wanted._replace(cursor=cursor, start=Start() if resumed else wanted.start)
 
 

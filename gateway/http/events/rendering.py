@@ -28,7 +28,7 @@ from gateway.http.message_json import (
 from gateway.http.observe.trace import trace_of
 from gateway.http.octets import SHOWN as LIMIT
 from gateway.http.octets import Octets, chunks_of, concatenated, octets_of, trimmed
-from gateway.http.publish.shown import full_octets, write_full
+from gateway.http.publish.form_writer import full_octets, write_full
 from gateway.http.typed import json_value, moment
 from gateway.message import Message, Properties
 

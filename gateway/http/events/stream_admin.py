@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.errors import Refusal
 from gateway.http import problems
-from gateway.http.access.gate import NO_NODES
+from gateway.http.access.authenticator import NO_NODES
 from gateway.http.access.principal import MONITORS, Principal
 from gateway.http.context import Context
 from gateway.http.description import Described
@@ -65,11 +65,11 @@ class StreamAdmin:
     async def change(self, request: Request, stream: EventStream, caller: Principal) -> None:
         """Go on with this credential, and with other sources if they are named. Raises
         ``Problem`` and ``Refusal``: then nothing has changed."""
-        catalogue, vhost = self.context.gate.catalogue, stream.vhost
+        catalogue, vhost = self.context.authenticator.catalogue, stream.vhost
         wanted = await read_change(request, lambda text: catalogue.source(vhost, text))
         if stream.finished:
             raise Problem(problems.BY_STATUS[404], f"no stream {stream.identity!r}")
-        if wanted is not None and not self.context.gate.names_nodes(request.scope):
+        if wanted is not None and not self.context.authenticator.names_nodes(request.scope):
             add = wanted.add
             if not add.aliases.keys() >= set(add.names):
                 raise Problem(problems.BY_STATUS[404], NO_NODES)
@@ -113,7 +113,7 @@ class Subscriptions:
         if not broker.access.may_enter(caller.user, vhost):
             raise Problem(problems.FORBIDDEN, f"no permission in virtual host {vhost!r}")
         everything = watches(self.context, caller)
-        nodes = self.context.gate.names_nodes(scope)
+        nodes = self.context.authenticator.names_nodes(scope)
         if request.method == "GET" and "text/event-stream" in request.headers.get("accept", ""):
             stream = PresenceStream(self.presence, caller, vhost, everything, nodes)
             stream.open()

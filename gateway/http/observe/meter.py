@@ -30,7 +30,7 @@ class Histogram:
         return shown
 
 
-class Meter:
+class PublishMeter:
     """Outcomes of messages published over HTTP: accepted, unroutable, rejected, unknown. Each
     message counts once, when its outcome is known."""
 

@@ -37,7 +37,7 @@ class Target(NamedTuple):
 
     @property
     def scope(self) -> str:
-        """What keys of idempotency and of order belong to."""
+        """The scope of idempotency keys and ordering keys."""
         return f"queue:{self.key}" if self.queue else f"exchange:{self.exchange}"
 
     def with_key(self, key: str | None) -> "Target":
@@ -52,13 +52,13 @@ class Target(NamedTuple):
         return Problem(problems.NOT_FOUND, told)
 
     def refused(self, refusal: Refusal) -> Problem:
-        """The broker said no."""
+        """The problem of a refusal by the broker."""
         return of_refusal(refusal, hidden=bool(self.route))
 
     def permit(self, caller: Principal, vhost: str, message: Message | None = None) -> None:
         """Raises ``Problem`` (403) if the credential is narrower than the user and does not cover
-        this; what the user may do is asked of the broker, by the exchange, as over AMQP. With the
-        ``message``, the further routing keys in its headers CC and BCC are asked for, too."""
+        this; the permissions of the user are checked by the broker, by exchange, as over AMQP. With
+        ``message``, the routing keys in its headers CC and BCC are checked, too."""
         if message is not None and message.essentials.has_headers and b"CC" in message.header:
             self.permit_copies(caller, vhost, message)
         kind = "route" if self.route else "queue" if self.queue else "exchange"
@@ -71,9 +71,9 @@ class Target(NamedTuple):
         )
 
     def permit_copies(self, caller: Principal, vhost: str, message: Message) -> None:
-        """Raises ``Problem`` (403). A declared route has its own key and no other, whoever
-        publishes by it. Behind a queue is the default exchange, where each further key is another
-        queue; a credential that covers any other exchange covers all keys of it."""
+        """Raises ``Problem`` (403). A declared route has its own key and no other. Behind a queue
+        is the default exchange, where each further key is another queue; a credential that covers
+        any other exchange covers all of its keys."""
         keys = header_keys(peek_properties(message).application or {}, "CC", "BCC")
         if keys and self.route:
             raise Problem(problems.FORBIDDEN, "a declared route takes no headers CC and BCC")
@@ -160,7 +160,7 @@ def address_of_path(path: dict[str, str], query: bytes) -> Target:
 
 
 def nowhere(path: dict[str, str], query: bytes) -> None:
-    """The message says where to."""
+    """The message names its target."""
     no_query(query)
 
 

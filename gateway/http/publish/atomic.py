@@ -1,8 +1,8 @@
 """All messages of a batch or none of them: looked at first, then published in one turn.
 
 A transaction of the broker holds them back while everything that could refuse one of them is
-asked: permissions, routes, and whether a queue that rejects would be full. Nothing else happens in
-between, so what was found good is good at commit, and one turn is one batch of the store.
+checked: permissions, routes, and whether a queue that rejects would be full. Nothing else happens
+in between, so the checks still hold at commit, and one turn is one batch of the store.
 """
 
 from gateway.broker.local import LocalTransaction

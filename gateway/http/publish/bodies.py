@@ -1,7 +1,6 @@
 """Request bodies within bounds: how much one has, and how much is under way in all.
 
-What is large waits in a temporary file until it is complete, so that many slow uploads cost disk
-and not memory.
+Large bodies are gathered in temporary files, so that many slow uploads cost disk and not memory.
 """
 
 from collections.abc import AsyncIterator
@@ -18,17 +17,17 @@ from gateway.http.publish.preferences import Verifier
 
 
 class Budget:
-    """Octets of bodies that are coming in, of all requests together."""
+    """Octets of incoming bodies, of all requests together."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.used = 0
 
-    def hold(self) -> "Held":
-        return Held(self)
+    def hold(self) -> "Reservation":
+        return Reservation(self)
 
 
-class Held:
+class Reservation:
     """One request's part of the budget; given back at the end of its block."""
 
     def __init__(self, budget: Budget) -> None:
@@ -36,7 +35,7 @@ class Held:
         self.octets = 0
 
     def reach(self, octets: int) -> None:
-        """Hold at least so many. Raises ``Problem`` (503)."""
+        """Reserve at least so many octets. Raises ``Problem`` (503)."""
         more = octets - self.octets
         if more <= 0:
             return
@@ -49,7 +48,7 @@ class Held:
         self.budget.used += more
         self.octets = octets
 
-    def __enter__(self) -> "Held":
+    def __enter__(self) -> "Reservation":
         return self
 
     def __exit__(
@@ -63,7 +62,7 @@ class Held:
 
 
 def check_length(scope: Scope, limit: int) -> int:
-    """What ``Content-Length`` says, 0 if nothing. Raises ``Problem`` (413)."""
+    """``Content-Length``, 0 without one. Raises ``Problem`` (413)."""
     for name, value in scope["headers"]:
         if name == b"content-length":
             return read_length(value, limit)
@@ -87,7 +86,7 @@ def too_large(limit: int) -> Problem:
 
 
 async def chunks(receive: Receive) -> AsyncIterator[bytes]:
-    """The body as it comes. Raises ``ClientDisconnect``."""
+    """The parts of the body. Raises ``ClientDisconnect``."""
     more = True
     while more:
         message = await receive()
@@ -107,8 +106,8 @@ async def read_body(
     settings: PublishSettings,
     spool: Spool,
 ) -> Body:
-    """All of it, unless it is too large: ``length`` is what ``check_length`` found before a byte
-    was read, and the rest is told while reading. Raises ``Problem``."""
+    """The whole body. ``length`` is ``Content-Length``, which was checked before; a body of unknown
+    length is checked while it is read. Raises ``Problem``."""
     if length <= settings.spool_octets:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -125,7 +124,7 @@ async def read_body(
 async def gather(
     receive: Receive,
     limit: int,
-    held: Held,
+    held: Reservation,
     settings: PublishSettings,
     spool: Spool,
     first: bytes = b"",
@@ -169,6 +168,6 @@ async def gather(
         text = f"there is no room for the body: {error.strerror}"
         raise Problem(problems.BACKPRESSURE, text, headers={"connection": "close"}) from error
     finally:
-        # What was raised may be kept for a while, and the file with it.
+        # The exception may be kept for a while, and would keep the file.
         if spooled is not None:
             spooled.abandon()

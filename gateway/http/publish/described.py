@@ -1,4 +1,4 @@
-"""What ``/openapi.json`` says of the routes of publishing."""
+"""The routes of publishing in ``/openapi.json``."""
 
 from base64 import b64encode
 from hashlib import sha256
@@ -18,7 +18,7 @@ from gateway.http.description import (
     row_responses,
 )
 from gateway.http.publish import cloudevents
-from gateway.http.publish.forms import FORM
+from gateway.http.publish.form_reader import FORM
 from gateway.http.publish.items import BATCH, LINES, MULTIPART
 from gateway.http.publish.operations import MEDIA_TYPE
 from gateway.http.publish.results import RECEIPT, RESULTS

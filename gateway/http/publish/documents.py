@@ -1,9 +1,9 @@
 """Documents that are too large to be read at once: messages, events, and batches, in JSON.
 
-``json.loads`` of some megabytes holds the loop for as long as it takes, in a thread too. So the
-octets are gone over in portions, nothing large is built, and only what stands around a body is read
-as JSON: the body itself is taken out of its place, decoded piece by piece, and goes to a file when
-it is large. What a member says of a body in JSON is carried as it came.
+``json.loads`` of some megabytes blocks the loop, even in a thread. So the octets are scanned in
+portions, nothing large is built, and only the members beside a body are read as JSON: the body
+itself is cut out, decoded piece by piece, and goes to a file when it is large. A body in JSON is
+carried unchanged.
 """
 
 import asyncio
@@ -44,10 +44,11 @@ from gateway.http.publish.items import (
 from gateway.http.typed_json import BadForm
 
 WHOLE = 64 * 1024
-"""Octets of a document that is read at once; of a larger one, what it may say beside its body."""
+"""Most octets of a document that is read at once, and of the members beside the body of a larger
+one."""
 MOST_MEMBERS = 1000
 STAND_INS: dict[str, Any] = {"text": "", "json": None, "base64": ""}
-"""For large bodies, while what stands around them is read."""
+"""In place of large bodies, while the members beside them are read."""
 ESCAPE = 6
 """Octets of an escape of four digits."""
 
@@ -102,7 +103,7 @@ class Document:
         if sum(one.stop - one.key for one in spans.values()) > most:
             raise Problem(
                 problems.TOO_LARGE,
-                f"what a document says beside its body has at most {most} octets",
+                f"the members of a document beside its body have at most {most} octets",
                 limit_octets=most,
             )
         inner = b",".join(self.octets[one.key : one.stop] for one in spans.values())
@@ -147,14 +148,14 @@ class Document:
             raise error.under("body") from None
 
     async def way_of(self, ways: Spans) -> tuple[str, dict[str, Any]]:
-        """How a large body is given, and what else is said of it."""
+        """The member that holds a large body, and the other members of the body."""
         large = [name for name, one in ways.items() if one.stop - one.start > WHOLE]
         if len(large) != 1 or large[0] not in STAND_INS or ways.keys() - {large[0], "kind"}:
             raise BadForm("/body", "must have one of json, text and base64")
         return large[0], self.value({k: one for k, one in ways.items() if k != large[0]})
 
     async def body(self, way: str, span: Span, errors: str = "strict") -> Body:
-        """The octets of a large body. ``errors``: what becomes of lone surrogates in text."""
+        """The octets of a large body. ``errors``: treatment of lone surrogates in text."""
         if way != "json" and self.octets[span.start] != STRING:
             text = "must be text" if way == "text" else "must be base64 text"
             raise BadForm(f"/body/{way}", text)
@@ -181,7 +182,7 @@ class Document:
             yield self.octets[at : min(at + WINDOW, span.stop)]
 
     def text(self, span: Span, errors: str) -> Iterator[bytes]:
-        """What a string says, in UTF-8."""
+        """The value of a string in UTF-8."""
         octets, at, stop = self.octets, span.start + 1, span.stop - 1
         while at < stop:
             found = PIECE.match(octets, at, min(at + WINDOW, stop))
@@ -265,7 +266,7 @@ def from_base64(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 async def tried(made: Awaitable[Item]) -> Item | Problem:
-    """An item, or why there is none."""
+    """An item, or the reason why there is none."""
     try:
         return await made
     except (BadField, BadForm, Problem) as error:

@@ -1,7 +1,7 @@
-"""Every way to publish but the plain one: documents, batches, keys, patience, order, digests.
+"""All publishes but the plain ones: documents, batches, idempotency keys, preferences, digests.
 
-Whatever can be decided without the body is decided before it is asked for: a client that expects
-100 (continue) then never sends it.
+All checks that need no body are made before it is requested: a refused client that expects 100
+(continue) never sends it.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from gateway.http.problems import Problem, of_refusal
 from gateway.http.publish import cloudevents
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.atomic import MOST_ATOMIC
-from gateway.http.publish.bodies import Budget, Held, check_length, chunks, gather, too_large
+from gateway.http.publish.bodies import Budget, Reservation, check_length, chunks, gather, too_large
 from gateway.http.publish.documents import WHOLE, open_document
-from gateway.http.publish.forms import FORM
+from gateway.http.publish.form_reader import FORM
 from gateway.http.publish.items import (
     BATCH,
     DOCUMENTS,
@@ -42,6 +42,7 @@ from gateway.http.publish.items import (
     refuse_metadata,
 )
 from gateway.http.publish.operations import Operations
+from gateway.http.publish.ordering import SendSlot
 from gateway.http.publish.preferences import (
     PublishPreferences,
     Verifier,
@@ -58,7 +59,7 @@ Finder = Callable[[dict[str, str], bytes], Target | None]
 
 
 class Watched:
-    """``receive`` that remembers whether the body was asked for."""
+    """``receive`` that records whether the body was requested."""
 
     def __init__(self, receive: Receive) -> None:
         self.receive = receive
@@ -125,7 +126,7 @@ class FullPublish:
             return
         status, headers, body = answer
         if status >= 400 and not watched.asked and expects(scope["headers"]):
-            # The client may or may not send the body now: nobody could tell it from a request.
+            # The client may or may not send the body now, which could be mistaken for a request.
             headers = [pair for pair in headers if pair[0] != b"connection"]
             headers.append((b"connection", b"close"))
         await send_answer(send, status, headers, body)
@@ -187,32 +188,34 @@ class FullPublish:
         """Read everything, send it, and answer once."""
         preferences, maker, path = upload.preferences, upload.maker, upload.scope["path"]
         several = upload.media.name in (BATCH, MULTIPART, cloudevents.BATCH)
-        place = None
+        slot = None
         if preferences.ordering is not None and not several:
-            place = self.sender.place(call, maker.target, preferences.ordering)
+            slot = self.sender.slot(call, maker.target, preferences.ordering)
         try:
             with self.budget.hold() as held:
                 if several:
                     work = self.send_many(call, await self.read_many(upload, held), path)
                 else:
                     item = await self.read_one(upload, held)
-                    if place is None and item.ordering is not None:
-                        place = self.sender.place(call, item.target, item.ordering)
+                    if slot is None and item.ordering is not None:
+                        slot = self.sender.slot(call, item.target, item.ordering)
                     call = self.call(preferences, call)  # the upload was not waiting
-                    work = self.send_one(call, item, place, path)
+                    work = self.send_one(call, item, slot, path)
                 if not preferences.asynchronous:
                     status, headers, body = await work
                     return Answer(status, [*headers, *applied(preferences)], body)
-            wait, place = preferences.wait or 0.0, None  # the work leaves the place
+            wait, slot = preferences.wait or 0.0, None  # the work leaves the slot
             return await self.operations.run(
                 call.caller, call.vhost, work, wait, applied(preferences)
             )
         finally:
-            if place is not None:
-                place.leave()
+            if slot is not None:
+                slot.leave()
 
-    async def send_one(self, call: PublishCall, item: Item, place: object, instance: str) -> Answer:
-        result = await self.sender.one(call, item, place)  # type: ignore[arg-type]
+    async def send_one(
+        self, call: PublishCall, item: Item, slot: SendSlot | None, instance: str
+    ) -> Answer:
+        result = await self.sender.one(call, item, slot)
         return single_answer(result, instance)
 
     async def send_many(self, call: PublishCall, batch: Batch, instance: str) -> Answer:
@@ -220,7 +223,7 @@ class FullPublish:
 
     # --- reading --------------------------------------------------------------------------------
 
-    async def read_one(self, upload: Upload, held: Held) -> Item:
+    async def read_one(self, upload: Upload, held: Reservation) -> Item:
         body = await self.read_all(upload, held, self.settings.max_body_octets)
         media, maker, headers = upload.media, upload.maker, upload.headers
         if media.name not in (FORM, cloudevents.ONE):
@@ -235,7 +238,7 @@ class FullPublish:
             return maker.from_form(read_document(body[:]))
         return maker.from_event(headers, read_document(body[:]), body[:], None)
 
-    async def read_many(self, upload: Upload, held: Held) -> Batch:
+    async def read_many(self, upload: Upload, held: Reservation) -> Batch:
         media, maker, preferences = upload.media, upload.maker, upload.preferences
         most = self.settings.max_batch_items
         if media.name == MULTIPART:
@@ -270,7 +273,7 @@ class FullPublish:
             ]
         )
 
-    async def read_all(self, upload: Upload, held: Held, limit: int) -> Body:
+    async def read_all(self, upload: Upload, held: Reservation, limit: int) -> Body:
         length = check_length(upload.scope, limit)
         held.reach(length)
         verifier = Verifier(upload.preferences.digests)
@@ -280,7 +283,7 @@ class FullPublish:
         verifier.check()
         return body
 
-    async def read_multipart(self, upload: Upload, held: Held) -> Batch:
+    async def read_multipart(self, upload: Upload, held: Reservation) -> Batch:
         limit = self.settings.max_batch_octets
         held.reach(check_length(upload.scope, limit))
         parts = Parts(upload.media.raw, self.settings.max_batch_items)

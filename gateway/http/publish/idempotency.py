@@ -2,7 +2,7 @@
 
 A key is *claimed* when its request is about to be sent, *sent* with the message, and *done* when
 the broker has confirmed. The record of a key is saved in the same batch of the store as its
-message: after a crash either both are there or neither. So what is found at start is known exactly:
+message: after a crash either both are there or neither. So the state at the start is known exactly:
 
 * record and a message that lasts (durable, on a durable queue): it was stored. Replayed.
 * record of a message that does not last: it was taken, and is gone with the process unless a
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from gateway.broker.store import Record
 from gateway.http import problems
-from gateway.http.observe.meter import Meter
+from gateway.http.observe.meter import PublishMeter
 from gateway.http.problems import Problem
 from gateway.http.publish.publisher import PendingPublish
 
@@ -31,7 +31,7 @@ Key = tuple[str, ...]
 
 
 class Records(Protocol):
-    """Of the store, what is needed here."""
+    """The part of the store that is used here."""
 
     def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None: ...
 
@@ -55,7 +55,7 @@ class Entry:
         self.attempts = 0
 
 
-class KeyBook:
+class IdempotencyKeys:
     """All keys in the order in which they expire. Times are ms since 1970."""
 
     def __init__(self, store: Records, seconds: int, most: int) -> None:
@@ -66,7 +66,7 @@ class KeyBook:
         self.counts: Counter[Key] = Counter()
 
     def load(self, records: Iterable[Record]) -> None:
-        """What earlier processes have saved."""
+        """Load the records that earlier processes saved."""
         found = []
         for _, key, value in records:
             entry = Entry(tuple(key), value["fingerprint"], value["expires"])
@@ -122,7 +122,7 @@ class KeyBook:
         self.store.save(KIND, entry.key, value)
 
     def abandon(self, entry: Entry) -> None:
-        """Nothing came of it: the key is free, or what it was."""
+        """The publish failed: the key is free again, or as it was before."""
         if entry.stale:
             entry.done = True
         else:
@@ -141,7 +141,7 @@ class KeyBook:
             self.store.forget(KIND, entry.key)
 
     def sweep(self, now: int) -> None:
-        """Let go of what has expired. What is under way stays."""
+        """Remove expired keys, except those under way."""
         while self.entries:
             entry = next(iter(self.entries.values()))
             if entry.expires > now or not entry.done:
@@ -152,20 +152,22 @@ class KeyBook:
 class KeyedPublish(PendingPublish):
     """Settled when the broker has confirmed *and* the record of its key is safe."""
 
-    __slots__ = ("book", "entry", "verdict", "safe", "over")
+    __slots__ = ("keys", "entry", "verdict", "safe", "over")
 
-    def __init__(self, book: KeyBook, entry: Entry, meter: Meter | None = None) -> None:
+    def __init__(
+        self, keys: IdempotencyKeys, entry: Entry, meter: PublishMeter | None = None
+    ) -> None:
         super().__init__(meter)
-        self.book = book
+        self.keys = keys
         self.entry = entry
         self.verdict: bool | None = None
         self.safe = False
         self.over = False
 
     def refused(self) -> None:
-        """The broker did not take it, as is known before it says so."""
+        """The broker will reject it; known before the confirm."""
         self.over = True
-        self.book.abandon(self.entry)
+        self.keys.abandon(self.entry)
 
     def conclude(self, accepted: bool) -> None:
         self.verdict = accepted
@@ -181,7 +183,7 @@ class KeyedPublish(PendingPublish):
         if self.over:
             pass
         elif not self.verdict or self.condition is not None:
-            self.book.abandon(self.entry)
+            self.keys.abandon(self.entry)
         elif self.safe:
             self.entry.done = True
         else:
@@ -189,12 +191,12 @@ class KeyedPublish(PendingPublish):
         super().conclude(self.verdict)
 
     def lose(self) -> None:
-        """The virtual host is gone, and the message with it, or the gateway stops: what was saved
-        with the message is still right then."""
+        """The virtual host was deleted with the message, or the gateway stops; the record that was
+        saved with the message remains correct."""
         if self.over:
             pass
         elif not self.entry.saved:
-            self.book.abandon(self.entry)
+            self.keys.abandon(self.entry)
         else:
             self.entry.done = True
         super().lose()

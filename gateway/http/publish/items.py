@@ -1,4 +1,4 @@
-"""One message ready to be sent, from whichever way in; and many from one document."""
+"""Reads messages to publish: one from a request, or many from one document."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from gateway.http.portions import spread
 from gateway.http.problems import Problem
 from gateway.http.publish import cloudevents
 from gateway.http.publish.addresses import Target, read_address
-from gateway.http.publish.forms import FORM, read_form
+from gateway.http.publish.form_reader import FORM, read_form
 from gateway.http.publish.preferences import ORDERING
 from gateway.http.publish.results import shown_id
 from gateway.http.publish.templates import Prepared, prepare_properties
@@ -28,13 +28,13 @@ BATCH = "application/vnd.amqp-gateway.batch+json"
 LINES = "application/vnd.amqp-gateway.messages+ndjson"
 MULTIPART = "multipart/mixed"
 DOCUMENTS = frozenset({FORM, BATCH, LINES, MULTIPART, cloudevents.ONE, cloudevents.BATCH})
-"""What is read, and not only carried."""
+"""Media types that are parsed."""
 
 Pairs = list[tuple[bytes, bytes]]
 
 
 class Item(NamedTuple):
-    """``name`` tells it from others of its batch."""
+    """A message to publish. ``name`` identifies it within its batch."""
 
     target: Target
     prepared: Prepared
@@ -51,7 +51,7 @@ class Item(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """``items``: name and item, or what is wrong with it. ``stop``: at the first that fails."""
+    """``items``: name and item, or its problem. ``stop``: at the first that fails."""
 
     items: list[tuple[str | None, Item | Problem]]
     atomic: bool = False
@@ -139,7 +139,7 @@ def ordering_of(headers: Pairs) -> str | None:
 
 
 def fingerprint(target: Target, said: bytes, body: Body) -> str:
-    """What tells one message from another under the same key."""
+    """Distinguishes messages under the same idempotency key."""
     digest = hashlib.sha256(f"{target.scope}\n{target.key}\n".encode("utf-8", "surrogateescape"))
     digest.update(hashlib.sha256(said).digest())
     octets = hashlib.sha256()
@@ -153,7 +153,7 @@ def fingerprint(target: Target, said: bytes, body: Body) -> str:
 
 
 def attempt(make: Any, *arguments: Any) -> Item | Problem:
-    """An item, or why there is none: the others of its batch may be good."""
+    """An item, or its problem: the others of its batch may be good."""
     try:
         item: Item = make(*arguments)
     except (BadField, BadForm, Problem) as error:
@@ -198,7 +198,7 @@ def batch_head(found: Any) -> tuple[bool, bool]:
 
 
 async def read_batch(body: bytes, maker: Maker, most: int) -> Batch:
-    """Others go in between. Raises ``Problem``."""
+    """Reads the batch in steps. Raises ``Problem``."""
     found = read_document(body)
     try:
         atomic, stop = batch_head(found)
@@ -318,10 +318,10 @@ class Parts:
 
 
 def refuse_metadata(headers: Iterable[tuple[bytes, bytes]], media: str) -> None:
-    """Fields beside a document that says it all. Raises ``BadField``: nothing is ignored."""
+    """Raises ``BadField`` for metadata in fields beside a document: nothing is ignored."""
     for name, _ in headers:
         if name == b"content-encoding":
             raise Problem(problems.UNSUPPORTED_MEDIA, "documents must be uncompressed")
         alone = media in (cloudevents.ONE, cloudevents.BATCH)  # has no place for metadata
         if name.startswith(b"amqp-") and name != ORDERING and not alone:
-            raise BadField(name.decode("latin-1"), "stands in the document, not beside it")
+            raise BadField(name.decode("latin-1"), "belongs in the document, not beside it")

@@ -2,7 +2,7 @@
 
 A bare ASGI endpoint: for a plain body with metadata in fields, the answer costs little more than
 reading the request. Everything that can be refused without the body is refused before the body is
-read. Whatever asks for more is a full publish (``full_publish.py``).
+read. Any other request is a full publish (``full_publish.py``).
 """
 
 from collections.abc import Awaitable
@@ -21,15 +21,15 @@ from gateway.http.publish.bodies import Budget, read_body, read_length
 from gateway.http.publish.full_publish import Finder, FullPublish
 from gateway.http.publish.preferences import needs_full_publish
 from gateway.http.publish.publisher import PendingPublish
-from gateway.http.publish.results import Answer, accepted_answer, judge, problem_answer
+from gateway.http.publish.results import Answer, accepted_answer, problem_answer, problem_of
 from gateway.http.publish.templates import prepare
 from gateway.http.request_parameters import authenticate, existing_vhost, vhost_of
 from gateway.message import Message
 
 
 class PublishEndpoint:
-    """One of the publish routes. ``find`` tells the target from path and query; it is ``None``
-    where the message says it."""
+    """One of the publish routes. ``find`` reads the target from path and query; its result is
+    ``None`` where each message names its target."""
 
     def __init__(
         self,
@@ -130,6 +130,6 @@ class PublishEndpoint:
         """Raises the ``Problem`` of a publish that was returned, rejected or not confirmed."""
         if pending.condition is not None:
             self.counters.returned[vhost] += 1
-        problem = judge(pending, target, self.dependencies.settings.confirm_seconds, False)
+        problem = problem_of(pending, target, self.dependencies.settings.confirm_seconds, False)
         assert problem is not None
         raise problem

@@ -10,7 +10,7 @@ from gateway.http.request_parameters import authenticate, vhost_of
 
 
 class OperationEndpoints:
-    """An operation is shown to its owner, and let go of on request."""
+    """Shows an operation to its owner, and deletes it."""
 
     def __init__(self, context: Context) -> None:
         self.context = context

@@ -57,8 +57,8 @@ class Operation:
 
 
 class Operations:
-    """All of them, oldest first; bounded per owner and by what their answers take, and let go of
-    some time after they end."""
+    """All operations, oldest first; bounded per owner and by the octets of their answers. They are
+    removed some time after they end."""
 
     def __init__(self, broker: Broker, settings: PublishSettings) -> None:
         self.broker = broker
@@ -80,7 +80,7 @@ class Operations:
     async def run(
         self, caller: Principal, vhost: str, work: Awaitable[Answer], wait: float, headers: Headers
     ) -> Answer:
-        """Its answer if it comes within ``wait`` seconds, else 202 and where to ask."""
+        """The answer if it is ready within ``wait`` seconds, else 202 and its location."""
         task = asyncio.ensure_future(work)
         await asyncio.wait([task], timeout=wait)
         if task.done():
@@ -96,7 +96,7 @@ class Operations:
         return answer_of(202, MEDIA_TYPE, document, more)
 
     def find(self, caller: Principal, vhost: str, name: str) -> Operation:
-        """Raises ``Problem`` (404), also for those of others."""
+        """Raises ``Problem`` (404), also for operations of other callers."""
         self.sweep()
         operation = self.all.get(name)
         if operation is None or operation.owner != (*caller.identity, vhost):
@@ -104,7 +104,7 @@ class Operations:
         return operation
 
     def forget(self, operation: Operation) -> None:
-        """What it does goes on; nobody will hear of it."""
+        """Remove an operation. Its work continues; its answer is dropped."""
         if self.all.pop(operation.id, None) is not None:
             self.octets -= operation.octets
             self.counts[operation.owner] -= 1
@@ -112,7 +112,7 @@ class Operations:
                 del self.counts[operation.owner]
 
     def weigh(self, operation: Operation) -> None:
-        """It has its answer, which may be a large one: the oldest make room."""
+        """The operation has its answer, which may be large: the oldest ones are removed."""
         if operation.id not in self.all:
             operation.octets = 0
             return

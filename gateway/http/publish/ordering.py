@@ -1,7 +1,7 @@
 """Publishes with the same ordering key are sent in the order in which they arrived.
 
-Each takes its place when it arrives, before its body is read, and goes when the one before it has
-been handed to the broker (or has failed). It need not wait for that one's confirmation.
+Each takes a slot when it arrives, before its body is read, and is sent when the one before it has
+been handed to the broker or has failed. It does not wait for that one's confirm.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from gateway.http.problems import Problem
 Key = tuple[str, ...]
 
 
-class Place:
-    """In line behind ``before``. Left at the end of its block."""
+class SendSlot:
+    """A slot behind ``before`` in the order of sending. Left at the end of its block."""
 
     def __init__(self, ordering: "Ordering", key: Key, before: asyncio.Future[None] | None) -> None:
         self.ordering = ordering
@@ -24,7 +24,7 @@ class Place:
 
     @property
     def free(self) -> bool:
-        """Whether nobody is before it."""
+        """Whether all slots before it have been left."""
         return self.before is None or self.before.done()
 
     async def reached(self, seconds: float) -> None:
@@ -41,14 +41,14 @@ class Place:
         if self.left.done():
             return
         if self.before is not None and not self.before.done():
-            # Gave up while waiting: whoever stands behind waits for the one before now.
+            # Gave up while waiting: the slot behind it now waits for the one before it.
             self.before.add_done_callback(lambda _: self.leave())
             return
         self.left.set_result(None)
         if self.ordering.tails.get(self.key) is self.left:
             del self.ordering.tails[self.key]
 
-    def __enter__(self) -> "Place":
+    def __enter__(self) -> "SendSlot":
         return self
 
     def __exit__(
@@ -61,12 +61,12 @@ class Place:
 
 
 class Ordering:
-    """The end of each line. Holds keys only while somebody stands there."""
+    """The last slot of each ordering key, while it has slots."""
 
     def __init__(self) -> None:
         self.tails: dict[Key, asyncio.Future[None]] = {}
 
-    def enter(self, *key: str) -> Place:
-        place = Place(self, key, self.tails.get(key))
-        self.tails[key] = place.left
-        return place
+    def enter(self, *key: str) -> SendSlot:
+        slot = SendSlot(self, key, self.tails.get(key))
+        self.tails[key] = slot.left
+        return slot

@@ -1,4 +1,4 @@
-"""What a request asks for besides the message: a key, patience, order, a digest to check."""
+"""Preferences of a publish: idempotency key, time to wait, ordering key, digests to check."""
 
 import hashlib
 import hmac
@@ -42,7 +42,7 @@ class PublishPreferences(NamedTuple):
 
 
 def needs_full_publish(headers: Pairs) -> bool:
-    """Whether a publish is anything but a body and its metadata. Every publish pays for this."""
+    """Whether a publish is more than a body and its metadata. Hot."""
     for name, value in headers:
         if name in MARKS and (name != b"content-type" or value[:28].lower().startswith(FORMATS)):
             return True
@@ -85,7 +85,7 @@ def read_key(given: list[bytes]) -> str:
 
 
 def read_preferences(raw: bytes) -> dict[str, Any]:
-    """RFC 7240. What cannot be read is no preference: it is never an error."""
+    """RFC 7240. Unreadable preferences are ignored."""
     found: dict[str, Any] = {}
     for part in raw.decode("latin-1").split(","):
         name, _, value = part.partition(";")[0].partition("=")
@@ -96,7 +96,7 @@ def read_preferences(raw: bytes) -> dict[str, Any]:
 
 
 def read_digests(raw: bytes) -> tuple[tuple[str, bytes], ...]:
-    """Those that can be checked here (RFC 9530 lets the others be). Raises ``BadField``."""
+    """The digests of known algorithms; others are ignored (RFC 9530). Raises ``BadField``."""
     name = "content-digest"
     try:
         members: Any = http_sf.parse(raw, tltype="dictionary")
@@ -113,7 +113,7 @@ def read_digests(raw: bytes) -> tuple[tuple[str, bytes], ...]:
 
 
 class Verifier:
-    """Hashes what comes in and compares at the end."""
+    """Hashes the body while it is received and compares at the end."""
 
     def __init__(self, digests: tuple[tuple[str, bytes], ...]) -> None:
         self.wanted = digests

@@ -13,7 +13,7 @@ from gateway.broker.broker import Broker
 from gateway.broker.local import MEMORY, LocalClient
 from gateway.errors import Condition
 from gateway.http import problems
-from gateway.http.observe.meter import Meter
+from gateway.http.observe.meter import PublishMeter
 from gateway.http.observe.trace import stamp
 from gateway.http.problems import Problem
 from gateway.message import Message
@@ -27,7 +27,7 @@ class PendingPublish:
         "accepted", "condition", "text", "waiter", "lost", "taken", "began", "durability", "meter",
     )  # fmt: skip
 
-    def __init__(self, meter: Meter | None = None) -> None:
+    def __init__(self, meter: PublishMeter | None = None) -> None:
         """``meter`` measures the publish; ``None`` for an outcome of something else."""
         self.accepted: bool | None = None
         self.lost = False
@@ -53,7 +53,7 @@ class PendingPublish:
         self.conclude(accepted)
 
     def conclude(self, accepted: bool) -> None:
-        """The outcome may be told."""
+        """The outcome is final."""
         self.accepted = accepted
         if self.waiter is not None:
             self.wake()
@@ -75,13 +75,13 @@ class PublishChannel:
 
     __slots__ = ("client", "channel", "meter")
 
-    def __init__(self, client: LocalClient, meter: Meter) -> None:
+    def __init__(self, client: LocalClient, meter: PublishMeter) -> None:
         self.client = client
         self.channel = client.channel()
         self.meter = meter
 
     def publish(self, message: Message, pending: PendingPublish) -> PendingPublish:
-        """Hand it to the broker. Raises ``Refusal``: the pending is worth nothing then. Hot."""
+        """Hand it to the broker. Raises ``Refusal``; then ``pending`` has no outcome. Hot."""
         stamp(message)
         channel = self.channel
         pending.taken = channel.publish(message, pending)
@@ -99,7 +99,7 @@ class Publisher:
         self.begin = begin
         self.end = end
         self.seconds = seconds
-        self.meter = Meter()
+        self.meter = PublishMeter()
         self.channels: dict[tuple[str, str], PublishChannel] = {}
         self.closed = False
 
@@ -139,7 +139,7 @@ class Publisher:
             pass
 
     async def drain(self, seconds: float) -> None:
-        """Nothing more is taken. Most of what is under way is confirmed in a moment."""
+        """Refuse new publishes and wait for the confirms of those under way."""
         self.closed = True
         if not self.waiting():
             return
@@ -158,5 +158,5 @@ class Publisher:
         self.channels.clear()
 
     def waiting(self) -> int:
-        """Publishes whose confirm is still to come."""
+        """The number of unconfirmed publishes."""
         return sum(len(one.channel.under_way) for one in self.channels.values())

@@ -22,7 +22,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Answer(NamedTuple):
-    """A whole response."""
+    """A common_problem response."""
 
     status: int
     headers: Headers
@@ -61,8 +61,10 @@ class Result(NamedTuple):
         return shown
 
 
-def judge(pending: PendingPublish, target: Target, seconds: float, keyed: bool) -> Problem | None:
-    """``None``: some queue has it."""
+def problem_of(
+    pending: PendingPublish, target: Target, seconds: float, keyed: bool
+) -> Problem | None:
+    """The problem of a publish; ``None`` if a queue has the message."""
     if pending.condition is not None:
         if target.queue and pending.condition is Condition.NO_ROUTE:
             return target.missing()
@@ -193,7 +195,7 @@ async def batch_answer(results: list[tuple[str | None, Result]], instance: str) 
     causes = [one for one in failures if one.row is not NOT_ATTEMPTED]
     first = next(iter(causes or failures), None)
     if first is not None and not accepted and len(statuses - {NOT_ATTEMPTED.status}) < 2:
-        return problem_answer(whole(first, results, shown), instance, headers)
+        return problem_answer(common_problem(first, results, shown), instance, headers)
     status = 207 if first is not None or len(statuses) > 1 else statuses.pop()
     failed = len(results) - accepted
     head = f'{{"accepted": {accepted}, "failed": {failed}, "results": ['
@@ -202,7 +204,7 @@ async def batch_answer(results: list[tuple[str | None, Result]], instance: str) 
     return answer_of(status, RESULTS, body, headers)
 
 
-def whole(
+def common_problem(
     first: Problem, results: list[tuple[str | None, Result]], shown: list[dict[str, Any]]
 ) -> Problem:
     """The problem that all items have. Retrying the batch is as safe as retrying its items."""
@@ -219,7 +221,7 @@ def whole(
 
 
 def safest(rows: list[Row]) -> bool | str:
-    """What can be said of all."""
+    """The least safe of all rows."""
     said = [row.safe_to_retry for row in rows]
     if all(one is True for one in said):
         return True

@@ -4,7 +4,7 @@ from typing import Any
 
 from starlette.routing import BaseRoute
 
-from gateway.http.access.declared import Declared
+from gateway.http.access.declared_routes import Declared
 from gateway.http.context import Context
 from gateway.http.description import Described
 from gateway.http.publish import described
@@ -37,7 +37,7 @@ def routes(context: Context) -> list[BaseRoute]:
     def publish(path: str, name: str, summary: str, find: Finder) -> BaseRoute:
         endpoint: Any = PublishEndpoint(context, full_publish, name, find, find is not nowhere)
         if path == DECLARED_ROUTE:
-            endpoint = Declared(context.gate, endpoint)
+            endpoint = Declared(context.authenticator, endpoint)
         parameters = {
             QUEUE_ROUTE: described.QUEUE,
             EXCHANGE_ROUTE: described.EXCHANGE,
@@ -60,7 +60,7 @@ def routes(context: Context) -> list[BaseRoute]:
             DECLARED_ROUTE,
             "publish_by_route",
             "Publish through a declared route",
-            by_route(context.gate.catalogue),
+            by_route(context.authenticator.catalogue),
         ),
         publish(
             ANYWHERE_ROUTE,

@@ -1,7 +1,7 @@
 """Items to the broker: one, many in order, or all of them or none.
 
-``start`` hands an item to the broker within a turn and never raises; ``finish`` waits for what
-became of it.
+``start`` hands an item to the broker within a turn and never raises; ``finish`` waits for its
+outcome.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from gateway.http.portions import SLICE_SECONDS, spread
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.atomic import check_all
-from gateway.http.publish.idempotency import KIND, KeyBook, KeyedPublish
+from gateway.http.publish.idempotency import KIND, IdempotencyKeys, KeyedPublish
 from gateway.http.publish.items import Batch, Item
-from gateway.http.publish.ordering import Ordering, Place
+from gateway.http.publish.ordering import Ordering, SendSlot
 from gateway.http.publish.publisher import PendingPublish
-from gateway.http.publish.results import Result, judge, receipt_of
+from gateway.http.publish.results import Result, problem_of, receipt_of
 from gateway.message import Message
 
 Named = list[tuple[str | None, Result]]
@@ -61,7 +61,7 @@ class Drained(Protocol):
 
 
 class Sender:
-    """What all ways in share."""
+    """Sends the items of all publish routes."""
 
     def __init__(self, context: Context) -> None:
         settings = context.settings
@@ -71,14 +71,14 @@ class Sender:
         self.settings = settings
         self.ordering = Ordering()
         self.streams: dict[Drained, None] = {}
-        self.book = KeyBook(
+        self.keys = IdempotencyKeys(
             self.broker.state.store, settings.idempotency_seconds, settings.max_idempotency_keys
         )
-        self.book.load(self.broker.state.store.records(KIND))
+        self.keys.load(self.broker.state.store.records(KIND))
         context.closers.append(self.drain)
 
     async def drain(self) -> None:
-        """Streamed batches end; whoever comes now is told to go elsewhere."""
+        """End streamed batches. New publishes are refused (503)."""
         for stream in list(self.streams):
             stream.drain()
 
@@ -92,8 +92,8 @@ class Sender:
         if target.queue and not channel.has_queue(target.key):
             raise target.missing()
 
-    def place(self, call: PublishCall, target: Target | None, key: str) -> Place:
-        """In line for an ordering key."""
+    def slot(self, call: PublishCall, target: Target | None, key: str) -> SendSlot:
+        """A slot in the order of an ordering key."""
         where = "" if target is None else target.scope
         return self.ordering.enter(*call.caller.identity, call.vhost, where, key)
 
@@ -117,23 +117,23 @@ class Sender:
             return StartedItem(item, pending)
         key = call.key if name is None else f"{call.key}/{name}"
         scope = (*call.caller.identity, call.vhost, item.target.scope, key)
-        entry = self.book.claim(scope, item.fingerprint, self.broker.state.now)
+        entry = self.keys.claim(scope, item.fingerprint, self.broker.state.now)
         if entry.done:
             field = entry.receipt.get("field", "")
             receipt = {k: v for k, v in entry.receipt.items() if k != "field"}
             return Result(receipt, field=field, replayed=True)
-        keyed = KeyedPublish(self.book, entry, self.publisher.meter)
+        keyed = KeyedPublish(self.keys, entry, self.publisher.meter)
         try:
             if entry.stale:
                 item = item.again(entry.receipt["field"])
             channel.publish(message_of(item), keyed)
         except BaseException:
-            self.book.abandon(entry)
+            self.keys.abandon(entry)
             raise
         if keyed.taken:
             entry.attempts += 1
             receipt = self.receipt(item, keyed.durability, entry.attempts)
-            self.book.sent(entry, receipt, keyed.durability != MEMORY)
+            self.keys.sent(entry, receipt, keyed.durability != MEMORY)
             self.broker.when_safe(keyed.record_safe)
         else:
             keyed.refused()
@@ -152,7 +152,7 @@ class Sender:
         field = write_identifier(item.prepared.message_id)
         if call.unconfirmed and pending.taken and pending.accepted is None:
             message_id, address = item.prepared.message_id, item.target.address
-            # Nobody has waited for the disk.
+            # The message may not be on disk yet.
             receipt = receipt_of(
                 message_id, address, MEMORY, self.broker.state.now, confirmed=False
             )
@@ -164,7 +164,7 @@ class Sender:
             left = max(0.0, call.until - asyncio.get_running_loop().time())
             await self.publisher.wait(pending, left)
         keyed = isinstance(pending, KeyedPublish)
-        problem = judge(pending, item.target, call.seconds, keyed)
+        problem = problem_of(pending, item.target, call.seconds, keyed)
         if problem is not None:
             if pending.condition is not None:
                 self.counters.returned[call.vhost] += 1
@@ -179,11 +179,11 @@ class Sender:
         problem.retry_after = max(problem.retry_after, self.settings.retry_after_seconds)
         return Result(problem=problem)
 
-    async def one(self, call: PublishCall, item: Item, place: Place | None) -> Result:
-        """``place`` is left when it is sent, or fails."""
+    async def one(self, call: PublishCall, item: Item, slot: SendSlot | None) -> Result:
+        """``slot`` is left when the item is sent or fails."""
         try:
-            if place is not None and not place.free:
-                await place.reached(call.seconds)
+            if slot is not None and not slot.free:
+                await slot.reached(call.seconds)
             self.publisher.begin()
             try:
                 pending = self.start(call, item)
@@ -192,8 +192,8 @@ class Sender:
         except Problem as problem:
             return self.failed(problem)
         finally:
-            if place is not None:
-                place.leave()
+            if slot is not None:
+                slot.leave()
         return await self.finish(call, pending)
 
     # --- many -----------------------------------------------------------------------------------
@@ -202,27 +202,27 @@ class Sender:
         """All in order; an item that fails does not stop the others unless the batch says so."""
         if batch.atomic:
             return await self.all_or_none(call, batch)
-        places = self.places(call, batch)
+        slots = self.slots(call, batch)
         try:
-            started = await self.start_all(call, batch, places)
+            started = await self.start_all(call, batch, slots)
         finally:
-            for place in places.values():
-                place.leave()
+            for slot in slots.values():
+                slot.leave()
         return [
             (name, await self.finish(call, pending))
             async for (name, _), pending in spread(zip(batch.items, started, strict=True))
         ]
 
-    def places(self, call: PublishCall, batch: Batch) -> dict[int, Place]:
+    def slots(self, call: PublishCall, batch: Batch) -> dict[int, SendSlot]:
         """In the order of the batch, all at once: two batches cannot wait for each other."""
         return {
-            index: self.place(call, item.target, item.ordering)
+            index: self.slot(call, item.target, item.ordering)
             for index, (_, item) in enumerate(batch.items)
             if isinstance(item, Item) and item.ordering is not None
         }
 
     async def start_all(
-        self, call: PublishCall, batch: Batch, places: dict[int, Place]
+        self, call: PublishCall, batch: Batch, slots: dict[int, SendSlot]
     ) -> list[StartedItem | Result]:
         started: list[StartedItem | Result] = []
         stopped: set[str | None] = set()
@@ -236,17 +236,17 @@ class Sender:
                     self.publisher.begin()
                     until = clock() + SLICE_SECONDS
                 order = item.ordering if isinstance(item, Item) else None
-                place = places.get(index)
+                slot = slots.get(index)
                 pending: StartedItem | Result
                 if batch.stop and order in stopped:
                     pending = not_attempted()
                 elif isinstance(item, Problem):
                     pending = self.failed(item)
                 else:
-                    if place is not None and not place.free:
+                    if slot is not None and not slot.free:
                         self.publisher.end()
                         try:
-                            await place.reached(call.seconds)
+                            await slot.reached(call.seconds)
                         except Problem as problem:
                             started.append(self.failed(problem))
                             stopped.add(order)
@@ -254,8 +254,8 @@ class Sender:
                         finally:
                             self.publisher.begin()
                     pending = self.start(call, item, item.name or str(index))
-                if place is not None:
-                    place.leave()
+                if slot is not None:
+                    slot.leave()
                 if has_failed(pending):
                     stopped.add(order)
                 started.append(pending)
@@ -272,21 +272,21 @@ class Sender:
             return [(name, result or not_attempted()) for name, result in wrong]
         items = [item for _, item in batch.items if isinstance(item, Item)]
         names = [name for name, _ in batch.items]
-        places = self.places(call, batch)
+        slots = self.slots(call, batch)
         try:
-            for place in places.values():
-                if not place.free:
-                    if any(place.before is other.left for other in places.values()):
+            for slot in slots.values():
+                if not slot.free:
+                    if any(slot.before is other.left for other in slots.values()):
                         continue  # one of ours, sent with us
-                    await place.reached(call.seconds)
+                    await slot.reached(call.seconds)
             results = self.commit(call, items)
         except Problem as problem:
             results = [self.failed(problem) for _ in items]
         except Refusal as refusal:
             results = [self.failed(item.target.refused(refusal)) for item in items]
         finally:
-            for place in places.values():
-                place.leave()
+            for slot in slots.values():
+                slot.leave()
         if isinstance(results, Committed):
             return await self.finish_all(call, items, names, results)
         return list(zip(names, results, strict=True))
@@ -304,7 +304,7 @@ class Sender:
             if call.key is not None:
                 scope = (*call.caller.identity, call.vhost, "batch", call.key)
                 whole = hashlib.sha256("".join(i.fingerprint for i in items).encode()).hexdigest()
-                entry = self.book.claim(scope, whole, self.broker.state.now)
+                entry = self.keys.claim(scope, whole, self.broker.state.now)
                 if entry.done:
                     return replayed(entry.receipt["results"])
                 if entry.stale:
@@ -324,7 +324,7 @@ class Sender:
             finally:
                 transaction.close()
             pending: PendingPublish = (
-                PendingPublish() if entry is None else KeyedPublish(self.book, entry)
+                PendingPublish() if entry is None else KeyedPublish(self.keys, entry)
             )
             if entry is not None:
                 entry.attempts += 1
@@ -332,13 +332,13 @@ class Sender:
                     self.receipt(item, level, entry.attempts)
                     for item, level in zip(items, levels, strict=True)
                 ]
-                self.book.sent(entry, {"results": receipts}, MEMORY not in levels)
+                self.keys.sent(entry, {"results": receipts}, MEMORY not in levels)
             self.broker.when_safe(lambda: settle(pending))
             entry = None
             return Committed(pending, levels)
         finally:
             if entry is not None and not entry.done:
-                self.book.abandon(entry)
+                self.keys.abandon(entry)
             self.publisher.end()
 
     async def finish_all(
@@ -349,7 +349,7 @@ class Sender:
         await self.publisher.wait(pending, left)
         if pending.accepted is None:
             keyed = call.key is not None
-            problem = judge(pending, items[0].target, call.seconds, keyed)
+            problem = problem_of(pending, items[0].target, call.seconds, keyed)
             assert problem is not None
             return [(name, self.failed(problem)) for name in names]
         self.counters.published[call.vhost] += len(items)

@@ -1,5 +1,5 @@
-"""Where large bodies stand, and what there is of those that are not all here: with the data, whose
-disk is watched."""
+"""Opens the spool of large bodies and the store of partial bodies, both beside the data, whose disk
+is watched."""
 
 import sys
 import tempfile
@@ -29,7 +29,7 @@ def spool_place(wanted: Path | None, data_dir: Path | None) -> str | None:
 
 
 def most_files() -> int:
-    """How many files large bodies may hold open: half of what the process may, 0 for no limit."""
+    """Most files that large bodies hold open: half of the process's limit, 0 for no limit."""
     if sys.platform == "win32":
         return 0
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -37,7 +37,7 @@ def most_files() -> int:
 
 
 def open_spool(settings: Settings) -> Spool:
-    """Where large bodies stand, of all doors. Raises ``ConfigError``."""
+    """The spool of large bodies, for all protocols. Raises ``ConfigError``."""
     limits = settings.limits
     try:
         data_dir = settings.data_dir if settings.durable else None
@@ -53,7 +53,8 @@ def open_spool(settings: Settings) -> Spool:
 
 
 def open_partial_bodies(settings: Settings, spool: Spool) -> PartialBodyStore:
-    """What half came of messages and files, before the last stop too. Raises ``ConfigError``."""
+    """Partial bodies of messages and files, also from before the last stop. Raises
+    ``ConfigError``."""
     limits = settings.limits
     directory = settings.data_dir / "staged" if settings.durable else None
     try:

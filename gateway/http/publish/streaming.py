@@ -1,8 +1,8 @@
 """A batch as a stream: a message a line in, a receipt a line out as each is confirmed.
 
 Three tasks: one reads lines and sends them, one waits for outcomes in order, one writes receipts.
-So many messages are under way and so many octets of receipts may wait for a client that does not
-read yet; beyond that, no more lines are read.
+The numbers of messages under way and of octets of unread receipts are bounded; at either bound no
+more lines are read.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Stream:
     """One request. ``stop``: at the first line that fails, for lines of the same ordering key.
 
     ``waiting`` are outcomes in the order of their lines, ``lines`` receipts that are not written
-    yet. All tasks run on one loop: what is looked at before an await holds until then.
+    yet. All tasks run on one loop: a condition that was checked holds until the next await.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Stream:
             del self.sender.streams[self]
 
     def drain(self) -> None:
-        """Read no more, but tell of all that was sent. The gateway is shutting down."""
+        """Stop reading and write the receipts of all messages sent: the gateway shuts down."""
         if self.reading is not None and not self.reading.done():
             self.put(self.index, None, self.problem(problems.DRAINING, "the gateway shuts down"))
             self.reading.cancel()
@@ -105,7 +105,7 @@ class Stream:
                     return
             await self.take([bytes(rest)])
         except ClientDisconnect:
-            self.gone = True  # what was sent stays sent
+            self.gone = True  # messages that were sent stay published
         finally:
             self.ended = True
             self.arrived.set()
@@ -146,7 +146,7 @@ class Stream:
         self.arrived.set()
 
     async def start(self, index: int, line: bytes) -> tuple[str | None, StartedItem | Result]:
-        """Within a turn, which ends and begins again while it waits for its place."""
+        """Within a turn, which ends and begins again while it waits for its slot."""
         item: Item | Problem
         if len(line) <= WHOLE:
             try:
@@ -185,11 +185,11 @@ class Stream:
 
     async def send_in_order(self, item: Item, order: str, index: int) -> StartedItem | Result:
         publisher = self.sender.publisher
-        with self.sender.place(self.call, item.target, order) as place:
-            if not place.free:
+        with self.sender.slot(self.call, item.target, order) as slot:
+            if not slot.free:
                 publisher.end()
                 try:
-                    await place.reached(self.call.seconds)
+                    await slot.reached(self.call.seconds)
                 except Problem as problem:
                     return self.sender.failed(problem)
                 finally:

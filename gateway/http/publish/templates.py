@@ -1,7 +1,7 @@
 """From request headers to encoded properties, without doing the same work twice.
 
-A publisher sends the same metadata with every message but its id. When the id is ours to make, the
-encoding of the rest is kept, split where the id goes.
+A publisher sends the same metadata with every message but its id. When the gateway generates the
+id, the encoding of the rest is cached, split where the id goes.
 """
 
 from functools import lru_cache
@@ -22,9 +22,9 @@ MODERN = frozenset(
         values.Map, values.Decimal32, values.Decimal64, values.Decimal128, UUID,
     }
 )  # fmt: skip
-"""Types of values that field tables have not."""
+"""Types of values that field tables lack."""
 STAND_IN = "5a1d3c7e-0b42-7e96-8f4d-c2b7a9e61f03"
-"""As long as any id of ours. One that somebody else's bytes contain makes no template."""
+"""As long as a generated id. Metadata that contain it have no template."""
 MESSAGE_ID = b"amqp-message-id"
 ORDINARY = frozenset(
     {
@@ -38,7 +38,7 @@ Pairs = tuple[tuple[bytes, bytes], ...]
 
 
 class Prepared(NamedTuple):
-    """What a message needs besides body and address."""
+    """The properties of a message, encoded."""
 
     message_id: Any
     header: bytes
@@ -82,14 +82,14 @@ def prepare(headers: list[tuple[bytes, bytes]], now: int) -> Prepared:
 
 
 def prepare_properties(properties: Properties, now: int) -> Prepared:
-    """With an id of ours if it has none. Raises ``Problem``."""
+    """Properties with a generated id if they have none. Raises ``Problem``."""
     if properties.message_id is None:
         properties.message_id = uuid7(now)
     return Prepared(properties.message_id, *encode_exactly(lasting(properties)))
 
 
 def lasting(properties: Properties) -> Properties:
-    """Durable, unless the caller says otherwise: a durable queue keeps it over a restart then."""
+    """Durable, unless the caller says otherwise."""
     if properties.durable is None:
         properties.durable = True
     return properties
@@ -106,13 +106,13 @@ def make_template(given: Pairs) -> Template | None:
 
 @lru_cache(1024)
 def shared_essentials(*values: Any) -> Essentials:
-    """Equal ones are one object: queues hold them in great numbers."""
+    """Equal essentials are one object, since queues hold very many."""
     return Essentials(*values)
 
 
 def encode_exactly(properties: Properties) -> tuple[bytes, Essentials, Dialect]:
-    """As a legacy peer would write them if that says it all, else as sections of 1.0. Raises
-    ``Problem``."""
+    """Encoded for the older versions if they can express everything, else as sections of 1.0.
+    Raises ``Problem``."""
     dialect = DIALECTS[DIALECT if legacy_can_say(properties) else RICH]
     return *encode(properties, dialect), dialect
 
@@ -134,8 +134,7 @@ def is_legacy(value: Any) -> bool:
 
 
 def encode(properties: Properties, dialect: Dialect | None = None) -> tuple[bytes, Essentials]:
-    """The property bytes, as a legacy peer would write them if nothing is said. Raises
-    ``Problem``."""
+    """The encoded properties, by default in the form of the older versions. Raises ``Problem``."""
     dialect = dialect or DIALECTS[DIALECT]
     try:
         header = dialect.write(properties)

@@ -244,7 +244,7 @@ class Receiver:
         """A long wait outlives credentials and permissions. Raises ``Problem``."""
         principal = call.principal
         principal.need(self.broker, Action.RECEIVE, call.vhost, "queue", call.queue)
-        if not self.context.gate.still_good(principal, self.broker.state.now / 1000):
+        if not self.context.authenticator.still_good(principal, self.broker.state.now / 1000):
             raise problems.challenge("The credentials have ended meanwhile.")
 
     def abandon(self, batch: Batch, waiting: Wait) -> None:

@@ -25,7 +25,7 @@ from gateway.http.observe.trace import stamp
 from gateway.http.octets import Octets, send_answer
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target, read_address
-from gateway.http.publish.forms import FORM
+from gateway.http.publish.form_reader import FORM
 from gateway.http.publish.operations import Operations
 from gateway.http.publish.preferences import read_preferences
 from gateway.http.publish.results import Answer, answer_of, problem_answer

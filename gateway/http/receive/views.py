@@ -8,7 +8,7 @@ import http_sf
 from gateway.http.fields import sf_string, write_headers
 from gateway.http.message_json import body_json, compact, readable_properties
 from gateway.http.octets import Octets, concatenated, trimmed
-from gateway.http.publish.shown import full_octets, write_full, write_simple
+from gateway.http.publish.form_writer import full_octets, write_full, write_simple
 from gateway.http.typed import moment
 from gateway.message import Message, Properties, Table
 

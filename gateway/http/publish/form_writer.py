@@ -8,7 +8,7 @@ from gateway.adapters.methods.content import write_id
 from gateway.bodies import Body
 from gateway.http.octets import Octets, concatenated, octets_of, omitted, trimmed
 from gateway.http.portions import encoded
-from gateway.http.publish.forms import (
+from gateway.http.publish.form_reader import (
     GROUP,
     HEADER,
     PROPERTIES,
@@ -31,7 +31,7 @@ TEXTUAL = frozenset({"application/xml", "application/javascript", "application/y
 def write_full(
     properties: Properties, body: Body, exchange: str | None = None, key: str | None = None
 ) -> dict[str, Any]:
-    """All sections; what is absent is left out."""
+    """All sections that are present."""
     shown: dict[str, Any] = {"view": "full"}
     header = {name: getattr(properties, name) for name in HEADER}
     bare: dict[str, Any] = {}
@@ -76,7 +76,7 @@ def full_octets(shown: dict[str, Any], body: Octets, size: int) -> Octets:
 def write_simple(
     properties: Properties, body: bytes, exchange: str | None = None, key: str | None = None
 ) -> dict[str, Any]:
-    """What people look at; types that JSON lacks keep their wrapper."""
+    """The simple view; types that JSON lacks keep their wrapper."""
     shown: dict[str, Any] = {}
     for name, (attribute, reader) in SIMPLE.items():
         value = getattr(properties, attribute)
@@ -107,14 +107,14 @@ def write_simple(
 
 
 def plainly_keyed(section: Table) -> Table:
-    """Keys of annotations are symbols: text says as much, unless some are numbers."""
+    """Annotations with keys as text, unless some keys are numbers."""
     if type(section) is dict and all(isinstance(key, str) for key in section):
         return {str(key): value for key, value in section.items()}
     return section
 
 
 def unmarked(value: Any) -> Any:
-    """A property that can be nothing but a symbol is shown as text."""
+    """A property whose type can only be symbol is shown as text."""
     return str(value) if type(value) is Symbol else value
 
 
@@ -126,7 +126,7 @@ def octets_text(value: bytes) -> str | bytes:
 
 
 def body_by_type(properties: Properties, body: bytes) -> dict[str, Any]:
-    """JSON if it says so and is, text if it says so and is, else base64."""
+    """JSON or text if the content type says so and the body is valid, else base64."""
     media = (properties.content_type or "").partition(";")[0].strip().lower()
     if not properties.content_encoding and properties.body_kind in (None, "data"):
         try:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.http.access.gate import HOST_COOKIE, Gate
+from gateway.http.access.authenticator import HOST_COOKIE, Authenticator
 
 SESSION = """A session, made by `POST /v1/session`. Methods other than GET need an `Origin` or
 `Sec-Fetch-Site` field, as sent by browsers; pages of other origins are refused."""
@@ -16,17 +16,17 @@ EVERYWHERE = ("basic", "bearer", "session", "plain_session")
 ELSEWHERE = {("post", "/v1/session"): ("basic", "bearer")}
 
 
-def ways_in(gate: Gate) -> Schemes:
+def security_schemes(authenticator: Authenticator) -> Schemes:
     """The schemes of this gateway by name, as OpenAPI security schemes."""
     found: Schemes = {"basic": {"type": "http", "scheme": "basic", "description": "A user."}}
-    if gate.bearer is not None:
+    if authenticator.bearer is not None:
         found["bearer"] = {
             "type": "http",
             "scheme": "bearer",
             "bearerFormat": "JWT",
-            "description": f"An access token (RFC 9068) of {gate.bearer.settings.issuer}.",
+            "description": f"An access token (RFC 9068) of {authenticator.bearer.settings.issuer}.",
         }
-    for name in gate.cookie_names:
+    for name in authenticator.cookie_names:
         plain = name != HOST_COOKIE
         found["plain_session" if plain else "session"] = {
             "type": "apiKey",
@@ -38,7 +38,7 @@ def ways_in(gate: Gate) -> Schemes:
     return found
 
 
-def ways_into(schemes: Schemes, method: str, path: str) -> list[dict[str, list[str]]]:
+def requirements(schemes: Schemes, method: str, path: str) -> list[dict[str, list[str]]]:
     """The alternative security requirements of a route."""
     names = ELSEWHERE.get((method, path), EVERYWHERE)
     if method == "get" and path.endswith("/events"):

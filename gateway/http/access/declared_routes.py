@@ -13,8 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.config.web import DeclaredRoute
 from gateway.http import problems
-from gateway.http.access.checking import Check, schema_check
-from gateway.http.access.gate import PRINCIPAL, Gate
+from gateway.http.access.authenticator import PRINCIPAL, Authenticator
+from gateway.http.access.json_schema import Check, schema_check
 from gateway.http.access.principal import Action
 from gateway.http.problems import Problem
 from gateway.http.segments import decode_segment
@@ -26,12 +26,12 @@ SMALL = 4096
 class Declared:
     """The endpoint. ``publish`` is the application behind it."""
 
-    def __init__(self, gate: Gate, publish: ASGIApp) -> None:
-        self.gate = gate
+    def __init__(self, authenticator: Authenticator, publish: ASGIApp) -> None:
+        self.authenticator = authenticator
         self.publish = publish
         self.checks = {
             (route.vhost, route.name): schema_check(route.schema_document)
-            for route in gate.catalogue.routes.values()
+            for route in authenticator.catalogue.routes.values()
             if route.schema_document is not None
         }
         self.__name__ = "publish_by_route"
@@ -49,14 +49,14 @@ class Declared:
         ``Problem``."""
         if scope["method"] != "POST":
             raise Problem(problems.BY_STATUS[405], "only POST", headers={"allow": "POST"})
-        gate, path = self.gate, scope["path_params"]
-        caller = scope[PRINCIPAL] = await gate.authenticate(scope)
+        authenticator, path = self.authenticator, scope["path_params"]
+        caller = scope[PRINCIPAL] = await authenticator.authenticate(scope)
         vhost, name = decode_segment(path["vhost"]), decode_segment(path["route"])
-        route = gate.catalogue.route(vhost, name)
+        route = authenticator.catalogue.route(vhost, name)
         if not route.publish:
             raise Problem(problems.FORBIDDEN, "the route does not permit publishing")
-        caller.need(gate.dependencies.broker, Action.PUBLISH, vhost, "route", name)
-        gate.quotas.charge_routes(scope, [route])
+        caller.need(authenticator.dependencies.broker, Action.PUBLISH, vhost, "route", name)
+        authenticator.quotas.charge_routes(scope, [route])
         kind = header(scope, b"content-type").split(b";")[0].strip().lower().decode("latin-1")
         if kind not in route.content_types:
             raise Problem(

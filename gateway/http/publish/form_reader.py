@@ -1,8 +1,8 @@
 """The JSON forms of a message: ``full`` with all sections typed, ``simple`` for people.
 
 ``read_form`` takes either (``"view"`` says which; simple if it is absent) and ``write_full`` and
-``write_simple`` make them. ``read_form(write_full(m))`` is ``m``, value for value. Members nobody
-knows are refused, as unknown metadata fields are: a misspelt ``durable`` must not lose a message.
+``write_simple`` make them. ``read_form(write_full(m))`` is ``m``, value for value. Unknown members
+are refused, as unknown metadata fields are: a misspelt ``durable`` must not lose a message.
 """
 
 import json
@@ -28,7 +28,7 @@ KINDS = ("data", "value", "sequence", "none")
 
 
 class Form(NamedTuple):
-    """One message as its JSON form says it."""
+    """One message, read from its JSON form."""
 
     properties: Properties
     body: bytes
@@ -198,7 +198,8 @@ GROUP: dict[str, tuple[str, Reader]] = {
 TOLD = frozenset(
     {"view", "body", "group", "exchange", "routing_key", "redelivered", "delivery_count"}
 )
-"""Of the simple view, besides ``SIMPLE``. What only a reader is told is taken and not used."""
+"""Members of the simple view besides ``SIMPLE``. Those that describe a delivery are accepted and
+ignored."""
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -334,7 +335,7 @@ def json_octets(value: Any) -> bytes:
 
 
 def default_type(properties: Properties, body: Any) -> None:
-    """JSON says that it is JSON, unless the message says what it is; octets say nothing."""
+    """The content type of a body in JSON or text, unless the message has one."""
     if properties.content_type is None and isinstance(body, dict) and "json" in body:
         properties.content_type = "application/json"
     elif properties.content_type is None and (

@@ -26,7 +26,7 @@ from gateway.net.passwords import Passwords
 if TYPE_CHECKING:
     from gateway.http.access.bearer import Bearer
 
-__all__ = ["Gate", "is_loopback", "peer_is_loopback"]
+__all__ = ["Authenticator", "is_loopback", "peer_is_loopback"]
 
 PRINCIPAL = "gateway.principal"
 """Key in a scope: the principal, if a layer above the endpoint has authenticated it."""
@@ -38,7 +38,7 @@ PLAIN_COOKIE = "amqp-gateway-session"
 MOST_AUTHORIZATION = 20_000
 
 
-class Gate:
+class Authenticator:
     """Turns the credentials of a request into a ``Principal``."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Gate:
         store = dependencies.broker.state.store
         self.passwords = dependencies.passwords or Passwords(self.access, self.now, settings)
         bearer = settings.bearer
-        self.bearer = token_reader(bearer, self.access, self.now) if bearer.issuer else None
+        self.bearer = bearer_reader(bearer, self.access, self.now) if bearer.issuer else None
         sessions = Records("http-session", store, dependencies, settings.session.max_sessions)
         self.sessions = Sessions(sessions, self.access, self.now)
         self.tickets = Tickets(
@@ -210,7 +210,7 @@ def metadata_url(resource: str) -> str:
     return f"{scheme}://{host}/.well-known/oauth-protected-resource{tail}"
 
 
-def token_reader(settings: BearerSettings, access: Access, clock: Callable[[], float]) -> "Bearer":
+def bearer_reader(settings: BearerSettings, access: Access, clock: Callable[[], float]) -> "Bearer":
     """The reader of bearer tokens. Its libraries are large and loaded only if tokens are
     accepted."""
     from gateway.http.access.bearer import Bearer

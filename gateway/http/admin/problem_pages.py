@@ -1,6 +1,6 @@
 """The pages of problem types, and ``docs/problems.md``, both from one table.
 
-Regenerate the file with ``python -m gateway.http.admin.pages > docs/problems.md``.
+Regenerate the file with ``python -m gateway.http.admin.problem_pages > docs/problems.md``.
 """
 
 import sys
@@ -112,7 +112,7 @@ def markdown() -> str:
         "a retry is certain not to store the message twice. Only RabbitMQ's paths (`/api/...`)",
         "answer errors in RabbitMQ's form.",
         "",
-        "This file is written by `python -m gateway.http.admin.pages > docs/problems.md`.",
+        "This file is written by `python -m gateway.http.admin.problem_pages > docs/problems.md`.",
         "",
     ]
     for row in all_rows():

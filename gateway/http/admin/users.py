@@ -51,7 +51,7 @@ async def put_user(call: Call) -> Response:
     verifier = None
     if body.password is not None:
         with precondition(problems.ARGUMENT):
-            verifier = await call.context.gate.passwords.verifier(body.password)
+            verifier = await call.context.authenticator.passwords.verifier(body.password)
 
     def put() -> None:
         if new:

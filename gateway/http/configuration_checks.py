@@ -1,4 +1,4 @@
-"""Checks of what settings name, before anything starts: files that can be read, and schemas."""
+"""Checks of the files and schemas that settings name, before anything starts."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from gateway.config import Settings
 from gateway.config.web import BearerSettings, DeclaredRoute, read_named
 from gateway.errors import ConfigError
 from gateway.http.access.catalogue import PARAMETER
-from gateway.http.access.checking import schema_check
+from gateway.http.access.json_schema import schema_check
 from gateway.http.events.stream_request import PARAMETERS
 
 
