@@ -305,6 +305,3 @@ def _count(body: Any) -> int:
 
 def _nothing(body: Any) -> None:
     return None
-
-
-__all__ = ["ClientManagement"]

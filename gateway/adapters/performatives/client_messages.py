@@ -48,6 +48,3 @@ def management_request(properties: Properties, value: Any) -> Message:
     header = SECTIONS.write(properties)
     body = b"\x00\x53\x77" + write_value(value)
     return Message(SECTIONS, RAW_VALUE + header, body, "", "", SECTIONS.essentials(header))
-
-
-__all__ = ["received", "coordinator_message", "management_request"]

@@ -439,6 +439,3 @@ def routed(message: Message) -> None:
     if isinstance(key, str):
         message.key = str(key)
         message.exchange = str(exchange) if isinstance(exchange, str) else ""
-
-
-__all__ = ["Consumer", "ClientReceivers"]

@@ -305,6 +305,3 @@ class ClientSenders(LinkHandler):
             if number not in self._early:
                 return
             accepted = self._early.pop(number)
-
-
-__all__ = ["ClientSenders", "Sender"]

@@ -3,7 +3,7 @@
 import struct
 from typing import Any
 
-from gateway.adapters.performatives.decoding import FieldError
+from gateway.adapters.performatives.decoding import FieldError, read_value
 from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.wire.layouts import LISTS, Composite, any_
 from gateway.adapters.performatives.wire.tables import (
@@ -48,17 +48,7 @@ def read_performative(buf: bytes, at: int, end: int, sasl: bool = False) -> tupl
 
 def read_composite(octets: bytes, at: int = 0, end: int | None = None) -> tuple[Any, int]:
     """A value that may be a composite, and where it ends. Raises ``FieldError``."""
-    try:
-        value, stop = any_(octets, at, 0)
-    except FieldError:
-        raise
-    except (struct.error, IndexError) as error:
-        raise FieldError("a value is cut short") from error
-    except ValueError as error:
-        raise FieldError(f"a value cannot be read: {error}") from error
-    if stop > (len(octets) if end is None else end):
-        raise FieldError("a value runs past its end")
-    return value, stop
+    return read_value(octets, at, end, any_)
 
 
 def as_record(value: Any) -> Any:
@@ -108,9 +98,3 @@ def condition_for(symbol: str) -> Condition:
     if symbol == "amqp:illegal-state":
         return Condition.UNEXPECTED_FRAME
     return Condition(_OTHERS.get(symbol) or _CONDITIONS.get(symbol, "internal-error"))
-
-
-__all__ = [
-    "as_record", "condition_for", "effective", "read_composite", "read_performative",
-    "symbol_for", "write",
-]  # fmt: skip

@@ -73,10 +73,13 @@ ALLOWANCE = Allowance(TooManyValues)
 # --- whole values -------------------------------------------------------------------------------
 
 
-def read_value(buf: bytes, at: int = 0, end: int | None = None) -> tuple[Any, int]:
-    """The value at ``at`` and where it ends, at ``end`` at the latest. Raises ``FieldError``."""
+def read_value(
+    buf: bytes, at: int = 0, end: int | None = None, read: Reader | None = None
+) -> tuple[Any, int]:
+    """The value at ``at`` and where it ends, at ``end`` at the latest. ``read`` takes it instead of
+    the reader of its constructor. Raises ``FieldError``."""
     try:
-        value, stop = READERS[buf[at]](buf, at + 1, 0)
+        value, stop = READERS[buf[at]](buf, at + 1, 0) if read is None else read(buf, at, 0)
     except FieldError:
         raise
     except (struct.error, IndexError) as error:

@@ -265,6 +265,3 @@ class Negotiation:
                 self._refused("the server did not prove itself", found)
         self._over()
         self._enter()
-
-
-__all__ = ["Ended", "Negotiation", "Connection"]

@@ -110,9 +110,3 @@ def describe(record: w.Open, peer: Peer) -> None:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-__all__ = [
-    "ANONYMOUS_RELAY", "FAILED", "LINK_PAIR", "SHARED_SUBS", "check_limits", "describe",
-    "our_open", "largest_frame", "vhost_of",
-]  # fmt: skip

@@ -325,11 +325,3 @@ def read_header(header: bytes) -> tuple[dict[int, Any], Span | None]:
     except ValueError as error:
         raise FieldError(f"a section cannot be read: {error}") from error
     return found, form
-
-
-__all__ = [
-    "ANNOTATIONS", "APPLICATION", "DATA", "DELIVERY", "FOOTER", "HEADER", "PROPERTIES",
-    "NO_BODY", "RAW_SEQUENCE", "RAW_VALUE", "SEQUENCE", "VALUE", "Sections", "Span", "body_pieces",
-    "data_prefix", "is_plain", "part", "pieces", "read_header", "section", "section_at",
-    "section_value", "split", "split_header",
-]  # fmt: skip

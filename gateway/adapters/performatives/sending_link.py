@@ -14,7 +14,6 @@ from gateway.adapters.performatives.composite_fields import write_uint
 from gateway.adapters.performatives.composites import write
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.decoding import FieldError
-from gateway.adapters.performatives.delivery_annotations import annotated
 from gateway.adapters.performatives.frames import HEAD
 from gateway.adapters.performatives.large_messages import Rope
 from gateway.adapters.performatives.links import (
@@ -27,13 +26,11 @@ from gateway.adapters.performatives.links import (
 from gateway.adapters.performatives.outcomes import bare
 from gateway.adapters.performatives.sections import (
     DATA,
-    HEADER,
     data_prefix,
     pieces,
     section,
-    split_header,
 )
-from gateway.adapters.performatives.splicing import with_ttl
+from gateway.adapters.performatives.splicing import COUNT, annotated, redelivery, with_ttl
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import (
     FRAME_AMQP,
@@ -44,9 +41,6 @@ from gateway.adapters.performatives.wire.tables import (
 from gateway.bodies import Body
 from gateway.message import ExpiringMessage, Message
 from gateway.operations import Credit, Operation
-
-COUNT = "x-delivery-count"
-"""The note that counts failed deliveries."""
 
 _Q = Struct(">Q")
 
@@ -494,25 +488,6 @@ def encoded(message: Message, redelivered: bool, annotates: bool = False) -> byt
     if isinstance(body, bytes):
         return b"".join(found)  # type: ignore[arg-type]
     return Rope(found)
-
-
-def redelivery(header: bytes, failed: int | None) -> bytes:
-    """The header with a header section of a redelivery (§3.2.1): not the first acquirer, and the
-    number of failed deliveries. All other octets stay."""
-    found = split_header(header)
-    span = found.single.get(HEADER)
-    if span is not None:
-        record, _ = w.read_header(header, span[1])
-        begin, end = span[0], span[2]
-    else:
-        record = w.Header()
-        unusual = [stop for code, (_, _, stop) in found.body]
-        unusual += [stop for code, (_, _, stop) in found.single.items() if code > DATA]
-        begin = end = max(unusual, default=0)
-    record.first_acquirer = False  # the default, but explicit
-    if failed is not None and 0 <= failed <= MASK:
-        record.delivery_count = failed or None
-    return header[:begin] + write(record) + header[end:]
 
 
 def offset_of(octets: bytes | Rope, received: w.Received) -> int:

@@ -13,7 +13,6 @@ from gateway.adapters.performatives import termini
 from gateway.adapters.performatives.composites import condition_for, symbol_for
 from gateway.adapters.performatives.connection import Connection
 from gateway.adapters.performatives.coordinator import Coordinator
-from gateway.adapters.performatives.delayed_settlement import DelayedSettlement, delay_settlement
 from gateway.adapters.performatives.incoming_publishes import IncomingPublishes
 from gateway.adapters.performatives.link_recovery import (
     BadMap,
@@ -45,6 +44,7 @@ from gateway.adapters.performatives.wire.tables import (
 from gateway.errors import Condition, Lost
 from gateway.message import Message
 from gateway.operations import (
+    Assure,
     Attached,
     AttachSource,
     BeginSession,
@@ -65,6 +65,31 @@ from gateway.operations import (
     Stolen,
     Unsent,
 )
+
+
+class DelayedSettlement:
+    """Deliveries that have an outcome of the receiver, which waits for us to settle (§2.6.12, mode
+    "second" of §2.8.3). We settle when the store has the outcome: a settled delivery must not come
+    again after a crash. Outcomes of one read are settled together, if they are the same."""
+
+    __slots__ = ("session", "runs", "assure")
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.runs: list[tuple[int, int, Any]] = []
+        """First, last and state of each."""
+        self.assure = Assure(session.number, PendingReply(self.safe))
+
+    def add(self, first: int, last: int, state: Any) -> None:
+        runs = self.runs
+        if runs and runs[-1][1] + 1 == first and runs[-1][2] == state:
+            first = runs.pop()[0]
+        runs.append((first, last, state))
+
+    def safe(self, result: Any) -> None:
+        for run in self.runs:
+            self.session.unsettled.settle_sent(*run)
+        self.runs.clear()
 
 
 class ServerSession(SessionHandler, LinkHandler):
@@ -277,9 +302,14 @@ class ServerSession(SessionHandler, LinkHandler):
     def on_settlement_awaited(
         self, runs: Iterable[tuple[int, int]], state: Any, before: int, found: list[Operation]
     ) -> None:
-        self.delayed_settlement = delay_settlement(
-            self.session, self.delayed_settlement, runs, state, before, found
-        )
+        delayed = self.delayed_settlement
+        if delayed is not None and before and found[before - 1] is delayed.assure:
+            del found[before - 1]  # settled together
+        else:
+            delayed = self.delayed_settlement = DelayedSettlement(self.session)
+        for run in runs:
+            delayed.add(*run, state)
+        found.append(delayed.assure)
 
 
 # --- operations of the broker ---------------------------------------------------------------------

@@ -4,6 +4,7 @@ never touched (§3.2), only the header section and the message annotations."""
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.performatives.composites import write
 from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.sections import (
@@ -15,7 +16,7 @@ from gateway.adapters.performatives.sections import (
     split_header,
 )
 from gateway.adapters.performatives.wire import layouts as w
-from gateway.message import Table
+from gateway.message import Message, Table
 from gateway.values import Array, Seconds, Symbol, Timestamp, UInt, ULong
 
 COUNT = "x-delivery-count"
@@ -24,6 +25,11 @@ COUNT = "x-delivery-count"
 DEATHS, OUR_DEATHS = "x-opt-deaths", "x-death"
 UINT_MAX = 0xFFFFFFFF
 
+EXCHANGE, ROUTING_KEY = Symbol("x-exchange"), Symbol("x-routing-key")
+
+_ANNOTATED: BoundedCache[tuple[bytes, str, str], bytes] = BoundedCache(2048)
+"""Annotated headers by header, exchange and routing key. All connections share the cache."""
+
 
 def front(sections: Sections) -> int:
     """Where the sections begin that were there before the body."""
@@ -31,15 +37,24 @@ def front(sections: Sections) -> int:
     return max([0, *ends, *(span[2] for _, span in sections.body)])
 
 
-def with_section(header: bytes, code: int, octets: bytes) -> bytes:
-    """The stored header with this section, or without it if there are no octets."""
-    sections = split_header(header)
+def with_section(
+    header: bytes, code: int, octets: bytes, sections: Sections | None = None
+) -> bytes:
+    """The stored header with this section, or without it if there are no octets. ``sections``:
+    those of the header, if they are known."""
+    sections = sections or split_header(header)
     span = sections.single.get(code)
     if span is not None:
         return header[: span[0]] + octets + header[span[2] :]
     before = [s[2] for c, s in sections.single.items() if c < code]
     at = max([front(sections), *before])
     return header[:at] + octets + header[at:]
+
+
+def header_section(header: bytes, sections: Sections) -> w.Header:
+    """The header section; an empty one if there is none."""
+    span = sections.single.get(HEADER)
+    return w.Header() if span is None else w.read_header(header, span[1])[0]
 
 
 def annotations_of(header: bytes) -> dict[Any, Any]:
@@ -57,34 +72,58 @@ def with_annotations(header: bytes, annotations: Mapping[Any, Any]) -> bytes:
 
 def without_ttl(header: bytes) -> bytes:
     """Without a time to live."""
-    span = split_header(header).single.get(HEADER)
-    if span is None:
-        return header
-    record, _ = w.read_header(header, span[1])
+    sections = split_header(header)
+    record = header_section(header, sections)
     if record.ttl is None:
         return header
     record.ttl = None
-    return with_section(header, HEADER, write(record))
+    return with_section(header, HEADER, write(record), sections)
 
 
 def with_ttl(header: bytes, left: int) -> bytes:
     """With the time to live that is left (§3.2.1); nothing is said of it where nothing was."""
-    span = split_header(header).single.get(HEADER)
-    if span is None:
-        return header
-    record, _ = w.read_header(header, span[1])
+    sections = split_header(header)
+    record = header_section(header, sections)
     if record.ttl is None or record.ttl <= left:
         return header
     record.ttl = UInt(max(left, 0))
-    return with_section(header, HEADER, write(record))
+    return with_section(header, HEADER, write(record), sections)
 
 
 def with_count(header: bytes, failed: int) -> bytes:
     """With so many deliveries that failed."""
-    span = split_header(header).single.get(HEADER)
-    record = w.read_header(header, span[1])[0] if span is not None else w.Header()
+    sections = split_header(header)
+    record = header_section(header, sections)
     record.delivery_count = UInt(failed)
-    return with_section(header, HEADER, write(record))
+    return with_section(header, HEADER, write(record), sections)
+
+
+def redelivery(header: bytes, failed: int | None) -> bytes:
+    """With the header section of a redelivery (§3.2.1): not the first acquirer, and the number of
+    failed deliveries."""
+    sections = split_header(header)
+    record = header_section(header, sections)
+    record.first_acquirer = False  # the default, but explicit
+    if failed is not None and 0 <= failed <= UINT_MAX:
+        record.delivery_count = failed or None
+    return with_section(header, HEADER, write(record), sections)
+
+
+def annotated(header: bytes, message: Message) -> bytes:
+    """The header of a first delivery as RabbitMQ 4 writes it, which its own client requires
+    (``compat`` is for it): with the exchange and routing key of the message as annotations, and the
+    first acquirer. Annotations that are there stay. Raises ``FieldError``."""
+    key = header, message.exchange, message.key
+    found = _ANNOTATED.get(key)
+    if found is None:
+        sections = split_header(header)
+        record = header_section(header, sections)
+        record.first_acquirer = True
+        added = {EXCHANGE: message.exchange, ROUTING_KEY: message.key}
+        found = with_section(header, HEADER, write(record), sections)
+        found = with_annotations(found, {**added, **annotations_of(header)})
+        _ANNOTATED.keep(key, found)
+    return found
 
 
 def with_notes(header: bytes, notes: Table) -> bytes:

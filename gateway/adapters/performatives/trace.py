@@ -81,6 +81,3 @@ def _value(name: str, value: Any) -> str:
     if isinstance(value, w.Composite):
         return f"({describe(value)})"
     return preview(value) if isinstance(value, bytes) else repr(value)
-
-
-__all__ = ["describe", "frames"]

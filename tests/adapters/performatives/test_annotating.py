@@ -3,8 +3,8 @@
 import pytest
 
 from gateway.adapters.performatives.content import SECTIONS
-from gateway.adapters.performatives.delivery_annotations import annotated
 from gateway.adapters.performatives.sections import part, pieces
+from gateway.adapters.performatives.splicing import annotated
 from gateway.message import Message, Properties
 from gateway.operations import AttachSource, Deliver, Subscribe
 from tests import in_memory

@@ -10,7 +10,8 @@ from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.link_recovery import read_map
 from gateway.adapters.performatives.links import MASK
 from gateway.adapters.performatives.sections import part, pieces
-from gateway.adapters.performatives.sending_link import offset_of, redelivery
+from gateway.adapters.performatives.sending_link import offset_of
+from gateway.adapters.performatives.splicing import redelivery
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.message import Essentials, Message, Properties
 from gateway.operations import (
