@@ -38,8 +38,8 @@ from gateway.crossing.types import TYPES
 from gateway.message import Dialect, Properties
 from gateway.values import Map, Symbol
 
-PASSING = frozenset({ORIGIN, EXCHANGE, KEY})
-PASSING_OCTETS = tuple(name.encode() for name in PASSING)
+HOP_BY_HOP = frozenset({ORIGIN, EXCHANGE, KEY})
+HOP_BY_HOP_OCTETS = tuple(name.encode() for name in HOP_BY_HOP)
 
 CARRIERS = (OURS, KEPT, TYPES, CHILDREN)
 """Prefixes of headers for properties that a form has no field for. Native peers do not write
@@ -168,7 +168,7 @@ class SectionsForm(Form):
         parts = [b"" if span is None else header[span[0] : span[2]] for span in spans]
         span = single.get(ANNOTATIONS)
         annotations = {} if span is None else section_value(header, span)
-        kept = [pair for pair in annotations.items() if pair[0] not in PASSING]
+        kept = [pair for pair in annotations.items() if pair[0] not in HOP_BY_HOP]
         return (*parts, write_value(kept) if kept else b"")
 
     def capsule_in(self, header: bytes) -> Any:
@@ -178,7 +178,7 @@ class SectionsForm(Form):
         return with_annotations(header, {**annotations_of(header), Symbol(ORIGIN): octets})
 
     def without_capsule(self, header: bytes) -> bytes:
-        return without_passing(with_section(header, DELIVERY, b""))
+        return without_hop_by_hop(with_section(header, DELIVERY, b""))
 
     def native(self, header: bytes) -> bytes:
         annotations = annotations_of(header)
@@ -196,12 +196,12 @@ class SectionsForm(Form):
         return rewritten(header, found, changed, form)
 
 
-def without_passing(header: bytes) -> bytes:
+def without_hop_by_hop(header: bytes) -> bytes:
     """The header without hop-by-hop annotations and capsules."""
-    if not any(name in header for name in PASSING_OCTETS):
+    if not any(name in header for name in HOP_BY_HOP_OCTETS):
         return header
     annotations = annotations_of(header)
-    kept = [pair for pair in pairs_of(annotations) if pair[0] not in PASSING]
+    kept = [pair for pair in pairs_of(annotations) if pair[0] not in HOP_BY_HOP]
     if len(kept) == len(pairs_of(annotations)):
         return header
     return with_annotations(header, Map(kept) if type(annotations) is Map else dict(kept))

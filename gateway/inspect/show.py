@@ -65,7 +65,7 @@ class Conversation:
         self.version: str | None = None
         self.failed = 0
         """1 if the octets are too few to tell the version."""
-        self.ways = {True: Direction("C>S"), False: Direction("S>C")}
+        self.directions = {True: Direction("C>S"), False: Direction("S>C")}
         self._guess = Guess(as_version)
         self._held: list[Piece] = []
         self._octets = 0
@@ -73,11 +73,11 @@ class Conversation:
     def show(self, piece: Piece) -> Iterator[str]:
         """The lines that this piece completes."""
         if self.version is not None:
-            yield from self.ways[piece.from_client].lines(piece)
+            yield from self.directions[piece.from_client].lines(piece)
             return
         self._held.append(piece)
         self._octets += len(piece.data)
-        version = self._guess.hear(piece)
+        version = self._guess.add(piece)
         if version is not None:
             yield from self._begin(version)
         elif self._octets > MAX_HELD:
@@ -91,16 +91,16 @@ class Conversation:
             yield f"    version {version}: not decoded yet, octets as recorded"
         else:
             yield f"    version {version}{self._guess.remark}"
-            for way in self.ways.values():
-                way.read = reader()
+            for direction in self.directions.values():
+                direction.read = reader()
         held, self._held = self._held, []
         for piece in held:
-            yield from self.ways[piece.from_client].lines(piece)
+            yield from self.directions[piece.from_client].lines(piece)
 
     @property
     def undecoded(self) -> int:
         """Frames that could not be decoded."""
-        return self.failed + sum(way.failed for way in self.ways.values())
+        return self.failed + sum(direction.failed for direction in self.directions.values())
 
     def rest(self) -> Iterator[str]:
         """The octets that never became a complete frame."""
@@ -111,10 +111,11 @@ class Conversation:
             return
         if self.version is None:
             yield from self._begin(self._guess.last())
-        for way in self.ways.values():
-            if way.left:
-                way.failed += 1
-                yield f"{way.arrow} {way.passed:8d}  {len(way.left)} octets of a truncated frame"
+        for direction in self.directions.values():
+            if direction.left:
+                direction.failed += 1
+                left = f"{len(direction.left)} octets of a truncated frame"
+                yield f"{direction.arrow} {direction.passed:8d}  {left}"
 
 
 def inspect_file(path: Path, as_version: str | None, out: Console, err: Console) -> int:

@@ -54,24 +54,24 @@ ENOUGH = 1 << 16
 """Maximum octets of one direction that are examined."""
 
 
-class Sense(NamedTuple):
+class Validity(NamedTuple):
     """Validity of octets in one version: whether all complete frames are valid, and the number of
-    valid octets."""
+    valid ones."""
 
     whole: bool
-    good: int
+    valid_frames: int
 
 
-def sense_of(version: str, octets: bytes) -> Sense:
+def validity_of(version: str, octets: bytes) -> Validity:
     """The validity of these octets in a version."""
     good = 0
     for line in READERS[version]()(octets):
         if line.kind in ("broken", "unknown"):
-            return Sense(False, good)
+            return Validity(False, good)
         if line.kind == "cut":
             break
         good += line.kind != "protocol header"
-    return Sense(True, good)
+    return Validity(True, good)
 
 
 class Guess:
@@ -82,15 +82,15 @@ class Guess:
         self.remark = ""
         """A remark on the result."""
         self._as = as_version
-        self._ways = {True: b"", False: b""}
+        self._directions = {True: b"", False: b""}
         self._candidates: tuple[str, ...] = ()
         self._likely = "0-9-1"
         self._good = 0
 
-    def hear(self, piece: Piece) -> str | None:
+    def add(self, piece: Piece) -> str | None:
         """The version, once it is clear."""
-        octets = self._ways[piece.from_client]
-        self._ways[piece.from_client] = octets + piece.data[: ENOUGH - len(octets)]
+        octets = self._directions[piece.from_client]
+        self._directions[piece.from_client] = octets + piece.data[: ENOUGH - len(octets)]
         if not self._candidates:
             named = self._named(piece)
             if named is not None:
@@ -101,7 +101,7 @@ class Guess:
 
     def _named(self, piece: Piece) -> str | None:
         """The version named by the protocol header. If it names none, sets the candidates."""
-        opening = self._ways[True] or self._ways[False]
+        opening = self._directions[True] or self._directions[False]
         for octets, name in OTHERS.items():
             if opening.startswith(octets):
                 return name
@@ -126,10 +126,10 @@ class Guess:
     def _of_0_10(self) -> str | None:
         """The version of 0-10 that the first octets behind the header tell, if any came."""
         self._likely = FINAL_0_10
-        answer, said = self._ways[False][:1], self._ways[True][HEADER_OCTETS : HEADER_OCTETS + 1]
+        answer, request = self._directions[False][:1], self._directions[True][HEADER_OCTETS:]
         if answer:
             return FROM_SERVER.get(answer[0], FINAL_0_10)
-        return FROM_CLIENT.get(said[0], FINAL_0_10) if said else None
+        return FROM_CLIENT.get(request[0], FINAL_0_10) if request else None
 
     def _among(self, candidates: tuple[str, ...]) -> str | None:
         """The version, if it is decided among these candidates."""
@@ -140,21 +140,24 @@ class Guess:
 
     def _tried(self) -> str | None:
         """The first candidate in which both directions are valid. Otherwise, unless more octets can
-        decide, the one with the most valid octets."""
-        found: dict[str, Sense] = {}
+        decide, the one with the most valid frames."""
+        found: dict[str, Validity] = {}
         for version in self._candidates:
-            ways = [sense_of(version, octets) for octets in self._ways.values()]
-            sense = Sense(all(way.whole for way in ways), sum(way.good for way in ways))
-            if sense.whole and sense.good:
+            directions = [validity_of(version, octets) for octets in self._directions.values()]
+            validity = Validity(
+                all(direction.whole for direction in directions),
+                sum(direction.valid_frames for direction in directions),
+            )
+            if validity.whole and validity.valid_frames:
                 return version
-            found[version] = sense
-        self._likely = max(found, key=lambda version: found[version].good)
-        self._good = found[self._likely].good
-        return None if any(sense.whole for sense in found.values()) else self.last()
+            found[version] = validity
+        self._likely = max(found, key=lambda version: found[version].valid_frames)
+        self._good = found[self._likely].valid_frames
+        return None if any(validity.whole for validity in found.values()) else self.last()
 
     def last(self) -> str:
         """The best guess when no more octets follow."""
-        some = any(len(octets) > HEADER_OCTETS for octets in self._ways.values())
+        some = any(len(octets) > HEADER_OCTETS for octets in self._directions.values())
         if some and not self._good:
             self.remark = ", but some octets are not valid in it (--as VERSION, if it is another)"
         return self._likely

@@ -13,7 +13,7 @@ from gateway.adapters.performatives.decoding import read_value
 from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.segments.encoding import write_list, write_map
 from gateway.crossing.crossing import Crossing, Fidelity
-from gateway.crossing.forms import without_passing
+from gateway.crossing.forms import without_hop_by_hop
 from gateway.crossing.jms import NULL, from_binding_url, to_binding_url
 from gateway.crossing.sameness import same
 from gateway.message import Message, Properties
@@ -95,7 +95,7 @@ def from_sections(message: Message) -> Message:
     crossing = Crossing(KEY, fidelity="bytes")
     there, _ = crossed(message, BASIC, crossing)
     back, _ = crossed(there, SECTIONS, crossing)
-    assert (without_passing(back.header), back.body[:]) == (message.header, message.body[:])
+    assert (without_hop_by_hop(back.header), back.body[:]) == (message.header, message.body[:])
     return there
 
 

@@ -10,7 +10,7 @@ from gateway.adapters.performatives.sections import part, split
 from gateway.adapters.performatives.splicing import annotations_of
 from gateway.crossing.capsule import LARGEST
 from gateway.crossing.crossing import Crossing, Fidelity, Mode
-from gateway.crossing.forms import BASIC_FORM, without_passing
+from gateway.crossing.forms import BASIC_FORM, without_hop_by_hop
 from gateway.crossing.sameness import same_basic, same_body, same_sections
 from gateway.message import Dialect, Message
 from tests.crossing.messages import LEGACY, legacy, modern, octets_of, sections
@@ -60,7 +60,7 @@ def test_sections_come_back(octets: bytes) -> None:
     if fidelity is Fidelity.LOSSY:
         assert len(message.header) + 200 > LARGEST
     elif not any(name in octets for name in HOP):
-        back.header = without_passing(back.header)
+        back.header = without_hop_by_hop(back.header)
         assert octets_of(back) == octets
 
 
@@ -72,7 +72,7 @@ def test_values_of_sections_come_back(octets: bytes) -> None:
     there, fidelity = over(crossing, message, BASIC)
     back, _ = over(crossing, there, SECTIONS)
     if fidelity is not Fidelity.LOSSY and not any(name in octets for name in HOP):
-        assert same_sections(without_passing(back.header), message.header)
+        assert same_sections(without_hop_by_hop(back.header), message.header)
         encoded = SECTIONS.read(message.header).body_kind in ("value", "sequence")
         assert same_body(back.body, message.body, encoded)
 
