@@ -37,9 +37,8 @@ HEAD_OCTETS = 12
 LARGEST_FRAME = 0xFFFF
 COMMAND_TRACK = 1
 MOST_TRACKS = 16
-"""Four bits. The specification names tracks 0 (controls) and 1 (commands); the Java client sends
-session controls on track 1 and commands on track 3. A track orders frames and means nothing else
-here."""
+"""Four bits. The specification names tracks 0 (controls) and 1 (commands), which all known programs
+use. A track orders frames and means nothing else here, so others are read too."""
 
 WHOLE_CONTROL, WHOLE_COMMAND = 0x0F00, 0x0F01
 """Flags and type of an assembly of one frame."""

@@ -91,8 +91,8 @@ def _delivered(
 def _inserted(
     header: bytes, exchange: str, key: str, left: int | None, redelivered: bool
 ) -> bytes | None:
-    """The same for what publishers send: a routing key and no exchange. ``None`` if it is anything
-    else. Raises ``FieldError``."""
+    """The same for what publishers send: a routing key, and no exchange or the one of the Java
+    client. ``None`` if it is anything else. Raises ``FieldError``."""
     at = code = end = 0
     size = len(header)
     while at < size and code != DELIVERY:
@@ -102,11 +102,13 @@ def _inserted(
     if code != DELIVERY or end - at < 8:
         return None
     flags = header[at + 6] | header[at + 7] << 8
-    if flags & (EXCHANGE | ROUTING_KEY | RESUME_ID | RESUME_TTL) != ROUTING_KEY:
+    if flags & (ROUTING_KEY | RESUME_ID | RESUME_TTL) != ROUTING_KEY:
         return None
     raw = key.encode("utf-8", "surrogateescape")
-    place = at + 8 + _BEFORE_EXCHANGE[flags >> 3 & 31]
-    if place + 1 + len(raw) != end or header[place + 1 : end] != raw:
+    place = behind = at + 8 + _BEFORE_EXCHANGE[flags >> 3 & 31]
+    if flags & EXCHANGE:
+        behind += 1 + header[place]
+    if behind + 1 + len(raw) != end or header[behind + 1 : end] != raw:
         return None
     before = header[at + 8 : place]
     if left is not None:
@@ -116,8 +118,9 @@ def _inserted(
         before = b"".join((before[:ttl], _Q.pack(left), before[ttl + 8 :]))
     name = text8(exchange, "delivery-properties exchange")
     flags = (flags | EXCHANGE | REDELIVERED) if redelivered else (flags | EXCHANGE) & ~REDELIVERED
-    head = _IHBB.pack(end - at - 4 + len(name), DELIVERY, flags & 0xFF, flags >> 8)
-    return b"".join((header[:at], head, before, name, header[place:]))
+    size = end - at - 4 + place - behind + len(name)
+    head = _IHBB.pack(size, DELIVERY, flags & 0xFF, flags >> 8)
+    return b"".join((header[:at], head, before, name, header[behind:]))
 
 
 _BEFORE_EXCHANGE = [

@@ -127,8 +127,8 @@ def test_frames_as_recorded() -> None:
     assert [p[:2].hex() for p in pieces(long)] == ["0e00", "0d00"]
 
 
-def test_tracks_of_the_java_client() -> None:
-    """Session controls on track 1, commands on track 3."""
+def test_other_tracks() -> None:
+    """A track orders frames and means nothing else."""
     octets = frame(15, 0, COMPLETED, 1, 1) + frame(11, 1, TRANSFER, 1, 3)
     octets += frame(15, 0, COMPLETED, 1, 0) + frame(7, 2, HEADER, 1, 3)
     assert Heard().feed(octets) == [
