@@ -3,7 +3,7 @@ discharges by id (1.0 part 4). Nothing of a transaction is visible before its co
 """
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice, repeat
 from typing import Any, TypeVar
 
@@ -91,7 +91,7 @@ class TransactionCoordinator:
             pass
 
     def committing(self) -> Iterator[None]:
-        """The same in portions, for ``LongOperations``."""
+        """The same as a long operation."""
         transaction = self.needed_transaction()
         worst = 0
         self.state.octets -= transaction.octets
@@ -129,42 +129,43 @@ class TransactionCoordinator:
             pass
 
     def rolling_back(self) -> Iterator[None]:
-        """The same in portions, for ``LongOperations``."""
+        """The same as a long operation."""
         transaction = self.needed_transaction()
         self.state.octets -= transaction.octets
         publishes, settlements = transaction.take_publishes(), transaction.take_settlements()
-        if len(settlements) > PORTION:
-            back: list[Entry] = []
-            yield from self.giving_back(self.reverted(settlements, back), back)
-        else:
-            tags = [tag for tag, _, _ in settlements]
-            self.window.restore(tags, [entry for _, entry, _ in settlements])
-        yield from freeing(settlements)
+        yield from self.unsettling(settlements, self.reverted)
         yield from freeing(publishes)
 
-    def reverted(
-        self, settlements: list[tuple[int, Entry, Outcome]], back: list[Entry]
-    ) -> Iterator[Portion]:
-        """Portions of deliveries that are unsettled again. When the channel has been closed
-        meanwhile, the rest goes to ``back``."""
-        for some in batched(settlements):
-            if self.window.closed:
-                back += [entry for _, entry, _ in some]
-            else:
-                yield [tag for tag, _, _ in some], [entry for _, entry, _ in some]
+    def reverted(self, settled: list[tuple[int, Entry, Outcome]], back: list[Entry]) -> Portion:
+        """Those that are unsettled again: none when the channel has been closed meanwhile, and
+        ``back`` has them."""
+        if self.window.closed:
+            back += [entry for _, entry, _ in settled]
+            return [], []
+        return [tag for tag, _, _ in settled], [entry for _, entry, _ in settled]
 
-    def giving_back(self, live: Iterator[Portion], back: list[Entry]) -> Iterator[None]:
-        """Restore the deliveries of ``live``, then release those of ``back``, which taking from
-        ``live`` fills. No consumer of this channel is served meanwhile."""
+    def unsettling(
+        self, settled: list[T], live: Callable[[list[T], list[Entry]], Portion]
+    ) -> Iterator[None]:
+        """Deliveries that were settled in a transaction are unsettled again. ``live`` chooses among
+        them and adds the others, which are released, to its second argument. If they are many, no
+        consumer of this channel is served meanwhile."""
+        back: list[Entry] = []
         window = self.window
-        window.busy += 1
-        window.reopen()
-        try:
-            yield from window.restoring(live)
-            yield from self.settlements.concluding(handed(back, Outcome.RELEASE))
-        finally:
-            window.busy -= 1
+        if len(settled) > PORTION:
+            window.busy += 1
             window.reopen()
+            try:
+                yield from window.restoring(live(some, back) for some in batched(settled))
+                yield from self.settlements.concluding(handed(back, Outcome.RELEASE))
+            finally:
+                window.busy -= 1
+                window.reopen()
+        else:
+            window.restore(*live(settled, back))
+            if back:
+                self.settlements.conclude((entry, Outcome.RELEASE) for entry in back)
+        yield from freeing(settled)
 
     # --- declared by id -------------------------------------------------------------------------
 
@@ -275,14 +276,7 @@ class TransactionCoordinator:
     def undoing(self, declared: DeclaredTransaction) -> Iterator[None]:
         """Roll back. Deliveries that the peer still knows of are unsettled again. The others, and
         those of links that are over, are released."""
-        back: list[Entry] = []
-        if len(declared.retired) > PORTION:
-            some = (self.still_known(some, back) for some in batched(declared.retired))
-            yield from self.giving_back(some, back)
-        else:
-            self.window.restore(*self.still_known(declared.retired, back))
-            self.settlements.conclude((entry, Outcome.RELEASE) for entry in back)
-        yield from freeing(declared.retired)
+        yield from self.unsettling(declared.retired, self.still_known)
         yield from freeing(declared.posts)
 
     def still_known(self, retired: list[Retired], back: list[Entry]) -> Portion:

@@ -44,23 +44,12 @@ class Outcome(IntEnum):
 
 
 class Operation:
-    """Base of all operations, with equality and repr over ``__slots__`` for the hot ones. ``scope``
-    is the smallest thing that a refusal costs: a link or a channel."""
+    """Base of all operations. ``scope`` is the smallest thing that a refusal costs: a link or a
+    channel."""
 
     __slots__: tuple[str, ...] = ()
 
     scope: ClassVar[Lost] = Lost.SESSION
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
-
-    def __repr__(self) -> str:
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
-        return f"{type(self).__name__}({values})"
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(slots=True)
@@ -74,57 +63,47 @@ class Request(Operation):
 # --- the hot four -------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
 class Publish(Operation):
     """Publish a message to the exchange that it names. ``mandatory``: return it if no queue takes
     it. ``immediate``: return it if no consumer can take it at once."""
 
-    __slots__ = ("channel", "message", "mandatory", "immediate")
-
-    def __init__(self, channel: int, message: Message, mandatory: bool, immediate: bool) -> None:
-        self.channel = channel
-        self.message = message
-        self.mandatory = mandatory
-        self.immediate = immediate
+    channel: int
+    message: Message
+    mandatory: bool
+    immediate: bool
 
 
+@dataclass(slots=True)
 class Deliver(Operation):
     """Deliver a message to a consumer, by its tag. ``delivery`` counts per channel from 1."""
 
-    __slots__ = ("channel", "consumer", "delivery", "redelivered", "message")
-
-    def __init__(
-        self, channel: int, consumer: str, delivery: int, redelivered: bool, message: Message
-    ) -> None:
-        self.channel = channel
-        self.consumer = consumer
-        self.delivery = delivery
-        self.redelivered = redelivered
-        self.message = message
+    channel: int
+    consumer: str
+    delivery: int
+    redelivered: bool
+    message: Message
 
 
+@dataclass(slots=True)
 class Settle(Operation):
     """Settle one delivery, or with ``multiple`` all up to it (0: all that are unsettled)."""
 
-    __slots__ = ("channel", "delivery", "multiple", "outcome")
-
-    def __init__(self, channel: int, delivery: int, multiple: bool, outcome: Outcome) -> None:
-        self.channel = channel
-        self.delivery = delivery
-        self.multiple = multiple
-        self.outcome = outcome
+    channel: int
+    delivery: int
+    multiple: bool
+    outcome: Outcome
 
 
+@dataclass(slots=True)
 class Confirm(Operation):
     """The broker has accepted or refused a publish; with ``multiple`` all up to it. ``sequence``
     counts the publishes of a channel from 1."""
 
-    __slots__ = ("channel", "sequence", "multiple", "accepted")
-
-    def __init__(self, channel: int, sequence: int, multiple: bool, accepted: bool) -> None:
-        self.channel = channel
-        self.sequence = sequence
-        self.multiple = multiple
-        self.accepted = accepted
+    channel: int
+    sequence: int
+    multiple: bool
+    accepted: bool
 
 
 # --- connection ---------------------------------------------------------------------------------
