@@ -26,7 +26,7 @@ from gateway.http.events import openapi as described
 from gateway.http.events.cursor import DIGEST_OCTETS, END, Forged, Positions
 from gateway.http.events.hub import Hub
 from gateway.http.events.leased_stream import open_leased
-from gateway.http.events.parameters import Pairs, invalid, read_pairs, read_parameters
+from gateway.http.events.parameters import Pairs, invalid, read_pairs, read_stream_parameters
 from gateway.http.events.rendering import STREAM_HEADERS, control, jittered
 from gateway.http.events.sources import Name, Source
 from gateway.http.events.stream import EventStream, Reading, Resume
@@ -123,7 +123,7 @@ class EventsEndpoint:
             raise Problem(problems.BY_STATUS[405], "a stream has no HEAD", headers=allow)
         attempt.hidden = self.kind == "route"
         query = attempt.pairs = read_pairs(scope["query_string"])
-        given = read_parameters(scope, query)
+        given = read_stream_parameters(scope, query)
         if given.cursor == END:
             raise StreamOver  # without a look at the credential, which may have ended meanwhile
         attempt.pairs = given.pairs

@@ -31,7 +31,7 @@ class StreamParameters(NamedTuple):
         return self.last_event_id or dict(self.pairs).get("last_event_id")
 
 
-def read_parameters(scope: Scope, query: Pairs) -> StreamParameters:
+def read_stream_parameters(scope: Scope, query: Pairs) -> StreamParameters:
     """Raises ``Problem``."""
     fields: dict[bytes, bytes] = dict(scope["headers"])
     last = fields.get(b"last-event-id")
