@@ -14,7 +14,6 @@ import pytest
 from gateway.adapters import Credentials
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.drafts.content import CONTENTS
-from gateway.adapters.methods.drafts.methods import OutgoingMethod
 from gateway.adapters.methods.wire import layouts_0_9a6 as w
 from gateway.errors import Condition, LocalError, Refusal
 from gateway.message import Message, Properties
@@ -248,14 +247,11 @@ def test_a_stream_has_a_rate(served: tuple[str, Running]) -> None:
             for body in (b"a", b"b", b"c"):
                 remote.send(Publish(1, text(body * 700, key="paced"), False, False))
             mapping = remote.adapter.mapping  # type: ignore[attr-defined]
-            asked = {
-                Subscribe: lambda place, op: [
-                    OutgoingMethod(w.StreamConsume(0, "", op.queue, 0, 0, 900))
-                ]
-            }
-            heard = {"stream.consume-ok": mapping.result["jms.consume-ok"]}
+            asked = {Subscribe: lambda place, op: [w.StreamConsume(0, "", op.queue, 0, 0, 900)]}
+            heard = {"stream.consume-ok": mapping.reply_readers["jms.consume-ok"]}
             remote.adapter.mapping = mapping._replace(  # type: ignore[attr-defined]
-                ask=mapping.ask | asked, result=mapping.result | heard
+                request_encoders=mapping.request_encoders | asked,
+                reply_readers=mapping.reply_readers | heard,
             )
             await remote.request(Subscribe(1, None, "paced", "mine"))
             return await received(remote, 3)
