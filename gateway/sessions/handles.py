@@ -399,7 +399,7 @@ class HandleOperations:
         del handle.index[op.start :]
         found = Index([])
         if queue or handle.service is not Service.TOPIC:
-            found = self._look(channel, handle, op.start, None if selector is None else selector)
+            found = self._look(channel, handle, op.start, selector)
         self._replies.answer(op.channel, op.token, found)
 
     def _look(self, channel: Channel, handle: Handle, start: int, selector: Any) -> Index:

@@ -15,9 +15,10 @@ from gateway.adapters.performatives import addresses, termini
 from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_messages import management_request, received
 from gateway.adapters.performatives.decoding import FieldError, read_value
+from gateway.adapters.performatives.deliveries import IncomingDelivery
 from gateway.adapters.performatives.links import LinkHandler
 from gateway.adapters.performatives.open_performative import LINK_PAIR
-from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
+from gateway.adapters.performatives.receiving_link import ReceivingLink
 from gateway.adapters.performatives.sending_link import SendingLink
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import SenderSettleMode

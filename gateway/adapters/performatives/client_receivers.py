@@ -14,10 +14,11 @@ from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_messages import received
 from gateway.adapters.performatives.client_transactions import ClientTransactions
 from gateway.adapters.performatives.decoding import FieldError
+from gateway.adapters.performatives.deliveries import IncomingDelivery
 from gateway.adapters.performatives.link_recovery import BadMap, resumed, written
-from gateway.adapters.performatives.links import LinkHandler
+from gateway.adapters.performatives.links import Link, LinkHandler
 from gateway.adapters.performatives.outcomes import ACCEPTED, RELEASED, SYMBOLS, rejected, state_of
-from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
+from gateway.adapters.performatives.receiving_link import ReceivingLink
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError, SenderSettleMode
 from gateway.errors import Condition, LocalError
@@ -210,7 +211,7 @@ class ClientReceivers(LinkHandler):
             found.append(Done(self.session.number, op.token, op.tag))
         self._leave(link)
 
-    def _leave(self, link: ReceivingLink) -> None:
+    def _leave(self, link: Link) -> None:
         if link.data.leaving is True and not link.unsettled and not link.over:
             link.detach(True)
 
@@ -279,7 +280,7 @@ class ClientReceivers(LinkHandler):
 
     def on_message(self, arrival: IncomingDelivery, octets: bytes, found: list[Operation]) -> None:
         """Hot."""
-        link = arrival.link
+        link: Any = arrival.link
         consumer: Consumer = link.data
         try:
             message, redelivered = received(octets, "", consumer.key)

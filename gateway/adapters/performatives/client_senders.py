@@ -11,13 +11,10 @@ from gateway.adapters.performatives import addresses, termini
 from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_transactions import ClientTransactions
 from gateway.adapters.performatives.composites import condition_for
+from gateway.adapters.performatives.deliveries import OutgoingDelivery
 from gateway.adapters.performatives.link_recovery import BadMap, highest, resumed, written
 from gateway.adapters.performatives.links import LinkHandler
-from gateway.adapters.performatives.sending_link import (
-    OutgoingDelivery,
-    QueuedDelivery,
-    SendingLink,
-)
+from gateway.adapters.performatives.sending_link import QueuedDelivery, SendingLink
 from gateway.adapters.performatives.violation import reason
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError

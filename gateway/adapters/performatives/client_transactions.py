@@ -11,9 +11,10 @@ from typing import Any
 
 from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_messages import coordinator_message
+from gateway.adapters.performatives.deliveries import OutgoingDelivery
 from gateway.adapters.performatives.links import LinkHandler
 from gateway.adapters.performatives.outcomes import SYMBOLS
-from gateway.adapters.performatives.sending_link import OutgoingDelivery, SendingLink
+from gateway.adapters.performatives.sending_link import SendingLink
 from gateway.adapters.performatives.violation import reason
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import TxnCapability

@@ -10,8 +10,13 @@ from typing import Any
 
 from gateway.adapters.performatives.composites import read_composite, symbol_for
 from gateway.adapters.performatives.decoding import FieldError
-from gateway.adapters.performatives.deliveries import runs
-from gateway.adapters.performatives.links import LinkHandler
+from gateway.adapters.performatives.deliveries import (
+    AcquiredDelivery,
+    IncomingDelivery,
+    OutgoingDelivery,
+    runs,
+)
+from gateway.adapters.performatives.links import Link, LinkHandler
 from gateway.adapters.performatives.outcomes import (
     ACCEPTED,
     RELEASED,
@@ -22,19 +27,16 @@ from gateway.adapters.performatives.outcomes import (
     settle,
 )
 from gateway.adapters.performatives.pending import PendingReply
-from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
+from gateway.adapters.performatives.receiving_link import ReceivingLink
 from gateway.adapters.performatives.sections import VALUE, split
-from gateway.adapters.performatives.sending_link import (
-    AcquiredDelivery,
-    OutgoingDelivery,
-    SendingLink,
-)
+from gateway.adapters.performatives.sending_link import SendingLink
+from gateway.adapters.performatives.server_links import take_settle_modes
 from gateway.adapters.performatives.session import Session
+from gateway.adapters.performatives.termini import BadTerminus
 from gateway.adapters.performatives.violation import error
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import (
     AmqpError,
-    ReceiverSettleMode,
     SenderSettleMode,
     TransactionError,
     TxnCapability,
@@ -70,7 +72,7 @@ class Coordinator(LinkHandler):
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.transactions: dict[bytes, ReceivingLink] = {}
+        self.transactions: dict[bytes, Link] = {}
         """Open transactions, and the control link of each."""
         self.retired: dict[bytes, list[OutgoingDelivery]] = {}
         """Deliveries whose outcome is part of a transaction."""
@@ -94,11 +96,10 @@ class Coordinator(LinkHandler):
         link: ReceivingLink = self.session.accept(record, self, found)
         link.source = record.source
         link.target = w.Coordinator(CAPABILITIES)
-        snd, rcv = record.snd_settle_mode, record.rcv_settle_mode
-        link.snd_mode = SenderSettleMode.MIXED if snd is None else snd
-        link.rcv_mode = ReceiverSettleMode.FIRST if rcv is None else rcv
-        if link.snd_mode > SenderSettleMode.MIXED or link.rcv_mode > ReceiverSettleMode.SECOND:
-            link.refuse(AmqpError.INVALID_FIELD, "a settle mode that is not defined")
+        try:
+            take_settle_modes(link, record)
+        except BadTerminus as bad:
+            link.refuse(AmqpError.INVALID_FIELD, str(bad))
             return
         outcomes = getattr(record.source, "outcomes", None)
         link.data = not outcomes or REJECTED in outcomes
@@ -324,7 +325,7 @@ class Coordinator(LinkHandler):
 
     def retire_range(
         self,
-        link: SendingLink,
+        link: Link,
         deliveries: list[OutgoingDelivery],
         state: Any,
         settled: bool,

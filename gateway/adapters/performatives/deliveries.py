@@ -5,13 +5,12 @@ or attached again, or the session ends.
 
 from collections import deque
 from collections.abc import Iterable
+from struct import Struct
 from typing import Any, Protocol, TypeVar
 
 from gateway.adapters.performatives.composites import write
 from gateway.adapters.performatives.links import MASK, Link, SessionHandler, ahead
 from gateway.adapters.performatives.outcomes import ACCEPTED, TERMINAL, bare, is_transactional
-from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
-from gateway.adapters.performatives.sending_link import OutgoingDelivery, SendingLink
 from gateway.adapters.performatives.violation import Violation
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError
@@ -25,6 +24,75 @@ FEW = 64
 """Up to this many deliveries of one disposition are handled one by one; more of them together."""
 
 T = TypeVar("T")
+
+_Q = Struct(">Q")
+
+
+class IncomingDelivery:
+    """A delivery of the peer's. ``settled``: no disposition may follow. ``second``: we wait for the
+    sender to settle (§2.8.3). ``state`` is the sender's state, ``reported`` ours."""
+
+    __slots__ = ("link", "id", "tag", "settled", "second", "state", "reported")
+
+    def __init__(
+        self,
+        link: Link,
+        number: int,
+        tag: bytes,
+        settled: bool,
+        second: bool,
+        state: Any,
+    ) -> None:
+        self.link = link
+        self.id = number
+        self.tag = tag
+        self.settled = settled
+        self.second = second
+        self.state = state
+        self.reported: Any = None
+
+
+class OutgoingDelivery:
+    """An unsettled delivery of ours. ``number`` is the delivery's number in operations; ``state``
+    the receiver's last state that was not final; ``txn_id`` the transaction that its outcome is
+    part of, ``retired`` that outcome."""
+
+    __slots__ = ("link", "id", "number", "_tag", "state", "txn_id", "retired")
+
+    def __init__(self, link: Link, id_: int, number: int, tag: int | bytes) -> None:
+        self.link = link
+        self.id = id_
+        self.number = number
+        self._tag = tag
+        self.state: Any = None
+        self.txn_id: bytes | None = None
+        self.retired: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        """Its outcome is part of no transaction."""
+        return self.txn_id is None
+
+    @property
+    def tag(self) -> bytes:
+        tag = self._tag
+        return _Q.pack(tag) if isinstance(tag, int) else tag
+
+
+class AcquiredDelivery(OutgoingDelivery):
+    """A delivery that was acquired within the transaction ``txn_id`` (§4.4.3). ``has_outcome``: the
+    receiver has given its outcome, in the same transaction."""
+
+    __slots__ = ("has_outcome",)
+
+    def __init__(self, link: Link, id_: int, number: int, tag: int | bytes, txn_id: bytes) -> None:
+        super().__init__(link, id_, number, tag)
+        self.txn_id = txn_id
+        self.has_outcome = False
+
+    @property
+    def is_open(self) -> bool:
+        return not self.has_outcome
 
 
 class DispositionSession(Protocol):
@@ -144,7 +212,7 @@ class UnsettledDeliveries:
             return
         begin = last = -2
         mode = False
-        touched: ReceivingLink | None = None
+        touched: Link | None = None
         for arrival in arrivals:
             if arrival.settled:
                 continue
@@ -188,12 +256,12 @@ class UnsettledDeliveries:
 
     def drop(self, link: Link) -> None:
         """Forget the deliveries of this link, without a disposition."""
-        if isinstance(link, SendingLink):
+        if not link.receiver:
             self._returned.extend(runs(n for n, sent in link.unsettled.items() if sent.is_open))
             for number in link.unsettled:
                 self.sent.pop(number, None)
             link.unsettled.clear()
-        elif isinstance(link, ReceivingLink):
+        else:
             for arrival in link.unsettled.values():
                 arrival.settled = True
                 self.received.pop(arrival.id, None)

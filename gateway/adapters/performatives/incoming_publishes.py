@@ -11,12 +11,13 @@ from gateway.adapters.performatives import termini
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.coordinator import REJECTED, Coordinator
 from gateway.adapters.performatives.decoding import FieldError, TooManyValues
+from gateway.adapters.performatives.deliveries import IncomingDelivery
 from gateway.adapters.performatives.large_messages import NotStored, SpooledMessage
 from gateway.adapters.performatives.link_recovery import written_map
 from gateway.adapters.performatives.links import LinkHandler
 from gateway.adapters.performatives.outcomes import ACCEPTED, is_transactional, outcome_of, rejected
 from gateway.adapters.performatives.pending import PendingReply
-from gateway.adapters.performatives.receiving_link import IncomingDelivery, ReceivingLink
+from gateway.adapters.performatives.receiving_link import ReceivingLink
 from gateway.adapters.performatives.sections import PROPERTIES, part, read_header
 from gateway.adapters.performatives.server_links import detach_link, known_outcomes, paired, refuser
 from gateway.adapters.performatives.session import Session

@@ -180,8 +180,8 @@ class Link:
     __slots__ = (
         "session", "number", "name", "handler", "handle", "remote", "attach_sent",
         "attach_received", "over", "closing", "detach_sent", "fault", "snd_mode", "rcv_mode",
-        "source", "target", "record", "credit", "count", "drain", "max_message", "data", "excused",
-        "incomplete",
+        "source", "target", "record", "credit", "count", "drain", "max_message", "data",
+        "unsettled", "excused", "incomplete",
     )  # fmt: skip
 
     receiver = False
@@ -223,6 +223,10 @@ class Link:
         """Octets of the largest message that the receiver takes; 0: any."""
         self.data: Any = None
         """Belongs to the handler."""
+        self.unsettled: dict[int, Any] = {}
+        """Unsettled deliveries by delivery-id (§2.6.12). A sender that uses a tag again before the
+        receiver settles has settled the delivery itself; tags matter only when a link is
+        resumed."""
         self.excused = 0
         """Transfers that may have been under way when we detached it."""
         self.incomplete = False

@@ -5,10 +5,10 @@ A message of one transfer is not copied. Messages of several transfers are limit
 the spool as it arrives, if the handler of the link accepts spooled messages (``spools``).
 """
 
-from collections.abc import Iterable
 from typing import Any, Protocol
 
 from gateway.adapters.performatives.decoding import FieldError
+from gateway.adapters.performatives.deliveries import IncomingDelivery, UnsettledDeliveries
 from gateway.adapters.performatives.large_messages import (
     IN_MEMORY,
     NotStored,
@@ -42,30 +42,6 @@ UNDER_WAY = 4
 
 SMALL, LARGE = 1024, 64 * 1024
 """Payloads below the first size, in octets, are joined to pieces of up to the second."""
-
-
-class IncomingDelivery:
-    """A delivery of the peer's. ``settled``: no disposition may follow. ``second``: we wait for the
-    sender to settle (§2.8.3). ``state`` is the sender's state, ``reported`` ours."""
-
-    __slots__ = ("link", "id", "tag", "settled", "second", "state", "reported")
-
-    def __init__(
-        self,
-        link: "ReceivingLink",
-        number: int,
-        tag: bytes,
-        settled: bool,
-        second: bool,
-        state: Any,
-    ) -> None:
-        self.link = link
-        self.id = number
-        self.tag = tag
-        self.settled = settled
-        self.second = second
-        self.state = state
-        self.reported: Any = None
 
 
 class PartialDelivery:
@@ -103,25 +79,11 @@ class PartialDelivery:
                 pieces.append(bytearray(octets))
 
 
-class ReceivedDeliveries(Protocol):
-    """The unsettled deliveries of a session as receiving links need them."""
-
-    received: dict[int, IncomingDelivery]
-
-    def settle_received(self, arrivals: Iterable[IncomingDelivery], state: Any) -> None:
-        """Tell the sender the state of these deliveries."""
-        ...
-
-    def forget_received(self, arrivals: Iterable[IncomingDelivery]) -> None:
-        """The sender has settled these deliveries."""
-        ...
-
-
 class ReceivingSession(LinkSession, Protocol):
     """A session as receiving links need it."""
 
     @property
-    def unsettled(self) -> ReceivedDeliveries: ...
+    def unsettled(self) -> UnsettledDeliveries: ...
 
     def violated(self, symbol: str, text: str) -> Violation:
         """A mistake of the peer that costs the session."""
@@ -137,7 +99,7 @@ class ReceivingLink(Link):
 
     session: ReceivingSession
 
-    __slots__ = ("window", "ignores_unsettled", "slack", "spools", "unsettled", "known", "partial")
+    __slots__ = ("window", "ignores_unsettled", "slack", "spools", "known", "partial")
 
     receiver = True
 
@@ -154,9 +116,6 @@ class ReceivingLink(Link):
         """Deliveries beyond its credit that are borne."""
         self.spools = False
         """Large messages may come as ``SpooledMessage``."""
-        self.unsettled: dict[int, IncomingDelivery] = {}
-        """Unsettled deliveries by delivery-id (§2.6.12). A sender that uses a tag again before we
-        settle has settled the delivery itself; tags matter only when a link is resumed."""
         self.known: dict[bytes, Any] = {}
         """Our states of deliveries from before the link was resumed, by tag."""
         self.partial: PartialDelivery | None = None

@@ -14,6 +14,11 @@ from gateway.adapters.performatives.composite_fields import write_uint
 from gateway.adapters.performatives.composites import write
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.decoding import FieldError
+from gateway.adapters.performatives.deliveries import (
+    AcquiredDelivery,
+    OutgoingDelivery,
+    UnsettledDeliveries,
+)
 from gateway.adapters.performatives.frames import HEAD
 from gateway.adapters.performatives.large_messages import Rope
 from gateway.adapters.performatives.links import (
@@ -41,53 +46,6 @@ from gateway.adapters.performatives.wire.tables import (
 from gateway.bodies import Body
 from gateway.message import ExpiringMessage, Message
 from gateway.operations import Credit, Operation
-
-_Q = Struct(">Q")
-
-
-class OutgoingDelivery:
-    """An unsettled delivery of ours. ``number`` is the delivery's number in operations; ``state``
-    the receiver's last state that was not final; ``txn_id`` the transaction that its outcome is
-    part of, ``retired`` that outcome."""
-
-    __slots__ = ("link", "id", "number", "_tag", "state", "txn_id", "retired")
-
-    def __init__(self, link: "SendingLink", id_: int, number: int, tag: int | bytes) -> None:
-        self.link = link
-        self.id = id_
-        self.number = number
-        self._tag = tag
-        self.state: Any = None
-        self.txn_id: bytes | None = None
-        self.retired: Any = None
-
-    @property
-    def is_open(self) -> bool:
-        """Its outcome is part of no transaction."""
-        return self.txn_id is None
-
-    @property
-    def tag(self) -> bytes:
-        tag = self._tag
-        return _Q.pack(tag) if isinstance(tag, int) else tag
-
-
-class AcquiredDelivery(OutgoingDelivery):
-    """A delivery that was acquired within the transaction ``txn_id`` (§4.4.3). ``has_outcome``: the
-    receiver has given its outcome, in the same transaction."""
-
-    __slots__ = ("has_outcome",)
-
-    def __init__(
-        self, link: "SendingLink", id_: int, number: int, tag: int | bytes, txn_id: bytes
-    ) -> None:
-        super().__init__(link, id_, number, tag)
-        self.txn_id = txn_id
-        self.has_outcome = False
-
-    @property
-    def is_open(self) -> bool:
-        return not self.has_outcome
 
 
 class QueuedDelivery:
@@ -127,12 +85,6 @@ class QueuedDelivery:
         self.started = False
 
 
-class SentDeliveries(Protocol):
-    """The unsettled deliveries of a session as sending links need them."""
-
-    sent: dict[int, OutgoingDelivery]
-
-
 class SendingSession(LinkSession, Protocol):
     """A session as sending links need it."""
 
@@ -141,7 +93,7 @@ class SendingSession(LinkSession, Protocol):
     next_delivery_id: int
 
     @property
-    def unsettled(self) -> SentDeliveries: ...
+    def unsettled(self) -> UnsettledDeliveries: ...
 
     def wait(self, link: "SendingLink") -> None:
         """The link has something to send and there is no window."""
@@ -162,7 +114,7 @@ class SendingLink(Link):
     session: SendingSession
 
     __slots__ = (
-        "initial", "held", "unsettled", "settles", "last_tag", "granted", "acquiring",
+        "initial", "held", "settles", "last_tag", "granted", "acquiring",
         "_live", "_quick", "_put", "_sent",
         "_connection", "_buffer", "_drain_due", "_heads", "_room", "_annotates",
     )  # fmt: skip
@@ -174,8 +126,6 @@ class SendingLink(Link):
         self.initial = 0
         """The initial-delivery-count of our attach."""
         self.held: deque[QueuedDelivery] = deque()
-        self.unsettled: dict[int, OutgoingDelivery] = {}
-        """Unsettled deliveries by delivery-id."""
         self.settles = False
         """Deliveries are sent settled by default."""
         self.last_tag = 0
@@ -360,7 +310,7 @@ class SendingLink(Link):
         tag: int | bytes
         if queued.tag is None:
             self.last_tag = tag = self.last_tag + 1
-            queued.tag = _Q.pack(tag)
+            queued.tag = tag.to_bytes(8, "big")
         else:
             tag = queued.tag
         if not queued.settled and not queued.aborted:

@@ -13,6 +13,7 @@ from gateway.adapters.performatives import termini
 from gateway.adapters.performatives.composites import condition_for, symbol_for
 from gateway.adapters.performatives.connection import Connection
 from gateway.adapters.performatives.coordinator import Coordinator
+from gateway.adapters.performatives.deliveries import OutgoingDelivery
 from gateway.adapters.performatives.incoming_publishes import IncomingPublishes
 from gateway.adapters.performatives.link_recovery import (
     BadMap,
@@ -31,14 +32,19 @@ from gateway.adapters.performatives.outcomes import (
     settle,
 )
 from gateway.adapters.performatives.pending import PendingReply
-from gateway.adapters.performatives.sending_link import OutgoingDelivery, SendingLink
-from gateway.adapters.performatives.server_links import detach_link, known_outcomes, paired, refuser
+from gateway.adapters.performatives.sending_link import SendingLink
+from gateway.adapters.performatives.server_links import (
+    detach_link,
+    known_outcomes,
+    paired,
+    refuser,
+    take_settle_modes,
+)
 from gateway.adapters.performatives.session import Session
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import (
     AmqpError,
     LinkError,
-    ReceiverSettleMode,
     SenderSettleMode,
 )
 from gateway.errors import Condition, Lost
@@ -140,12 +146,8 @@ class ServerSession(SessionHandler, LinkHandler):
             return
         link = session.accept(record, self if record.role else self.publishes, found)
         link.source, link.target = record.source, record.target
-        snd, rcv = record.snd_settle_mode, record.rcv_settle_mode
-        link.snd_mode = SenderSettleMode.MIXED if snd is None else snd
-        link.rcv_mode = ReceiverSettleMode.FIRST if rcv is None else rcv
         try:
-            if link.snd_mode > SenderSettleMode.MIXED or link.rcv_mode > ReceiverSettleMode.SECOND:
-                raise termini.BadTerminus("a settle mode that is not defined")
+            take_settle_modes(link, record)
             unsettled = read_map(record.unsettled)
             if record.role:
                 self._attach_source(link, record, unsettled, found)

@@ -7,8 +7,10 @@ from gateway.adapters.performatives.composites import symbol_for
 from gateway.adapters.performatives.links import Link
 from gateway.adapters.performatives.outcomes import outcome_of
 from gateway.adapters.performatives.pending import PendingReply
+from gateway.adapters.performatives.termini import BadTerminus
 from gateway.adapters.performatives.violation import error
 from gateway.adapters.performatives.wire import layouts as w
+from gateway.adapters.performatives.wire.tables import ReceiverSettleMode, SenderSettleMode
 from gateway.errors import Condition, Lost
 from gateway.operations import DetachLink
 from gateway.values import Symbol
@@ -24,6 +26,15 @@ def refuser(link: Link) -> Callable[[Condition, str], None]:
         link.refuse(symbol_for(condition, Lost.LINK), text)
 
     return refused
+
+
+def take_settle_modes(link: Link, record: w.Attach) -> None:
+    """The settle modes that the peer asks for (§2.8.2, §2.8.3). Raises ``BadTerminus``."""
+    snd, rcv = record.snd_settle_mode, record.rcv_settle_mode
+    link.snd_mode = SenderSettleMode.MIXED if snd is None else snd
+    link.rcv_mode = ReceiverSettleMode.FIRST if rcv is None else rcv
+    if link.snd_mode > SenderSettleMode.MIXED or link.rcv_mode > ReceiverSettleMode.SECOND:
+        raise BadTerminus("a settle mode that is not defined")
 
 
 def paired(record: w.Attach) -> dict[Any, Any] | None:
