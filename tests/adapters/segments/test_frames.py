@@ -252,6 +252,25 @@ def test_large_bodies_go_to_a_file() -> None:
     assert spool.files == 0 and heard.frames.held == 0
 
 
+def test_too_many_files() -> None:
+    """What finds no file stays in memory, and goes to one that becomes free."""
+    spool = Spool(threshold=1000, most_files=1)
+    heard = Heard(spool=spool)
+    bodies = {1: b"a" * 5000, 2: b"b" * 5000}
+    split = {
+        channel: pieces(command(channel, TRANSFER, HEADER, body, 500))
+        for channel, body in bodies.items()
+    }
+    heard.feed(*split[1][:6], *split[2][:8])
+    assert spool.files == 1 and heard.frames.held > 2000
+    heard.feed(*split[1][6:])
+    heard.feed(*split[2][8:10])
+    assert spool.files == 1 and heard.frames.held < 200, "the second has the file now"
+    heard.feed(*split[2][10:])
+    assert heard.heard == [transfer(True, HEADER, bodies[n], n) for n in (1, 2)]
+    assert heard.frames.held == 0
+
+
 def test_no_room_on_disk() -> None:
     heard = Heard(spool=Spool(threshold=1000, most_octets=3000))
     heard.feed(command(1, TRANSFER, HEADER, b"x" * 9000, 500), command(1, ACCEPT))
