@@ -155,7 +155,7 @@ class Channel:
         """The delivery tag. Raises ``ValueError``."""
         header, body = messages.form_of(message)
         numbering = self.numbering
-        tag = numbering.requests + 1 if self._engine.requests else numbering.next_sent
+        tag = numbering.requests + 1 if self._engine.requests else numbering.sent + 1
         record = w.BasicDeliver(consumer, tag, redelivered, message.exchange, message.key)
         self._write_content(record, header, body)
         return tag
@@ -164,7 +164,7 @@ class Channel:
         """The reply to ``basic.get``. Raises ``ValueError``."""
         message = fetched.message
         header, body = messages.form_of(message)
-        tag = FETCHED | fetched.delivery if request else self.numbering.next_sent
+        tag = FETCHED | fetched.delivery if request else self.numbering.sent + 1
         record = w.BasicGetOk(
             tag, fetched.redelivered, message.exchange, message.key, fetched.remaining
         )

@@ -227,11 +227,13 @@ def settle(engine: Any, op: Settle) -> None:
     if engine.server:
         raise LocalError("a server does not settle")
     channel: Channel = engine.channel(op.channel)
-    settled = channel.deliveries.taken(op.delivery, op.multiple)
+    tags = channel.deliveries.up_to(op.delivery) if op.multiple else [op.delivery]
+    for tag in tags:
+        channel.deliveries.discard(tag)
     if op.outcome is Outcome.ACCEPT:
         engine.send_method(op.channel, w.BasicAck(op.delivery, op.multiple))
         return
-    for tag in settled if op.multiple else [op.delivery]:
+    for tag in tags:
         engine.send_method(op.channel, w.BasicReject(tag, op.outcome.returns))
 
 
@@ -251,7 +253,7 @@ def take(
     if name == "execution.complete":
         complete(engine, channel, m.cumulative_execution_mark, found)
     elif name == "execution.flush":
-        engine.send_method(number, w.ExecutionComplete(channel.numbering.received))
+        engine.send_method(number, w.ExecutionComplete(channel.numbering.received % types.SERIALS))
     elif name == "channel.close":
         closed_by_server(engine, channel, m, found)
     elif name == "channel.flow":
@@ -274,13 +276,14 @@ def take(
 def complete(engine: Any, channel: Channel, mark: int, found: list[Operation]) -> None:
     """Requests without a reply, and publishes, are done up to this command."""
     channel.flushing = False
+    command = channel.numbering.named(mark)
     awaited: Any = channel.awaited
-    while awaited and not awaited[0].method.replies and not types.after(awaited[0].command, mark):
+    while awaited and not awaited[0].method.replies and awaited[0].command <= command:
         done = awaited.popleft()
         if done.token is not None:
             found.append(Done(channel.number, done.token))
     unconfirmed, sequence = channel.unconfirmed, 0
-    while unconfirmed and not types.after(unconfirmed[0][0], mark):
+    while unconfirmed and unconfirmed[0][0] <= command:
         _, sequence = unconfirmed.popleft()
     if sequence:
         found.append(Confirm(channel.number, sequence, True, True))

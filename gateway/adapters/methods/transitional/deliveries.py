@@ -1,91 +1,106 @@
-"""Unsettled deliveries of a channel: the client names them by request or command, the broker counts
+"""Unsettled deliveries of a channel: the peer names them by request or command, the broker counts
 them from 1."""
 
-from gateway.adapters.methods.transitional.types import SERIALS, after
+from bisect import bisect_left, bisect_right
+
 from gateway.errors import Condition, PeerError
 from gateway.operations import Outcome, Settle
 
 FETCHED = 1 << 63
 """Added to the number of a delivery that was fetched (``basic.get`` of 24 July, whose reply is no
 request)."""
+FEW = 64
+"""Names of settled deliveries that are not worth removing."""
 
 
 class Deliveries:
-    """By name, in the order in which they were sent."""
+    """By name, in the order in which they were sent; names ascend, but for those of fetched ones.
 
-    __slots__ = ("_channel", "_numbers")
+    A name that is settled alone stays in the list of names until a range passes it, or until most
+    names are settled: no range costs more than the deliveries that it has to pass once."""
+
+    __slots__ = ("_channel", "_numbers", "_names", "_fetched")
 
     def __init__(self, channel: int) -> None:
         self._channel = channel
         self._numbers: dict[int, int] = {}
+        """Number of a delivery by its name."""
+        self._names: list[int] = []
+        self._fetched: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._numbers) + len(self._fetched)
 
     def add(self, name: int, delivery: int) -> None:
         """A delivery was sent."""
+        if name & FETCHED:
+            self._fetched[name] = delivery
+            return
         self._numbers[name] = delivery
+        names = self._names
+        names.append(name)
+        if len(names) > 2 * len(self._numbers) + FEW:
+            names[:] = self._numbers
 
     def clear(self) -> None:
         """All go back to their queues."""
         self._numbers.clear()
+        self._names.clear()
+        self._fetched.clear()
 
     def settle(self, name: int, outcome: Outcome = Outcome.ACCEPT) -> Settle:
         """One delivery. Raises ``PeerError``: the connection is closed (530)."""
-        delivery = self._numbers.pop(name, None)
+        kept = self._fetched if name & FETCHED else self._numbers
+        delivery = kept.pop(name, None)
         if delivery is None:
             raise PeerError(Condition.NOT_ALLOWED, f"no unsettled delivery {name}")
         return Settle(self._channel, delivery, False, outcome)
 
-    def taken(self, tag: int, multiple: bool) -> list[int]:
-        """Client: take one delivery, or all up to it (0: all); their tags."""
-        if not multiple:
-            return [tag] if self._numbers.pop(tag, None) is not None else []
-        tags = []
-        for name in self._numbers:
-            if 0 < tag < name < FETCHED:
-                break
-            tags.append(name)
-            if name == tag:
-                break
-        for name in tags:
-            del self._numbers[name]
-        return tags
+    def discard(self, name: int) -> None:
+        """Client: one delivery is settled, if it was not."""
+        self._fetched.pop(name, None)
+        self._numbers.pop(name, None)
 
-    def settle_range(self, first: int, count: int, outcome: Outcome) -> list[Settle]:
-        """Those of ``count`` names from ``first`` on that are deliveries."""
-        numbers = self._numbers
-        if count <= len(numbers):
-            names = [name for name in range(first, first + count) if name in numbers]
-        else:
-            names = [name for name in numbers if first <= name < first + count]
-        return [self.settle(name, outcome) for name in names]
+    def settle_range(self, first: int, last: int, outcome: Outcome) -> list[Settle]:
+        """Those with names in a range."""
+        return [self.settle(name, outcome) for name in self._passed(first, last)]
 
     def settle_up_to(self, tag: int) -> list[Settle]:
         """All that were sent up to the delivery with this tag; 0: all."""
-        names = []
-        for name, delivery in self._numbers.items():
-            if tag & FETCHED:
-                beyond = delivery > tag - FETCHED
-            else:
-                beyond = bool(tag) and tag < name < FETCHED
-            if beyond:
-                break
-            names.append(name)
-        return self._settle_all(names)
-
-    def settle_through(self, mark: int) -> list[Settle]:
-        """All up to a serial number."""
-        names = []
-        for name in self._numbers:
-            if after(name % SERIALS, mark):
-                break
-            names.append(name)
-        return self._settle_all(names)
-
-    def _settle_all(self, names: list[int]) -> list[Settle]:
-        """These, which are the first that were sent."""
+        names = self.up_to(tag)
         if not names:
             return []
-        highest = max(self._numbers.pop(name) for name in names)
+        highest = max(self.settle(name).delivery for name in names)
         return [Settle(self._channel, highest, True, Outcome.ACCEPT)]
+
+    def up_to(self, tag: int) -> list[int]:
+        """The names of all that were sent up to the delivery with this tag; 0: of all."""
+        numbers = self._numbers
+        if not tag:
+            return [*self._passed(0, FETCHED), *self._fetched]
+        if tag & FETCHED:
+            if tag not in self._fetched:
+                return []
+            highest, last = self._fetched[tag], 0
+            for name in self._names:
+                if numbers.get(name, 0) > highest:
+                    break
+                last = name
+            names = self._passed(0, last)
+        else:
+            names = self._passed(0, tag)
+            highest = max((numbers[name] for name in names), default=0)
+        for name, delivery in self._fetched.items():
+            if delivery > highest:
+                break
+            names.append(name)
+        return names
+
+    def _passed(self, first: int, last: int) -> list[int]:
+        """The names of a range that are not settled. All of them leave the list of names, as the
+        caller settles them."""
+        names = self._names
+        low, high = bisect_left(names, first), bisect_right(names, last)
+        found = [name for name in names[low:high] if name in self._numbers]
+        del names[low:high]
+        return found

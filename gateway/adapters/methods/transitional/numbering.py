@@ -29,7 +29,7 @@ class Numbering:
         self.mark = 0
         """The highest response of the peer."""
         self.received = 0
-        """Commands of the peer."""
+        """Commands of the peer. On the wire they are serial numbers of 32 bits."""
         self.sent = 0
         """Commands of ours."""
         self._unanswered: dict[str, int] = {}
@@ -38,7 +38,7 @@ class Numbering:
     def receive(self, method: Method, carried: Carried | None) -> None:
         """Count a method of the peer."""
         if method.number >> 16 != EXECUTION:
-            self.received = (self.received + 1) % SERIALS
+            self.received += 1
         if carried is None:
             return
         if carried.is_response:
@@ -49,18 +49,19 @@ class Numbering:
     def send(self, method: Method) -> None:
         """Count a method of ours."""
         if method.number >> 16 != EXECUTION:
-            self.sent = self.next_sent
+            self.sent += 1
 
-    @property
-    def next_sent(self) -> int:
-        """Number of our next command."""
-        return (self.sent + 1) % SERIALS
+    def named(self, serial: int) -> int:
+        """The command of ours that a serial number names: the last one that has it; one that is not
+        sent yet has no number, -1."""
+        behind = (self.sent - serial) % SERIALS
+        return self.sent - behind if behind < SERIALS >> 1 else -1
 
     def reserve(self, commands: int, as_requests: bool) -> "Numbering":
         """The numbers of so many commands that are sent later, in front of all others."""
         reserved = Numbering()
         reserved.requests, reserved.sent, reserved.mark = self.requests, self.sent, self.mark
-        self.sent = (self.sent + commands) % SERIALS
+        self.sent += commands
         self.requests += commands if as_requests else 0
         return reserved
 

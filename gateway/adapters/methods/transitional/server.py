@@ -212,8 +212,8 @@ def _settled(outcome: Outcome) -> Callable[[Received], list[Operation]]:
         carried = r.carried
         if carried is None or not carried.is_response:
             raise PeerError(Condition.COMMAND_INVALID, f"{r.method.name} answers nothing")
-        first, count = carried.other, carried.batch + 1
-        return list(r.channel.deliveries.settle_range(first, count, outcome))
+        first = carried.other
+        return list(r.channel.deliveries.settle_range(first, first + carried.batch, outcome))
 
     return build
 
@@ -223,18 +223,21 @@ def _complete(r: Received) -> list[Operation]:
     m: w.ExecutionComplete = r.m
     if r.engine.requests:
         return []
-    deliveries = r.channel.deliveries
-    found: list[Operation] = [*deliveries.settle_through(m.cumulative_execution_mark)]
+    deliveries, named = r.channel.deliveries, r.channel.numbering.named
+    mark = named(m.cumulative_execution_mark)
+    found: list[Operation] = [*deliveries.settle_up_to(mark)] if mark > 0 else []
     try:
         ranges = types.read_set(m.ranged_execution_set)
     except ValueError as error:
         raise PeerError(Condition.NOT_ALLOWED, str(error)) from error
     for first, last in ranges:
         if first == last:
-            found.append(deliveries.settle(first))
-        else:
-            count = (last - first) % types.SERIALS + 1
-            found += deliveries.settle_range(first, count, Outcome.ACCEPT)
+            found.append(deliveries.settle(named(first)))
+            continue
+        low, high = named(first), named(last)
+        if low >= 0:
+            high = high if high >= 0 else r.channel.numbering.sent
+            found += deliveries.settle_range(low, high, Outcome.ACCEPT)
     return found
 
 
@@ -409,7 +412,7 @@ def _flowing(engine: ServerEngine, channel: Channel, asked: Asked, active: Any) 
 
 
 def _completed(engine: ServerEngine, channel: Channel, asked: Asked, result: Any) -> None:
-    engine.send_method(channel.number, w.ExecutionComplete(asked.mark))
+    engine.send_method(channel.number, w.ExecutionComplete(asked.mark % types.SERIALS))
 
 
 def _transferred(engine: ServerEngine, channel: Channel, asked: Asked, result: Any) -> None:

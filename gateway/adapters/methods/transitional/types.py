@@ -244,11 +244,6 @@ def write_set(ranges: Iterable[tuple[int, int]]) -> bytes:
     return b"".join(_II.pack(*pair) for pair in ranges)
 
 
-def after(one: int, other: int) -> bool:
-    """Whether a serial number comes after another."""
-    return 0 < (one - other) % SERIALS < SERIALS >> 1
-
-
 # --- bodies --------------------------------------------------------------------------------------
 
 INLINE, REFERENCE = 0, 1

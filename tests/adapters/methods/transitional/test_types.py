@@ -196,14 +196,6 @@ def test_sets() -> None:
         types.read_set(words[:-4])
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "told"),
-    [(1, 0, True), (0, 1, False), (5, 5, False), (0, (1 << 32) - 1, True), (1 << 31, 0, False)],
-)
-def test_serial_numbers_wrap(one: int, other: int, told: bool) -> None:
-    assert types.after(one, other) == told
-
-
 @given(some.booleans(), some.binary(max_size=20))
 def test_bodies(is_reference: bool, octets: bytes) -> None:
     body = types.Body(is_reference, octets)
