@@ -8,7 +8,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any, NamedTuple
 
 from gateway.adapters import VERSIONS, Adapter, Capability, Product, Role, adapter_for
@@ -92,8 +92,8 @@ class Listener:
         self._spawn(self._accept(opened, address))
         return int(opened.getsockname()[1])
 
-    def _spawn(self, work: "asyncio.Future[None] | object") -> None:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[arg-type]
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
