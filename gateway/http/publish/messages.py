@@ -108,13 +108,14 @@ class PublishEndpoint:
             if pending.accepted is None:
                 await publisher.wait(pending, publisher.seconds)
             if not pending.accepted or pending.condition is not None:
-                self.fail(pending, vhost, target)
+                raise self.failure(pending, vhost, target)
             self.counters.published[vhost] += 1
             durability, now = pending.durability, broker.state.now
             return accepted_answer(prepared.message_id, target.address, durability, now)
         except (Problem, Refusal, BadField) as error:
-            problem = self.as_problem(error, "route" in scope.get("path_params", ()))
-            return problem_answer(problem, scope["path"])
+            # Without a variable: it would make a cycle with the traceback.
+            hidden = "route" in scope.get("path_params", ())
+            return problem_answer(self.as_problem(error, hidden), scope["path"])
         except ClientDisconnect:
             return None
 
@@ -126,10 +127,10 @@ class PublishEndpoint:
         error.retry_after = max(error.retry_after, self.dependencies.settings.retry_after_seconds)
         return error
 
-    def fail(self, pending: PendingPublish, vhost: str, target: Target) -> None:
-        """Raises the ``Problem`` of a publish that was returned, rejected or not confirmed."""
+    def failure(self, pending: PendingPublish, vhost: str, target: Target) -> Problem:
+        """The ``Problem`` of a publish that was returned, rejected or not confirmed."""
         if pending.condition is not None:
             self.counters.returned[vhost] += 1
         problem = problem_of(pending, target, self.dependencies.settings.confirm_seconds, False)
         assert problem is not None
-        raise problem
+        return problem
