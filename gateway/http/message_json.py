@@ -25,7 +25,7 @@ def compact(value: Any) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-class Shown(NamedTuple):
+class BodyForm(NamedTuple):
     """Form in which a body is shown, and the identity of its octets: the ``body`` member, as JSON
     or text if it may be shown so, or the ``lines`` of the format "text"."""
 
@@ -35,9 +35,9 @@ class Shown(NamedTuple):
     lines: bool = False
 
 
-SHOWN: dict[Shown, Chunks] = {}
+PREPARED: dict[BodyForm, Chunks] = {}
 """Large bodies that ``prepared_bodies`` has made ready."""
-NOT_TEXT: dict[Shown, str] = {}
+NOT_TEXT: dict[BodyForm, str] = {}
 """The reasons why some of them have no ``lines``."""
 
 
@@ -57,7 +57,7 @@ def body_json(content_type: str | None, coding: str | None, large: Body) -> Octe
 
 def body_shown(json: bool, text: bool, large: Body) -> Octets:
     """The ``body`` member: as JSON or text, if it may be and is, else in base64."""
-    if SHOWN and (shown := SHOWN.get(Shown(id(large), json, text))) is not None:
+    if PREPARED and (shown := PREPARED.get(BodyForm(id(large), json, text))) is not None:
         return shown
     body = octets_of(large)
     if body is None:

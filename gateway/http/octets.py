@@ -8,7 +8,7 @@ from starlette.types import Send
 
 from gateway.bodies import Body, LargeBody
 
-SHOWN = 128 << 20
+LARGEST_SHOWN = 128 << 20
 """Octets of the largest body that is shown in JSON or as text. Larger ones are available in the raw
 view, and over AMQP."""
 
@@ -71,7 +71,7 @@ def octets_of(body: Body) -> bytes | None:
     Raises ``OSError``."""
     if isinstance(body, bytes):
         return body
-    return body[:] if len(body) <= SHOWN else None
+    return body[:] if len(body) <= LARGEST_SHOWN else None
 
 
 def omitted(body: Body) -> dict[str, Any]:

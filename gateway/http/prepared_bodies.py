@@ -1,8 +1,8 @@
 """Large bodies are made ready in portions before their message is rendered.
 
 Rendering a message is one step of the loop, and checking whether 76 MB are JSON would hold it for
-seconds. So a caller that renders a message first waits here until its body is in ``SHOWN``; callers
-that wait for the same body share the work.
+seconds. So a caller that renders a message first waits here until its body is in ``PREPARED``;
+callers that wait for the same body share the work.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from gateway.http.json_check import Steps, json_steps, utf8_steps
 from gateway.http.message_json import (
     LINE_ENDS,
     NOT_TEXT,
-    SHOWN,
-    Shown,
+    PREPARED,
+    BodyForm,
     compact,
     is_event,
     readable_properties,
@@ -37,8 +37,8 @@ class NotText(Exception):
     """A body cannot be the lines of an event. The text says why."""
 
 
-MAKING: dict[Shown, asyncio.Future[None]] = {}
-USERS: Counter[Shown] = Counter()
+MAKING: dict[BodyForm, asyncio.Future[None]] = {}
+USERS: Counter[BodyForm] = Counter()
 
 
 def verdict(steps: Steps) -> Generator[bytes, None, bool]:
@@ -51,7 +51,7 @@ def verdict(steps: Steps) -> Generator[bytes, None, bool]:
         yield b""
 
 
-def steps_of(shown: Shown, octets: bytes) -> Iterator[bytes]:
+def steps_of(shown: BodyForm, octets: bytes) -> Iterator[bytes]:
     """The view of these octets, a piece at a time."""
     if shown.lines:
         return line_steps(octets)
@@ -96,38 +96,38 @@ def body_steps(json: bool, text: bool, octets: bytes) -> Iterator[bytes]:
         yield b'"}'
 
 
-def key_of(message: Message, how: str = "simple", opaque: bool = False) -> Shown:
+def key_of(message: Message, how: str = "simple", opaque: bool = False) -> BodyForm:
     """The form in which the body of a message will be shown: ``how`` is a format of streams, or
     "simple" for the view of that name."""
     body = id(message.body)
     if how == "text":
-        return Shown(body, lines=True)
+        return BodyForm(body, lines=True)
     if how == "full":
-        return Shown(body)
+        return BodyForm(body)
     found = readable_properties(message)
     if found is None:
-        return Shown(body)
+        return BodyForm(body)
     if how == "cloudevents" and is_event(found.content_type):
-        return Shown(body, *reading_of(found.content_type, None))
+        return BodyForm(body, *reading_of(found.content_type, None))
     if opaque or (how == "simple" and found.body_kind not in (None, "data")):
-        return Shown(body)
-    return Shown(body, *reading_of(found.content_type, found.content_encoding))
+        return BodyForm(body)
+    return BodyForm(body, *reading_of(found.content_type, found.content_encoding))
 
 
-async def acquire(message: Message, how: str = "simple", opaque: bool = False) -> Shown | None:
+async def acquire(message: Message, how: str = "simple", opaque: bool = False) -> BodyForm | None:
     """Wait until the body is ready; ``None`` if it needs nothing. ``release`` the key."""
     if len(message.body) <= HEAVY:
         return None
     return await prepare(key_of(message, how, opaque), message.body)
 
 
-async def prepare(key: Shown, body: Body) -> Shown | None:
+async def prepare(key: BodyForm, body: Body) -> BodyForm | None:
     """As ``acquire``, if the form is known."""
     if len(body) <= HEAVY:
         return None
     USERS[key] += 1
     try:
-        while key not in SHOWN:
+        while key not in PREPARED:
             other = MAKING.get(key)
             if other is not None:
                 await asyncio.wait([other])
@@ -138,9 +138,9 @@ async def prepare(key: Shown, body: Body) -> Shown | None:
                 if octets is None:
                     break  # too large to be shown
                 try:
-                    SHOWN[key] = await gathered(steps_of(key, octets))
+                    PREPARED[key] = await gathered(steps_of(key, octets))
                 except NotText as reason:
-                    SHOWN[key] = Chunks(())
+                    PREPARED[key] = Chunks(())
                     NOT_TEXT[key] = str(reason)
             finally:
                 del MAKING[key]
@@ -151,14 +151,14 @@ async def prepare(key: Shown, body: Body) -> Shown | None:
     return key
 
 
-def release(keys: Iterable[Shown | None]) -> None:
+def release(keys: Iterable[BodyForm | None]) -> None:
     for key in keys:
         if key is None:
             continue
         USERS[key] -= 1
         if not USERS[key]:
             del USERS[key]
-            SHOWN.pop(key, None)
+            PREPARED.pop(key, None)
             NOT_TEXT.pop(key, None)
 
 
@@ -167,7 +167,7 @@ async def ready(
     messages: Iterable[Message | None], how: str = "simple", opaque: bool = False
 ) -> AsyncIterator[None]:
     """Their bodies are shown without delay within."""
-    keys: list[Shown | None] = []
+    keys: list[BodyForm | None] = []
     try:
         for message in messages:
             if message is not None:

@@ -47,7 +47,7 @@ async def test_lines_in_pieces(octets: bytes) -> None:
     message = Message(DIALECTS["0-9-1"], b"\0\0", octets, "", "k", NO_ESSENTIALS)
     at_once = bytes(rendering.text_line("queue:q", 7, message))
     key = await prepared_bodies.acquire(message, "text")
-    assert key is not None and max(map(len, message_json.SHOWN[key].parts), default=0) < MOST
+    assert key is not None and max(map(len, message_json.PREPARED[key].parts), default=0) < MOST
     made = rendering.text_line("queue:q", 7, message)
     assert bytes(made) == at_once
     assert b"not-text" in at_once or isinstance(made, Chunks)
@@ -163,7 +163,7 @@ async def test_streams(make_rig: Any, listener: Any, pauses: list[float], query:
             else:
                 assert found == [{"json": 1}, {"json": json.loads(NUMBERS)}, {"json": 2}]
         assert len(pauses) > len(NUMBERS) // prepared_bodies.PIECE
-    assert not prepared_bodies.MAKING and not prepared_bodies.USERS and not message_json.SHOWN
+    assert not prepared_bodies.MAKING and not prepared_bodies.USERS and not message_json.PREPARED
 
 
 @pytest.mark.parametrize("view", ["simple", "full"])
@@ -199,7 +199,7 @@ async def test_receiving(make_rig: Any, pauses: list[float], view: str) -> None:
             got = (await http.post("/v1/%2F/queues/orders/deliveries", json=asked)).json()
             body = got["deliveries"][0]["message"]["body"]
             assert base64.b64decode(body["base64"]) == NUMBERS
-    assert not prepared_bodies.MAKING and not prepared_bodies.USERS and not message_json.SHOWN
+    assert not prepared_bodies.MAKING and not prepared_bodies.USERS and not message_json.PREPARED
 
 
 @pytest.mark.parametrize("encoding", ["auto", "base64"])
@@ -219,4 +219,4 @@ async def test_getting_as_rabbitmq_does(make_rig: Any, pauses: list[float], enco
             assert octets == NUMBERS[:truncate]
             assert got["payload_encoding"] == ("string" if encoding == "auto" else "base64")
             assert len(pauses) > len(NUMBERS) // prepared_bodies.PIECE
-    assert not prepared_bodies.MAKING and not prepared_bodies.USERS and not message_json.SHOWN
+    assert not prepared_bodies.MAKING and not prepared_bodies.USERS and not message_json.PREPARED

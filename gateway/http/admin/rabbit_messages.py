@@ -21,8 +21,8 @@ from gateway.http.admin.admin_endpoints import Call, parse
 from gateway.http.admin.rabbit_answers import Bad, Missing, need_keys
 from gateway.http.admin.tables import write_table
 from gateway.http.json_check import Span
-from gateway.http.message_json import Shown, body_shown
-from gateway.http.octets import SHOWN, Octets, chunks_of, concatenated, trimmed
+from gateway.http.message_json import BodyForm, body_shown
+from gateway.http.octets import LARGEST_SHOWN, Octets, chunks_of, concatenated, trimmed
 from gateway.http.portions import Whole, encoded, spread
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target
@@ -272,7 +272,7 @@ async def rabbit_get(call: Call) -> Response:
     if queue not in call.context.broker.vhosts[call.vhost].queues:
         raise Missing(f"NOT_FOUND - no queue '{queue}' in vhost '{call.vhost}'")
     taken = await call.on_channel(take)
-    most = SHOWN if truncate is None else min(max(0, truncate), SHOWN)
+    most = LARGEST_SHOWN if truncate is None else min(max(0, truncate), LARGEST_SHOWN)
     shown: list[Octets] = []
     async for one in spread(taken):
         comma = b"," if shown else b""
@@ -283,7 +283,7 @@ async def rabbit_get(call: Call) -> Response:
 async def show(one: Fetched, encoding: str, body: Body) -> list[Octets]:
     message = one.message
     auto = encoding == "auto"
-    ready = await prepared_bodies.prepare(Shown(id(body), text=auto), body)
+    ready = await prepared_bodies.prepare(BodyForm(id(body), text=auto), body)
     try:
         payload = body_shown(False, auto, body)
     finally:

@@ -16,7 +16,7 @@ from gateway.broker.local import LocalClient, remove_private_queue
 from gateway.errors import Refusal, Unstorable
 from gateway.http.events.cursor import EPOCH_OCTETS, digest_of
 from gateway.http.events.journal import Event
-from gateway.http.events.sources import AT_ONCE, Name, Reader, Source, SourceOwner
+from gateway.http.events.sources import AT_ONCE, Reader, Source, SourceName, SourceOwner
 from gateway.http.prepared_bodies import HEAVY
 from gateway.message import Message
 from gateway.operations import Outcome
@@ -40,7 +40,7 @@ class DurableSource(Source):
     """``number`` is where the store has the journal; ``used`` when it was last read, ms."""
 
     def __init__(
-        self, hub: SourceOwner, vhost: str, name: Name, record: dict[str, Any] | None = None
+        self, hub: SourceOwner, vhost: str, name: SourceName, record: dict[str, Any] | None = None
     ) -> None:
         super().__init__(hub, vhost, name, 1 if record is None else record["start"])
         store = hub.broker.state.store

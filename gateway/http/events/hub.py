@@ -22,7 +22,7 @@ from gateway.http.access.principal import Principal
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.cursor import EPOCH_OCTETS, Cursors
 from gateway.http.events.durable import KIND, DurableSource
-from gateway.http.events.sources import Name, Reader, Source
+from gateway.http.events.sources import Reader, Source, SourceName
 from gateway.http.leases import LeaseTable, tally
 from gateway.http.problems import Problem
 
@@ -38,7 +38,7 @@ class Stream(Reader, Protocol):
     identity: str
     browser: tuple[str, ...]
     sources: list[Source]
-    aliases: dict[Name, Filled]
+    aliases: dict[SourceName, Filled]
 
     def tick(self, now: float, wall: float) -> None:
         """Send a heartbeat if it is due; give up on a socket that takes nothing."""
@@ -73,7 +73,7 @@ class Hub:
         self.still_good = still_good
         self.epoch = os.urandom(EPOCH_OCTETS)
         """Of the journals that are in memory only."""
-        self.sources: dict[tuple[str, Name], Source] = {}
+        self.sources: dict[tuple[str, SourceName], Source] = {}
         self.streams: set[Stream] = set()
         self.per_user: Counter[str] = Counter()
         self.per_browser: Counter[tuple[str, ...]] = Counter()
@@ -97,7 +97,7 @@ class Hub:
         with self.turn():
             for _, key, record in list(self.broker.state.store.records(KIND)):
                 vhost, exchange, binding = key
-                name = Name("exchange", exchange, binding, True)
+                name = SourceName("exchange", exchange, binding, True)
                 try:
                     if vhost not in self.broker.vhosts:
                         raise Refusal(Condition.NOT_FOUND, f"no vhost '{vhost}'")
@@ -147,7 +147,7 @@ class Hub:
         for place in self.places.pop(stream, ()):
             tally(self.per_place, place, -1)
 
-    def enter(self, stream: Stream, vhost: str, names: list[Name], returning: bool) -> None:
+    def enter(self, stream: Stream, vhost: str, names: list[SourceName], returning: bool) -> None:
         """A new stream with its sources. Raises ``Refusal`` or ``Problem``; then it is not
         there."""
         self.join(stream, vhost, names, returning)
@@ -158,7 +158,9 @@ class Hub:
             self.per_browser[stream.browser] += 1
         self.start_ticker()
 
-    def join(self, stream: Stream, vhost: str, names: list[Name], returning: bool) -> list[Source]:
+    def join(
+        self, stream: Stream, vhost: str, names: list[SourceName], returning: bool
+    ) -> list[Source]:
         """Join a stream to sources, opening those that are not open. Raises ``Refusal`` or
         ``Problem``; then the stream has joined none of them."""
         joined: list[Source] = []
@@ -194,7 +196,7 @@ class Hub:
         if self._ticker is None:
             self._ticker = loop.create_task(self._tick())
 
-    def source(self, vhost: str, name: Name, user: str, returning: bool) -> Source:
+    def source(self, vhost: str, name: SourceName, user: str, returning: bool) -> Source:
         """The one there is, or a new one; whether its reader may read it has been asked."""
         source = self.sources.get((vhost, name))
         if source is not None and (why := source.dead()):
@@ -212,7 +214,7 @@ class Hub:
         self.sources[vhost, name] = source
         return source
 
-    def make_room(self, name: Name) -> None:
+    def make_room(self, name: SourceName) -> None:
         """For one more source, by dropping the one without readers for the longest time."""
         if name.durable:
             durable = sum(known.durable for _, known in self.sources)
@@ -230,7 +232,7 @@ class Hub:
             raise Problem(problems.QUOTA, f"{self.settings.max_sources} sources are open already")
         self.drop(min(idle, key=lambda source: source.idle_since or 0.0))
 
-    def complete(self, vhost: str, name: Name, durable: bool | None) -> Name:
+    def complete(self, vhost: str, name: SourceName, durable: bool | None) -> SourceName:
         """The name with its defaults: the key of an exchange source without one (everything), and
         where its journal is (``durable``; ``None`` leaves it to the settings)."""
         if name.kind != "exchange":
@@ -251,7 +253,7 @@ class Hub:
             )
         return name._replace(durable=durable)
 
-    def head(self, vhost: str, name: Name) -> int | None:
+    def head(self, vhost: str, name: SourceName) -> int | None:
         """Newest position of a source's journal, ``None`` if it has none yet."""
         source = self.sources.get((vhost, name))
         return None if source is None else source.journal.head

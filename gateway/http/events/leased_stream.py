@@ -17,11 +17,11 @@ from gateway.http.access.principal import Principal
 from gateway.http.events.hub import Hub
 from gateway.http.events.parameters import invalid
 from gateway.http.events.rendering import control, data_head, data_line
-from gateway.http.events.sources import AT_ONCE, Name
+from gateway.http.events.sources import AT_ONCE, SourceName
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
 from gateway.http.events.stream_request import StreamRequest
 from gateway.http.leases import Lease, LeaseState, tally
-from gateway.http.message_json import Shown, compact
+from gateway.http.message_json import BodyForm, compact
 from gateway.http.octets import Octets, concatenated
 from gateway.http.prepared_bodies import HEAVY, acquire
 from gateway.http.problems import Problem
@@ -92,7 +92,7 @@ class LeasedStream(EventStream):
         with hub.turn():
             self.channel.start(self.tag)
 
-    def names(self) -> list[Name]:
+    def names(self) -> list[SourceName]:
         return [self.name]
 
     # --- output ---------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class LeasedStream(EventStream):
     def has_heavy(self) -> bool:
         return bool(self.unrendered)
 
-    async def prepare(self) -> list[Shown | None]:
+    async def prepare(self) -> list[BodyForm | None]:
         if not self.unwritten or self.unwritten[0][1] is not None:
             return []
         _, message, _ = self.unrendered[self.unwritten[0][0]]

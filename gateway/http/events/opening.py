@@ -28,7 +28,7 @@ from gateway.http.events.hub import Hub
 from gateway.http.events.leased_stream import open_leased
 from gateway.http.events.parameters import Pairs, invalid, read_pairs, read_stream_parameters
 from gateway.http.events.rendering import STREAM_HEADERS, control, jittered
-from gateway.http.events.sources import Name, Source
+from gateway.http.events.sources import Source, SourceName
 from gateway.http.events.stream import EventStream, Reading, Resume
 from gateway.http.events.stream_request import Start, StreamRequest, StreamRequests
 from gateway.http.octets import Octets
@@ -67,7 +67,7 @@ class StreamOver(Exception):
     """The client was told that its stream is over and reconnects, as browsers do."""
 
 
-class Attempt:
+class OpeningAttempt:
     """The parts of a request for a stream on which the answer to a failure depends."""
 
     __slots__ = ("pairs", "ticket", "hidden", "crowded")
@@ -100,7 +100,7 @@ class EventsEndpoint:
         self.__name__ = f"stream_{kind}_events" if kind else "stream_events"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        attempt = Attempt()
+        attempt = OpeningAttempt()
         try:
             stream = await self.open(scope, receive, attempt)
         except (Problem, Refusal) as error:
@@ -116,7 +116,7 @@ class EventsEndpoint:
                 digest = attempt.ticket.digest
                 await self.authenticator.tickets.run(digest, scope, receive, send, stream)
 
-    async def open(self, scope: Scope, receive: Receive, attempt: Attempt) -> EventStream:
+    async def open(self, scope: Scope, receive: Receive, attempt: OpeningAttempt) -> EventStream:
         """Raises ``Problem``, ``Refusal`` and ``StreamOver``."""
         if scope["method"] not in METHODS:
             allow = {"allow": ", ".join(METHODS)}
@@ -255,10 +255,13 @@ def open_stream(
 
 
 def complete(
-    stream: EventStream, asked: list[Name], aliases: dict[Name, Filled], durable: bool | None
-) -> list[Name]:
+    stream: EventStream,
+    asked: list[SourceName],
+    aliases: dict[SourceName, Filled],
+    durable: bool | None,
+) -> list[SourceName]:
     """The requested sources, each once and with its defaults. Raises ``Problem``."""
-    names: dict[Name, None] = {}
+    names: dict[SourceName, None] = {}
     for asked_name in asked:
         name = stream.hub.complete(stream.vhost, asked_name, durable)
         alias = aliases.get(asked_name)
@@ -337,7 +340,7 @@ def announce(stream: EventStream, resumes: list[Resume]) -> None:
 
 
 def refusal(
-    error: Problem | Refusal, attempt: Attempt, scope: Scope, reconnect_ms: int
+    error: Problem | Refusal, attempt: OpeningAttempt, scope: Scope, reconnect_ms: int
 ) -> Response:
     """By the status of the answer, or in-band, by the events of a short stream: a page is told
     nothing of an ``EventSource`` that was refused with another status than 200. Where a retry is

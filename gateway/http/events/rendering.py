@@ -16,8 +16,8 @@ from gateway.bodies import Body
 from gateway.http.message_json import (
     LINE_ENDS,
     NOT_TEXT,
-    SHOWN,
-    Shown,
+    PREPARED,
+    BodyForm,
     body_json,
     compact,
     is_event,
@@ -26,8 +26,7 @@ from gateway.http.message_json import (
     readable_properties,
 )
 from gateway.http.observe.trace import trace_of
-from gateway.http.octets import SHOWN as LIMIT
-from gateway.http.octets import Octets, chunks_of, concatenated, octets_of, trimmed
+from gateway.http.octets import LARGEST_SHOWN, Octets, chunks_of, concatenated, octets_of, trimmed
 from gateway.http.publish.form_writer import full_octets, write_full
 from gateway.http.typed import json_value, moment
 from gateway.message import Message, Properties
@@ -114,11 +113,11 @@ def full_line(
 
 
 def text_line(source: str, position: int, message: Message) -> Octets:
-    key = Shown(id(message.body), lines=True)
+    key = BodyForm(id(message.body), lines=True)
     if key in NOT_TEXT:
         reason = NOT_TEXT[key]
-    elif key in SHOWN:
-        return SHOWN[key]
+    elif key in PREPARED:
+        return PREPARED[key]
     elif (body := octets_of(message.body)) is None:
         return too_large(source, position, message)
     else:
@@ -145,7 +144,7 @@ def too_large(source: str, position: int, message: Message) -> bytes:
 
 def as_it_is(message: Message) -> Octets | None:
     """The body, if it is a JSON object."""
-    shown = SHOWN.get(Shown(id(message.body), True, True)) if SHOWN else None
+    shown = PREPARED.get(BodyForm(id(message.body), True, True)) if PREPARED else None
     if shown is not None:
         inner = trimmed(shown, len(AS_JSON), 1) if shown.parts[0].startswith(AS_JSON) else b""
     else:
@@ -162,7 +161,7 @@ def cloudevents_line(
     came as one in JSON is passed on as it is, ``opaque`` or not."""
     properties = readable_properties(message) or Properties()
     content_type = properties.content_type
-    if len(message.body) > LIMIT:
+    if len(message.body) > LARGEST_SHOWN:
         return too_large(base, position, message)
     if is_event(content_type) and (event := as_it_is(message)) is not None:
         return concatenated(b"data: ", event, b"\n\n")

@@ -20,7 +20,7 @@ from gateway.http.access.principal import Principal
 from gateway.http.events.cursor import Cursors
 from gateway.http.events.journal import Event, Journal
 from gateway.http.events.rendering import Renderer, data_head, data_line
-from gateway.http.events.views import Spec, View
+from gateway.http.events.views import View, ViewSpec
 from gateway.http.octets import Octets, concatenated
 from gateway.http.prepared_bodies import HEAVY
 from gateway.message import Message
@@ -30,7 +30,7 @@ AT_ONCE = 16 * 1024
 """Octets of a body up to which an event is rendered as it comes: a turn may bring many."""
 
 
-class Name(NamedTuple):
+class SourceName(NamedTuple):
     """The value of ``source=``. ``key`` is ``None`` for a queue. A ``durable`` journal of an
     exchange is another source than one in memory."""
 
@@ -50,7 +50,7 @@ class Reader(Protocol):
     user: str
     caller: Principal
 
-    def need(self, vhost: str, name: "Name") -> None:
+    def need(self, vhost: str, name: "SourceName") -> None:
         """Raises ``Problem`` unless this may be read."""
         ...
 
@@ -87,7 +87,7 @@ class SourceOwner(Protocol):
 class Source:
     """One journal and the subscription that feeds it. The subscriber of its channel."""
 
-    def __init__(self, hub: SourceOwner, vhost: str, name: Name, start: int) -> None:
+    def __init__(self, hub: SourceOwner, vhost: str, name: SourceName, start: int) -> None:
         settings = hub.settings
         self.hub = hub
         self.vhost = vhost
@@ -97,7 +97,7 @@ class Source:
         self.key = self.digest + self.epoch
         """Identity of this journal in cursors."""
         self.journal = Journal(settings.journal_events, settings.journal_octets, start)
-        self.views: dict[Spec, View] = {}
+        self.views: dict[ViewSpec, View] = {}
         self.readers: set[Reader] = set()
         self.heavy: list[int] = []
         """Positions of large messages that may not be rendered yet."""
@@ -135,7 +135,7 @@ class Source:
         name = alias.removeprefix("route:").partition("?")[0]
         return Renderer(self.vhost, "route", name, alias, data_head(alias), self.epoch)
 
-    def view(self, spec: Spec) -> View | None:
+    def view(self, spec: ViewSpec) -> View | None:
         """For one more reader; ``None`` if it reads the frames of the journal itself."""
         if spec.plain:
             return None

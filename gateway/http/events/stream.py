@@ -20,9 +20,9 @@ from gateway.http.access.protocol import Pipe, pipe_of
 from gateway.http.events.cursor import END
 from gateway.http.events.hub import Hub
 from gateway.http.events.rendering import STREAM_HEADERS, control, jittered
-from gateway.http.events.sources import Name, Source
-from gateway.http.events.views import PLAIN, Spec, View
-from gateway.http.message_json import Shown
+from gateway.http.events.sources import Source, SourceName
+from gateway.http.events.views import PLAIN, View, ViewSpec
+from gateway.http.message_json import BodyForm
 from gateway.http.octets import Chunks, Octets, concatenated, pieces, trimmed
 from gateway.http.prepared_bodies import acquire, release
 from gateway.http.problems import Problem
@@ -63,7 +63,7 @@ class Options(NamedTuple):
     more have been written (``ack=on-next``)."""
 
     heartbeat: int = 15
-    spec: Spec = PLAIN
+    spec: ViewSpec = PLAIN
     slow: Slow | None = None
     credit: int = 0
     keepalive: bool = False
@@ -104,7 +104,7 @@ class EventStream:
         self.options = options
         self.browser = browser
         self.resume = Resume.fresh
-        self.aliases: dict[Name, Filled] = {}
+        self.aliases: dict[SourceName, Filled] = {}
         """The sources that it reads by declared routes."""
         self.sources: list[Source] = []
         self.readings: list[Reading] = []
@@ -168,7 +168,7 @@ class EventStream:
 
     # --- called by the hub ----------------------------------------------------------------------
 
-    def need(self, vhost: str, name: Name) -> None:
+    def need(self, vhost: str, name: SourceName) -> None:
         broker, alias = self.hub.broker, self.aliases.get(name)
         if alias is None:
             self.caller.need(broker, Action.STREAM, vhost, name.kind, name.name)
@@ -176,7 +176,7 @@ class EventStream:
             route = alias.route.name
             self.caller.need(broker, Action.STREAM, vhost, "route", route, name.name)
 
-    def label(self, name: Name) -> str:
+    def label(self, name: SourceName) -> str:
         """The name of a source for the reader."""
         alias = self.aliases.get(name)
         return str(name) if alias is None else alias.shown
@@ -248,7 +248,7 @@ class EventStream:
             reading.source.release(reading.view)
         self.readings = []
 
-    def names(self) -> list[Name]:
+    def names(self) -> list[SourceName]:
         """The current sources."""
         return [source.name for source in self.sources]
 
@@ -484,9 +484,9 @@ class EventStream:
         """Whether there may be large bodies that are not ready."""
         return any([one.source.heavy for one in self.readings])
 
-    async def prepare(self) -> list[Shown | None]:
+    async def prepare(self) -> list[BodyForm | None]:
         """Wait until the next large body of each source is ready to be rendered."""
-        keys: list[Shown | None] = []
+        keys: list[BodyForm | None] = []
         try:
             for reading in list(self.readings):
                 message = self.next_unready(reading)

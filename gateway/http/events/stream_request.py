@@ -19,9 +19,9 @@ from gateway.http.events.parameters import (
     invalid,
 )
 from gateway.http.events.rendering import Format
-from gateway.http.events.sources import Name
+from gateway.http.events.sources import SourceName
 from gateway.http.events.stream import Options, Slow
-from gateway.http.events.views import Spec
+from gateway.http.events.views import ViewSpec
 from gateway.http.filters import (
     MOST_TERMS,
     Filter,
@@ -36,7 +36,7 @@ from gateway.http.typed_json import once, refuse
 BINDING = "?binding="
 MAX_NAME = 255
 Ack = Literal["none", "on-next", "explicit"]
-OF_OURS = "Value error, "
+PYDANTIC_PREFIX = "Value error, "
 """Prefix that pydantic adds to the text of a ``ValueError``."""
 
 
@@ -142,13 +142,13 @@ class StreamRequest(NamedTuple):
     """``cursor`` is ``None`` for a first connect; ``durable`` if nothing is said of the journal;
     ``aliases`` are the declared routes by which some of ``names`` were asked for."""
 
-    names: list[Name]
+    names: list[SourceName]
     start: Start
     cursor: str | None
     options: Options
     durable: bool | None
     lease_ms: int = 30_000
-    aliases: dict[Name, Filled] = {}
+    aliases: dict[SourceName, Filled] = {}
 
     @property
     def labels(self) -> list[str]:
@@ -187,7 +187,7 @@ class StreamRequests:
     def from_parameters(self, given: StreamParameters, pairs: Pairs) -> StreamRequest:
         """Raises ``Problem``."""
         catalogue, vhost = self.catalogue, given.names["vhost"]
-        implied: Name | Filled | None = None
+        implied: SourceName | Filled | None = None
         if self.kind == "route":
             route = catalogue.route(vhost, given.names["route"])
             names = set(PARAMETER.findall(route.key))
@@ -195,7 +195,7 @@ class StreamRequests:
             implied = catalogue.filled(vhost, route.name, filling)
             pairs = [pair for pair in pairs if pair[0] not in names]
         elif self.kind:
-            implied = Name(self.kind, given.names[self.kind])
+            implied = SourceName(self.kind, given.names[self.kind])
             if not implied.name:
                 raise invalid("the default exchange has no events of its own")
         return read_stream_request(
@@ -243,14 +243,14 @@ def validated(model: type[M], given: dict[str, Any]) -> M:
         return model.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise invalid(f"{first['loc'][0]}: {first['msg'].removeprefix(OF_OURS)}") from None
+        raise invalid(f"{first['loc'][0]}: {first['msg'].removeprefix(PYDANTIC_PREFIX)}") from None
 
 
 def read_stream_request(
     pairs: Iterable[tuple[str, str]],
     last_event_id: str | None,
     default_heartbeat: int,
-    implied: Name | Filled | None = None,
+    implied: SourceName | Filled | None = None,
     most_credit: int = 128,
     find: Find = no_routes,
 ) -> StreamRequest:
@@ -285,7 +285,7 @@ def read_stream_request(
 
 
 def read_options(
-    query: StreamQuery, names: list[Name], default_heartbeat: int, most_credit: int
+    query: StreamQuery, names: list[SourceName], default_heartbeat: int, most_credit: int
 ) -> Options:
     """Raises ``Problem``."""
     ack, slow = query.ack, None if query.slow is None else Slow(query.slow)
@@ -305,7 +305,7 @@ def read_options(
         raise invalid(f"credit must be from 1 to {most}")
     return Options(
         query.heartbeat or default_heartbeat,
-        Spec(query.format, query.event, opaque, query.conditions),
+        ViewSpec(query.format, query.event, opaque, query.conditions),
         slow,
         credit if ack != "none" else 0,
         query.keepalive == "event",
@@ -313,7 +313,7 @@ def read_options(
     )
 
 
-def check_kinds(slow: Slow | None, ack: str, names: list[Name]) -> None:
+def check_kinds(slow: Slow | None, ack: str, names: list[SourceName]) -> None:
     """Raises ``Problem`` if the options have no meaning for one of the sources."""
     if not any(name.kind == "exchange" for name in names):
         return
@@ -352,13 +352,13 @@ def read_moment(text: str) -> int:
         raise invalid("from=time: needs RFC 3339 with an offset, as 2026-01-31T09:30:00Z") from None
 
 
-def read_source(text: str) -> Name:
+def read_source(text: str) -> SourceName:
     kind, colon, rest = text.partition(":")
     if kind == "queue" and colon:
-        name = Name("queue", rest)
+        name = SourceName("queue", rest)
     elif kind == "exchange" and colon:
         exchange, marked, key = rest.partition(BINDING)
-        name = Name("exchange", exchange, key if marked else None)
+        name = SourceName("exchange", exchange, key if marked else None)
     else:
         raise invalid("source must be queue:NAME, exchange:NAME?binding=KEY or route:NAME")
     if not name.name or len(name.name.encode()) > MAX_NAME:
@@ -373,14 +373,14 @@ class Sources:
 
     def __init__(self, find: Find) -> None:
         self.find = find
-        self.names: list[Name] = []
-        self.aliases: dict[Name, Filled] = {}
+        self.names: list[SourceName] = []
+        self.aliases: dict[SourceName, Filled] = {}
 
     def read(self, text: str) -> None:
         """Raises ``Problem``."""
         self.add(self.find(text) if text.startswith(PREFIX) else read_source(text))
 
-    def add(self, source: Name | Filled) -> None:
+    def add(self, source: SourceName | Filled) -> None:
         """A node that is also read by a route is read by the route."""
         if isinstance(source, Filled):
             name = behind(source)
@@ -401,9 +401,9 @@ class Sources:
             names.append(last._replace(key=key))
 
 
-def behind(filled: Filled) -> Name:
+def behind(filled: Filled) -> SourceName:
     """The node behind a route."""
     route = filled.route
-    return (
-        Name("queue", route.queue) if route.queue else Name("exchange", route.exchange, filled.key)
-    )
+    if route.queue:
+        return SourceName("queue", route.queue)
+    return SourceName("exchange", route.exchange, filled.key)

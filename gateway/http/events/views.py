@@ -26,7 +26,7 @@ STEPS_OF_AN_OCTET = 4
 """So many steps of a selector's patterns, as a power of two, count as an octet of a frame."""
 
 
-class Spec(NamedTuple):
+class ViewSpec(NamedTuple):
     """The form of events that a stream asked for. ``alias`` is the declared route that it reads a
     source by, "" for none; the rest is the same for all its sources."""
 
@@ -41,7 +41,7 @@ class Spec(NamedTuple):
         return self == PLAIN
 
 
-PLAIN = Spec()
+PLAIN = ViewSpec()
 
 
 @dataclass(eq=False)
@@ -50,7 +50,7 @@ class View:
     ``id_line`` makes the ``id:`` line of a position."""
 
     journal: Journal
-    spec: Spec
+    spec: ViewSpec
     shown: str
     renderer: Renderer
     id_line: Callable[[int], bytes]
@@ -62,7 +62,7 @@ class View:
     as_stored: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.as_stored = self.spec == Spec(filter=self.spec.filter)
+        self.as_stored = self.spec == ViewSpec(filter=self.spec.filter)
 
     def read(self, after: int, max_octets: int) -> tuple[Octets, int]:
         """As ``Journal.read``: readers at the same place get the same object."""

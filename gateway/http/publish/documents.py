@@ -25,7 +25,7 @@ from gateway.http.json_check import (
     outline_steps,
     utf8_steps,
 )
-from gateway.http.octets import SHOWN, octets_of
+from gateway.http.octets import LARGEST_SHOWN, octets_of
 from gateway.http.portions import spread, stepped
 from gateway.http.problems import Problem
 from gateway.http.publish.items import (
@@ -276,7 +276,7 @@ async def tried(made: Awaitable[Item]) -> Item | Problem:
 async def open_document(body: Body, spool: Spool) -> Document:
     octets = await asyncio.to_thread(octets_of, body)
     if octets is None:
-        raise Problem(problems.TOO_LARGE, f"a document has at most {SHOWN} octets")
+        raise Problem(problems.TOO_LARGE, f"a document has at most {LARGEST_SHOWN} octets")
     if not await stepped(utf8_steps(octets)):
         raise Problem(problems.INVALID, "the body is not UTF-8")
     return Document(octets, spool)

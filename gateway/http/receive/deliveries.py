@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 
 from starlette.requests import Request
-from starlette.types import Receive as Hear
+from starlette.types import Receive as ASGIReceive
 from starlette.types import Scope, Send
 
 from gateway.bodies import Body
@@ -42,7 +42,7 @@ class DeliveriesEndpoint:
         self.dependencies = receiver.dependencies
         self.__name__ = "receive"
 
-    async def __call__(self, scope: Scope, receive: Hear, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: ASGIReceive, send: Send) -> None:
         principal, vhost, queue = await self.receiver.authorize(scope, Action.RECEIVE)
         asked = await read_receive(scope, receive)
         if asked.max_deliveries is not None:
@@ -167,7 +167,7 @@ class DeliveriesEndpoint:
 # --- the request --------------------------------------------------------------------------------
 
 
-async def read_receive(scope: Scope, receive: Hear) -> Receive:
+async def read_receive(scope: Scope, receive: ASGIReceive) -> Receive:
     """The body, and parameters over it. Callers that take no JSON get raw. Raises ``Problem``."""
     given: Any = await read_json(Request(scope, receive))
     if given is None:
@@ -212,7 +212,7 @@ def read_attempt(scope: Scope) -> str:
 # --- the caller's connection ----------------------------------------------------------------------
 
 
-async def hung_up(receive: Hear) -> None:
+async def hung_up(receive: ASGIReceive) -> None:
     """Returns when the caller is gone. The request has been read."""
     while (await receive())["type"] != "http.disconnect":
         pass

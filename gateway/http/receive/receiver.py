@@ -33,10 +33,10 @@ Key = tuple[str, str, Owner, str]
 
 
 @dataclass(slots=True, eq=False)
-class Attempt:
+class ReceiveAttempt:
     """A receive that may be repeated while one of its leases runs. ``round`` counts answers."""
 
-    attempts: "dict[Key, Attempt]"
+    attempts: "dict[Key, ReceiveAttempt]"
     key: Key
     leases: list[Lease] = field(default_factory=list)
     round: int = 0
@@ -80,7 +80,7 @@ class Batch:
     receive_channel: ReceiveChannel
     leases: list[Lease] = field(default_factory=list)
     taken: list[TakenMessage] = field(default_factory=list)
-    attempt: Attempt | None = None
+    attempt: ReceiveAttempt | None = None
     round: int = 0
 
     def written(self) -> None:
@@ -115,7 +115,7 @@ class Receiver:
         self.settings = context.settings
         self.leases = context.leases
         self.receive_channels = ReceiveChannels(self.broker)
-        self.attempts: dict[Key, Attempt] = {}
+        self.attempts: dict[Key, ReceiveAttempt] = {}
         self.closing = False
         self.hang_ups = 0
         """Answers whose caller had disconnected."""
@@ -208,11 +208,11 @@ class Receiver:
             )
         return min(asked.max, left)
 
-    def attempt(self, key: Key) -> Attempt:
+    def attempt(self, key: Key) -> ReceiveAttempt:
         """The attempt as it stands, one round further: an earlier one that still waits ends."""
         attempt = self.attempts.get(key)
         if attempt is None:
-            attempt = self.attempts[key] = Attempt(self.attempts, key)
+            attempt = self.attempts[key] = ReceiveAttempt(self.attempts, key)
         attempt.round += 1
         if attempt.waiting is not None:
             attempt.waiting.alarm.ring()

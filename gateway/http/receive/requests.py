@@ -29,7 +29,7 @@ LONGEST_LEASE = 1_800_000
 
 View = Literal["simple", "full"]
 Payload = Literal["auto", "base64"]
-OF_OURS = "Value error, "
+PYDANTIC_PREFIX = "Value error, "
 """Prefix that pydantic adds to the text of a ``ValueError``."""
 T = TypeVar("T")
 
@@ -208,7 +208,7 @@ def check(kind: Any, given: Any) -> Any:
         errors = [
             {
                 "pointer": "".join("/" + str(part) for part in one["loc"]),
-                "detail": one["msg"].removeprefix(OF_OURS),
+                "detail": one["msg"].removeprefix(PYDANTIC_PREFIX),
             }
             for one in error.errors(include_url=False, include_context=False, include_input=False)
         ]
