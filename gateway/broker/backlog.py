@@ -24,7 +24,8 @@ class BackloggedQueue(DeliverySource, Timed, Protocol):
 class Backlog:
     """``depth`` and ``octets`` (of bodies) count the ready messages, in memory or paged out. The
     lane of the highest priority stands first. ``levels``: the queue has one of the sets of levels
-    in ``RANKS``; ``max_priority`` is its own highest; with neither it has one lane."""
+    in ``RANKS``; ``max_priority`` is its own highest; with neither it has one lane. ``Queue.put``
+    adds messages itself, as a call more would cost too much."""
 
     __slots__ = (
         "queue", "state", "keeps", "levels", "max_priority", "ranked", "lanes", "depth", "octets",
@@ -76,45 +77,7 @@ class Backlog:
         """The store has refused a message that was to be paged out."""
         self.queue.unstorable(message, reason)
 
-    # --- in and out -----------------------------------------------------------------------------
-
-    def append(
-        self, lane: Lane, message: Message, expires: int | None, keep: bool, origin: object
-    ) -> None:
-        """Put a message at the end of a lane; into the store if it is to ``keep`` it, or if memory
-        is short. Hot. Raises ``Unstorable``."""
-        position = lane.next
-        lane.next = position + 1
-        state = self.state
-        if keep:
-            state.store.append(lane.number, position, message, expires, True)
-        body = message.body
-        size = len(body)
-        budget = state.limits.page_after_octets
-        if lane.paged or (
-            budget is not None
-            and state.octets > budget
-            and len(lane.ready) >= state.limits.keep_in_memory
-        ):
-            if not keep:
-                state.store.append(lane.number, position, message, expires, False)
-            if not lane.paged:
-                lane.paged_from = position
-            lane.paged += 1
-        else:
-            lane.ready.append(Entry(lane, position, message, expires, keep, origin))
-            state.octets += len(message.header) + (size if body.__class__ is bytes else 0)
-        self.depth += 1
-        self.octets += size
-
-    def first(self) -> Entry | None:
-        """The next message to go, in memory from now on."""
-        for lane in self.lanes:
-            while lane.paged and not lane.ready:
-                lane.page_in()
-            if lane.ready:
-                return lane.ready[0]
-        return None
+    # --- out ------------------------------------------------------------------------------------
 
     def pull(self, entry: Entry) -> None:
         """Take the head out of its lane."""

@@ -222,11 +222,30 @@ class Queue:
             self.acked += 1
             self.dead_letter(message, "expired")
             return TAKEN
-        try:
-            backlog.append(lane, message, expires, keep, origin)
-        except Unstorable as reason:
-            self.unstorable(message, reason)
-            return REFUSED
+        lane.next = position + 1
+        body = message.body
+        size = len(body)
+        budget = state.limits.page_after_octets
+        paged = lane.paged or (
+            budget is not None
+            and state.octets > budget
+            and len(lane.ready) >= state.limits.keep_in_memory
+        )
+        if keep or paged:
+            try:
+                state.store.append(lane.number, position, message, expires, keep)
+            except Unstorable as reason:
+                self.unstorable(message, reason)
+                return REFUSED
+        if paged:
+            if not lane.paged:
+                lane.paged_from = position
+            lane.paged += 1
+        else:
+            lane.ready.append(Entry(lane, position, message, expires, keep, origin))
+            state.octets += len(message.header) + (size if body.__class__ is bytes else 0)
+        backlog.depth += 1
+        backlog.octets += size
         if expires is not None:
             state.schedule(self, expires)
         if self.capped:
@@ -314,14 +333,21 @@ class Queue:
         """The next message to go; those that have expired before it are gone then. ``None`` also
         while more of them are left than one turn can drop."""
         backlog, now = self.backlog, self.state.now
-        while (entry := backlog.first()) is not None:
-            if entry.expires is None or entry.expires > now:
-                break
-            if self.enough():
-                return None
-            backlog.pull(entry)
-            self.discard(entry, "expired")
-        return entry
+        for lane in backlog.lanes:
+            while True:
+                if not lane.ready:
+                    if not lane.paged:
+                        break
+                    lane.page_in()
+                    continue
+                entry = lane.ready[0]
+                if entry.expires is None or entry.expires > now:
+                    return entry
+                if self.enough():
+                    return None
+                backlog.pull(entry)
+                self.discard(entry, "expired")
+        return None
 
     def enough(self) -> bool:
         """Whether so much was dropped in this turn that the rest waits for a later one."""
