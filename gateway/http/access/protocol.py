@@ -266,7 +266,7 @@ def write_whole(scope: Scope, status: int, headers: Headers, body: bytes) -> boo
         or cycle.waiting_for_100_continue
     ):
         return False
-    lines = [b": ".join(pair) for pair in (*cycle.default_headers, *headers)]
+    lines = [*map(b": ".join, cycle.default_headers), *map(b": ".join, headers)]
     head = STATUS_LINE[status] + b"\r\n".join(lines) + b"\r\n\r\n"
     if head.count(b"\n") != len(lines) + 2 or head.count(b"\r") != len(lines) + 2:
         return False  # a field contains a line end: uvicorn rejects it
