@@ -43,7 +43,7 @@ class ChannelRecipient:
         channel = self._context.channels.get(self._number)
         sequence = 0 if channel is None else channel.publish_path.sequence
         returned = Returned(self._number, message, condition, text, sequence)
-        self._replies.say(self._number, returned, message.weight)
+        self._replies.send(self._number, returned, message.weight)
         self._follow()
 
     def cancelled(self, tag: str) -> None:

@@ -61,8 +61,6 @@ from gateway.operations import (
 )
 from gateway.sessions.context import SessionContext
 
-Say = Callable[[], None]
-
 PERFORMED: frozenset[type[Operation]] = frozenset(
     [
         Acknowledge, Assure, AttachSource, AttachTarget, Bind, CloseDestination, Commit, Continue,
@@ -84,10 +82,10 @@ class PendingAnswer:
     """An answer in the queue of its channel. ``safe``: it does not wait for the store; ``holds``:
     operations behind it may have to wait for it."""
 
-    __slots__ = ("say", "safe", "holds")
+    __slots__ = ("send", "safe", "holds")
 
-    def __init__(self, say: Say, safe: bool, holds: bool) -> None:
-        self.say = say
+    def __init__(self, send: Callable[[], None], safe: bool, holds: bool) -> None:
+        self.send = send
         self.safe = safe
         self.holds = holds
 
@@ -148,7 +146,7 @@ class Replies:
 
     # --- sending --------------------------------------------------------------------------------
 
-    def say(self, number: int, operation: Operation, octets: int = 0) -> None:
+    def send(self, number: int, operation: Operation, octets: int = 0) -> None:
         """Send it behind the answers that wait on this channel: now, if none does. ``octets``: size
         of the message that it holds in memory meanwhile."""
         self._in_order(number, partial(self._context.adapter.send, operation), octets)
@@ -191,7 +189,7 @@ class Replies:
         if self._notices is not None:
             self._notices.append(notice)
         elif not self._context.closed and notice.channel in self._context.channels:
-            self.say(notice.channel, notice)
+            self.send(notice.channel, notice)
 
     def _done(self, number: int, token: Any, result: Any, then: Callable[[], None] | None) -> None:
         if token is not None:
@@ -207,12 +205,12 @@ class Replies:
             queue = self.waiting[number] = ChannelReplies()
         return queue
 
-    def _in_order(self, number: int, say: Say, octets: int = 0) -> None:
+    def _in_order(self, number: int, send: Callable[[], None], octets: int = 0) -> None:
         queue = self.waiting.get(number)
         if queue is None or not queue.answers:
-            say()
+            send()
         else:
-            queue.answers.append(PendingAnswer(say, True, False))
+            queue.answers.append(PendingAnswer(send, True, False))
             queue.octets += octets
 
     def _safe(self, number: int, queue: ChannelReplies, answer: PendingAnswer) -> None:
@@ -223,7 +221,7 @@ class Replies:
             return
         while answers and answers[0].safe:
             # It stays in its place while it is sent: the effects of sending it come behind it.
-            answers[0].say()
+            answers[0].send()
             if self.waiting.get(number) is not queue:
                 return
             queue.holding -= answers.popleft().holds

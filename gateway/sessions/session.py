@@ -318,7 +318,7 @@ class Session:
             refusal.text,
             refusal.lost,
         )
-        self._replies.say(number, refused)
+        self._replies.send(number, refused)
 
     # --- pending operations ---------------------------------------------------------------------
 
@@ -567,7 +567,7 @@ class Session:
             self._replies.forget(number)
         self.drop(number)
         if token is not None:
-            self._replies.say(number, Refused(number, token, operation.condition, operation.text))
+            self._replies.send(number, Refused(number, token, operation.condition, operation.text))
 
     def _publish(self, channel: Channel, operation: Publish) -> None:
         channel.publish_path.publish(operation.message, operation.mandatory, operation.immediate)

@@ -14,7 +14,7 @@ HEAD = '''\
 
 from typing import Any
 
-from gateway.adapters.performatives.composite_types import CompositeType
+from gateway.adapters.performatives.composite_fields import CompositeType
 from gateway.adapters.performatives.wire import layouts as w
 '''
 

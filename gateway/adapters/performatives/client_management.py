@@ -7,7 +7,7 @@ attach a link and see whether that succeeds.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -59,19 +59,16 @@ Result = Callable[[Any], Any]
 """Converts the body of a successful response to the result of the operation."""
 
 
-class PendingRequest:
+class PendingRequest(NamedTuple):
     """A request without a response yet. ``then`` takes the body of a successful response and the
     list for operations."""
 
-    __slots__ = ("token", "then")
-
-    def __init__(self, token: Token, then: Callable[[Any, list[Operation]], None]) -> None:
-        self.token = token
-        self.then = then
+    token: Token
+    then: Callable[[Any, list[Operation]], None]
 
 
 class ClientManagement(LinkHandler):
-    """A ``LinkHandler`` for the pair, and for probes: links whose attach is all that is asked."""
+    """The pair of management links of a session, and probes: links that are only attached."""
 
     def __init__(self, context: ClientContext) -> None:
         self.context = context
@@ -133,14 +130,14 @@ class ClientManagement(LinkHandler):
             "internal": op.internal,
             "arguments": op.arguments,
         }
-        self._request(op.token, "PUT", f"/exchanges/{quote(op.name, safe='')}", asked, _nothing)
+        self._request(op.token, "PUT", f"/exchanges/{quote(op.name, safe='')}", asked, _none)
 
     def delete_exchange(self, op: DeleteExchange) -> None:
         if op.if_unused:
             text = "management deletes without conditions"
             self.context.refuse(op.token, Condition.NOT_IMPLEMENTED, text)
             return
-        self._request(op.token, "DELETE", f"/exchanges/{quote(op.name, safe='')}", None, _nothing)
+        self._request(op.token, "DELETE", f"/exchanges/{quote(op.name, safe='')}", None, _none)
 
     def bind(self, op: Bind) -> None:
         kind = "destination_exchange" if op.to_exchange else "destination_queue"
@@ -150,7 +147,7 @@ class ClientManagement(LinkHandler):
             "binding_key": op.key,
             "arguments": op.arguments,
         }
-        self._request(op.token, "POST", "/bindings", asked, _nothing)
+        self._request(op.token, "POST", "/bindings", asked, _none)
 
     def unbind(self, op: Unbind) -> None:
         """By its path; one with arguments has to be looked for first."""
@@ -158,13 +155,13 @@ class ClientManagement(LinkHandler):
         kind = "dste" if op.to_exchange else "dstq"
         if not op.arguments:
             path = f"/bindings/src={source};{kind}={to};key={key};args="
-            self._request(op.token, "DELETE", path, None, _nothing)
+            self._request(op.token, "DELETE", path, None, _none)
             return
 
         def listed(body: Any, found: list[Operation]) -> None:
             for binding in body if isinstance(body, list) else ():
                 if isinstance(binding, dict) and binding.get("arguments") == op.arguments:
-                    self._request(op.token, "DELETE", str(binding.get("location")), None, _nothing)
+                    self._request(op.token, "DELETE", str(binding.get("location")), None, _none)
                     return
             if op.token is not None:
                 found.append(Done(op.channel, op.token))  # undone already
@@ -173,7 +170,7 @@ class ClientManagement(LinkHandler):
         self._send(op.token, "GET", path, None, listed)
 
     def update_secret(self, op: UpdateSecret) -> None:
-        self._request(op.token, "PUT", "/auth/tokens", op.secret, _nothing)
+        self._request(op.token, "PUT", "/auth/tokens", op.secret, _none)
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -304,5 +301,5 @@ def _count(body: Any) -> int:
     return _number(body.get("message_count")) if isinstance(body, dict) else 0
 
 
-def _nothing(body: Any) -> None:
+def _none(body: Any) -> None:
     return None

@@ -92,7 +92,7 @@ class Consumer:
 
 
 class ClientReceivers(LinkHandler):
-    """A ``LinkHandler``."""
+    """The receiver links of one session."""
 
     def __init__(self, context: ClientContext, transactions: ClientTransactions) -> None:
         self.context = context

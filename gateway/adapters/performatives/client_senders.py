@@ -57,7 +57,7 @@ class Sender:
 
 
 class ClientSenders(LinkHandler):
-    """A ``LinkHandler``."""
+    """The sender links of one session."""
 
     def __init__(self, context: ClientContext, transactions: ClientTransactions) -> None:
         self.context = context

@@ -39,7 +39,7 @@ Failed = Callable[[list[Operation]], None]
 
 
 class ClientTransactions(LinkHandler):
-    """A ``LinkHandler``."""
+    """The transactions of one session, and its link to the coordinator."""
 
     def __init__(self, context: ClientContext, send: Callable[[Operation], None]) -> None:
         """``send`` performs an operation that has waited."""
@@ -228,7 +228,7 @@ class ClientTransactions(LinkHandler):
             failed(found)
 
     def _fail(self, token: Token, error: w.Error | None, found: list[Operation]) -> None:
-        condition, text = reason(error, "the coordinator says no")
+        condition, text = reason(error, "the coordinator has refused")
         if token is not None:
             found.append(Refused(self.session.number, token, condition, text, Lost.LINK))
 

@@ -8,7 +8,7 @@ these.
 import struct
 from collections.abc import Callable, Iterable
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.adapters.performatives import encoding
 from gateway.adapters.performatives.decoding import (
@@ -34,6 +34,19 @@ Field = Callable[[bytes, int, int], tuple[Any, int]]
 
 _B, _H, _I, _Q, _q = (Struct(f">{code}") for code in "BHIQq")
 _II = Struct(">II")
+
+
+class CompositeType(NamedTuple):
+    """A composite type: both descriptors, its record and its layout."""
+
+    name: str
+    code: int
+    symbol: str
+    record: type[Any]
+    read: Callable[..., tuple[Any, int]]
+    write: Callable[[Any], bytes]
+    provides: frozenset[str]
+    section: str
 
 
 class MissingField(FieldError):

@@ -52,7 +52,7 @@ RANGES = {
 }
 
 FORMS = {"none": NO_BODY, "sequence": RAW_SEQUENCE, "value": RAW_VALUE}
-"""Kinds of body that are not data, and how a header says them."""
+"""Kinds of body that are not data, and their marks in a header."""
 
 
 class SectionsDialect:
@@ -146,7 +146,7 @@ class SectionsDialect:
 
 
 def body_kind(header: bytes, form: Span) -> str:
-    """What the form of a body says. "data": several sections, or one that is written oddly; an
+    """The kind of a body by its form. "data": several sections, or one that is written oddly; an
     ordinary body, one data section, has no form."""
     code, start, _ = form
     if code == DATA:

@@ -146,7 +146,7 @@ def fixed(layout: Struct, kind: Callable[[Any], Any] | None = None) -> Reader:
 
 
 def constant(value: Any) -> Reader:
-    """A reader of values that the constructor alone says."""
+    """A reader of values that have no octets besides their constructor."""
 
     def read(buf: bytes, at: int, depth: int) -> tuple[Any, int]:
         return value, at
@@ -436,4 +436,4 @@ _BY_NIBBLE = {4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16, **dict.fromkeys((0xA, 0xC, 0x
 WIDTHS: list[int] = [
     _BY_NIBBLE.get(code >> 4, -4) if code and code in _BY_CODE else UNKNOWN for code in range(256)
 ]
-"""Octets behind the constructor, or -1 and -4 if so many octets say how many there are (§1.2)."""
+"""Octets behind the constructor, or -1 and -4 if a size of so many octets precedes them (§1.2)."""

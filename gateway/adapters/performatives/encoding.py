@@ -250,7 +250,7 @@ Element = Callable[[Any], bytes]
 
 
 def _must(expected: Any) -> Element:
-    """Elements that the constructor alone says."""
+    """Elements that have no octets besides their constructor."""
 
     def write(value: Any) -> bytes:
         if value != expected:

@@ -76,7 +76,7 @@ class Negotiation:
         self.header = True
         """Protocol headers are expected, not frames."""
         self.amqp = False
-        """Our AMQP header is written: errors may be said in a close."""
+        """Our AMQP header is written: errors may be reported by a close."""
         self.user = ""
         self.mechanism = ""
         self._connection = connection

@@ -26,6 +26,7 @@ from gateway.adapters.performatives.links import (
     Link,
     LinkHandler,
     LinkSession,
+    SessionHandler,
     ahead,
 )
 from gateway.adapters.performatives.outcomes import bare
@@ -103,9 +104,8 @@ class SendingSession(LinkSession, Protocol):
         """There may be a window again."""
         ...
 
-    def on_acquire(self, link: "SendingLink", txn_id: Any) -> None:
-        """The receiver asks for acquisition within this transaction (§4.4.3), or in none."""
-        ...
+    @property
+    def handler(self) -> SessionHandler: ...
 
 
 class SendingLink(Link):
@@ -388,7 +388,7 @@ class SendingLink(Link):
     def on_flow(self, record: w.Flow, found: list[Operation]) -> None:
         """The receiver's limit as our credit (§2.6.7)."""
         if record.properties and "txn-id" in record.properties:
-            self.session.on_acquire(self, record.properties["txn-id"])
+            self.session.handler.on_acquire(self, record.properties["txn-id"])
         if record.link_credit is None:
             return
         seen = self.initial if record.delivery_count is None else record.delivery_count

@@ -435,10 +435,6 @@ class Session:
             )
         self.go_on()
 
-    def on_acquire(self, link: SendingLink, txn_id: Any) -> None:
-        """The receiver asks for acquisition within this transaction, or in none."""
-        self.handler.on_acquire(link, txn_id)
-
     def wait(self, link: SendingLink) -> None:
         """A link has something to send and there is no window: stop deliveries."""
         self._waiting[link] = None

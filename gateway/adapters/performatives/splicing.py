@@ -81,7 +81,7 @@ def without_ttl(header: bytes) -> bytes:
 
 
 def with_ttl(header: bytes, left: int) -> bytes:
-    """With the time to live that is left (§3.2.1); nothing is said of it where nothing was."""
+    """With the time to live that is left (§3.2.1); a header without one stays without."""
     sections = split_header(header)
     record = header_section(header, sections)
     if record.ttl is None or record.ttl <= left:

@@ -10,7 +10,7 @@ from typing import Any
 from gateway.adapters.contract import Role
 from gateway.adapters.core.support import AnyUser, Support, VersionSupport, shown
 from gateway.adapters.options import Credentials
-from gateway.adapters.performatives.composite_types import CompositeType
+from gateway.adapters.performatives.composite_fields import CompositeType
 from gateway.adapters.performatives.composites import write
 from gateway.adapters.performatives.engine import Engine
 from gateway.adapters.performatives.frames import frame
