@@ -40,7 +40,7 @@ def held(adapter: Any) -> int:
     kept = adapter.frames.held
     for channel in adapter.channels.values():
         if channel.content is not None:
-            kept += channel.content.received
+            kept += sum(part.sink.have for part in channel.content.parts)
     return int(kept)
 
 

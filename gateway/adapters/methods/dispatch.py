@@ -122,17 +122,6 @@ def is_for_channel(
     return True
 
 
-def content_channel(engine: DispatchEngine, number: int) -> Any:
-    """The channel of a content frame; ``None`` if the frame is discarded."""
-    if engine.life.state is states.CLOSING:
-        return None
-    channel = engine.channels.get(number)
-    if channel is None:
-        condition = Condition.CHANNEL_ERROR if number else Condition.UNEXPECTED_FRAME
-        raise PeerError(condition, f"content on channel {number}, which is not open")
-    return None if channel.state in (states.CLOSING, states.FAILED) else channel
-
-
 def take_awaited(channel: AnyChannel, name: str) -> Awaited:
     """The request that the method ``name`` answers. Raises ``PeerError`` if there is none."""
     if not channel.awaited or name not in channel.awaited[0].method.replies:

@@ -74,6 +74,7 @@ class Incoming:
     def __init__(self, engine: IncomingEngine, server: bool) -> None:
         self._engine = engine
         self._server = server
+        self._keep, self._check = partial(incoming_body, engine.spool), self._known
         contents = ContentReceiver(engine, self._complete)
         self.on_header, self.on_body = contents.on_header, contents.on_body
 
@@ -164,8 +165,8 @@ class Incoming:
         ):
             raise PeerError(Condition.COMMAND_INVALID, "basic.get-ok answers nothing")
         engine = self._engine
-        keep = partial(incoming_body, engine.spool)
-        channel.content = IncomingContent(method, m, engine.max_message_octets, keep, self._known)
+        most = engine.max_message_octets
+        channel.content = IncomingContent(method, m, most, self._keep, self._check)
         channel.ready = False
 
     def _known(self, header: bytes) -> tuple[bytes, Essentials]:

@@ -5,9 +5,11 @@ header and the body of their parent (0-9a0 §3.4.5, 0-9a6 "Content frames").
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
-from gateway.adapters.methods.dispatch import DispatchEngine, content_channel, fail_channel
+from gateway.adapters.methods import states
+from gateway.adapters.methods.dispatch import DispatchEngine, fail_channel
 from gateway.adapters.methods.drafts.content import DEEPEST, MOST_CHILDREN, child
 from gateway.adapters.methods.essentials import BadExpiration
 from gateway.adapters.methods.geometry import Geometry, Method
@@ -52,11 +54,11 @@ class Part:
 
 
 class IncomingContent:
-    """The content of one method. In octets: ``size`` is announced so far, ``received`` of bodies,
-    ``held`` of it will be in memory. Everything raises ``PeerError``."""
+    """The content of one method. In octets: ``size`` is announced so far, ``held`` of it will be in
+    memory. ``parts`` are incomplete, the outermost first. Everything raises ``PeerError``."""
 
     __slots__ = (
-        "method", "record", "known", "size", "received", "held", "after", "_stack", "_count",
+        "method", "record", "known", "size", "held", "after", "parts", "_count",
         "_limit", "_keep", "_check",
     )  # fmt: skip
 
@@ -74,10 +76,10 @@ class IncomingContent:
         self.method = method
         self.record = record
         self.known: Any = None
-        self.size = self.received = self.held = 0
+        self.size = self.held = 0
         self.after: Operation | None = None
         """To be performed behind the operation of this content."""
-        self._stack: list[Part] = []
+        self.parts: list[Part] = []
         self._count = 0
         self._limit = limit
         self._keep = keep
@@ -86,7 +88,7 @@ class IncomingContent:
     def on_header(self, geometry: Geometry, payload: bytes) -> tuple[bytes, Body] | None:
         """Header and body once all is there."""
         layout = geometry.content
-        if self._stack and not self._stack[-1].weight:
+        if self.parts and not self.parts[-1].weight:
             raise PeerError(Condition.UNEXPECTED_FRAME, "a content header where a body is due")
         if len(payload) < layout.size + 2:
             raise PeerError(Condition.SYNTAX_ERROR, "the content header is too short")
@@ -98,17 +100,18 @@ class IncomingContent:
                 text = f"a content header of class {number} for {self.method.name}"
                 raise PeerError(Condition.FRAME_ERROR, text)
             self.known = self._check(properties)
-        self.size += size + len(properties)
-        self._count += 1
-        if self.size - len(properties) > self._limit:
+        self.size += size
+        if self.size > self._limit:
             raise PeerError(
                 Condition.CONTENT_TOO_LARGE,
                 f"message size {self.size} is larger than configured max size {self._limit}",
                 Lost.SESSION,
             )
-        if self._count > MOST_CHILDREN or len(self._stack) > DEEPEST:
+        self.size += len(properties)
+        self._count += 1
+        if self._count > MOST_CHILDREN or len(self.parts) > DEEPEST:
             raise PeerError(Condition.RESOURCE_ERROR, "too many child contents")
-        if self._stack:
+        if self.parts:
             sink: BodySink = IncomingBody(size, None)
         else:
             try:
@@ -116,31 +119,30 @@ class IncomingContent:
             except OSError as error:
                 raise self._not_kept(error) from error
         self.held += sink.held + (len(properties) if self._check is None else 0)
-        self._stack.append(Part(number, weight, size, properties, sink))
-        return self._close()
+        self.parts.append(Part(number, weight, size, properties, sink))
+        return None if size or weight else self._close()
 
     def on_body(self, geometry: Geometry, octets: bytes) -> tuple[bytes, Body] | None:
         """As ``on_header``. An empty body frame means nothing."""
-        if not self._stack or self._stack[-1].weight:
+        if not self.parts or self.parts[-1].weight:
             raise PeerError(Condition.UNEXPECTED_FRAME, "a content body where a header is due")
-        part = self._stack[-1]
+        part = self.parts[-1]
         if len(octets) > part.missing:
             text = "the content body is longer than its header says"
             raise PeerError(Condition.FRAME_ERROR, text)
         if octets:
             part.missing -= len(octets)
-            self.received += len(octets)
             try:
                 part.sink.add(octets)
             except OSError as error:
                 raise self._not_kept(error) from error
-        return self._close()
+        return None if part.missing else self._close()
 
     def drop(self) -> None:
         """Discard it."""
-        for part in self._stack:
+        for part in self.parts:
             part.sink.abandon()
-        self._stack.clear()
+        self.parts.clear()
 
     def _not_kept(self, error: OSError) -> PeerError:
         """The disk is short: larger than we can take at the present time (0-9-1 §1.2, 311)."""
@@ -152,7 +154,7 @@ class IncomingContent:
 
     def _close(self) -> tuple[bytes, Body] | None:
         """Complete contents become children of the contents around them."""
-        stack = self._stack
+        stack = self.parts
         while stack and not stack[-1].weight and not stack[-1].missing:
             part = stack.pop()
             try:
@@ -186,25 +188,27 @@ class ContentReceiver:
     ) -> None:
         self._engine = engine
         self._complete = complete
-
-    def on_header(
-        self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
-    ) -> None:
-        self._take(channel, IncomingContent.on_header, buf[at:end], found)
-
-    def on_body(self, channel: int, buf: bytes, at: int, end: int, found: list[Operation]) -> None:
-        self._take(channel, IncomingContent.on_body, buf[at:end], found)
+        self.on_header = partial(self._take, IncomingContent.on_header)
+        self.on_body = partial(self._take, IncomingContent.on_body)
 
     def _take(
         self,
-        number: int,
         step: Callable[[IncomingContent, Geometry, bytes], tuple[bytes, Body] | None],
-        payload: bytes,
+        number: int,
+        buf: bytes,
+        at: int,
+        end: int,
         found: list[Operation],
     ) -> None:
+        """One frame on the channel ``number``."""
         engine = self._engine
-        channel = content_channel(engine, number)
+        if engine.life.state is states.CLOSING:
+            return
+        channel = engine.channels.get(number)
         if channel is None:
+            condition = Condition.CHANNEL_ERROR if number else Condition.UNEXPECTED_FRAME
+            raise PeerError(condition, f"content on channel {number}, which is not open")
+        if channel.state in (states.CLOSING, states.FAILED):
             return
         content = channel.content
         if content is None:
@@ -212,7 +216,7 @@ class ContentReceiver:
         before = content.held
         try:
             try:
-                whole = step(content, engine.table.geometry, payload)
+                whole = step(content, engine.table.geometry, buf[at:end])
             finally:
                 engine.announced += content.held - before
             if engine.announced > UNDER_WAY * engine.max_message_octets:
