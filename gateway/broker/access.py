@@ -286,12 +286,14 @@ def checked_tags(tags: Iterable[str]) -> tuple[str, ...]:
     return given
 
 
+OCTETS = ("salt", "stored_key", "server_key")
+"""Fields of a verifier that are octets."""
+
+
 def user_record(user: User) -> dict[str, Any]:
     verifier = user.verifier
     return {
-        "salt": b64encode(verifier.salt).decode(),
-        "stored_key": b64encode(verifier.stored_key).decode(),
-        "server_key": b64encode(verifier.server_key).decode(),
+        **{name: b64encode(getattr(verifier, name)).decode() for name in OCTETS},
         "iterations": verifier.iterations,
         "tags": list(user.tags),
         "loopback_only": user.loopback_only,
@@ -299,10 +301,6 @@ def user_record(user: User) -> dict[str, Any]:
 
 
 def read_user(name: str, value: dict[str, Any]) -> User:
-    verifier = Verifier(
-        b64decode(value["salt"]),
-        b64decode(value["stored_key"]),
-        b64decode(value["server_key"]),
-        value["iterations"],
-    )
+    salt, stored_key, server_key = (b64decode(value[name]) for name in OCTETS)
+    verifier = Verifier(salt, stored_key, server_key, value["iterations"])
     return User(name, verifier, tuple(value["tags"]), value["loopback_only"])

@@ -208,8 +208,8 @@ class TransactionCoordinator:
     def retiring_many(
         self, transaction: bytes, deliveries: list[int], verdict: Verdict, settled: bool
     ) -> Iterator[None] | None:
-        """Likewise, deliveries of one outcome: now (``None``), or if they are many in portions for
-        ``LongOperations``. They are taken now, and an unknown tag is refused (406) now."""
+        """Likewise, deliveries of one outcome: now (``None``), or if they are many a long
+        operation. They are taken now, and an unknown tag is refused (406) now."""
         declared = self.known(transaction)
         entries = self.window.take(deliveries)
         retired = zip(deliveries, entries, repeat(verdict), repeat(settled))

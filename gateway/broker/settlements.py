@@ -89,8 +89,8 @@ class ChannelSettlements:
             self.transaction.settle(tag, entry, outcome)
 
     def settling(self, delivery: int, outcome: Outcome) -> Iterator[None] | None:
-        """Settle all up to a tag, 0 for all there are: now (``None``), or if it is much in portions
-        for ``LongOperations``. They are taken now, and an unknown tag is refused (406) now."""
+        """Settle all up to a tag, 0 for all there are: now (``None``), or if it is much a long
+        operation. They are taken now, and an unknown tag is refused (406) now."""
         tags, entries = self.window.take_up_to(delivery)
         if len(entries) <= PORTION and not self.window.busy:
             self.settle_all(tags, entries, outcome)
@@ -252,7 +252,7 @@ class ChannelSettlements:
             pass
 
     def recovering(self, requeue: bool) -> Iterator[None]:
-        """The same in portions, for ``LongOperations``. It covers the deliveries that are unsettled
+        """The same as a long operation. It covers the deliveries that are unsettled
         now, and nothing else is delivered meanwhile."""
         return self._recovering(self.window.take_up_to(0)[1], requeue)
 
@@ -287,8 +287,8 @@ class ChannelSettlements:
         self.conclude([(entry, Outcome.DECLINE if op.elsewhere else Outcome.RELEASE)])
 
     def settling_many(self, deliveries: list[int], verdict: Verdict) -> Iterator[None] | None:
-        """These have this outcome: now (``None``), or if they are many in portions for
-        ``LongOperations``. They are taken now, and an unknown tag is refused (406) now."""
+        """These have this outcome: now (``None``), or if they are many a long
+        operation. They are taken now, and an unknown tag is refused (406) now."""
         entries = self.window.take(deliveries)
         settled = self.outcomes(entries, verdict)
         if len(entries) > PORTION or self.window.busy:

@@ -280,7 +280,7 @@ class VirtualHost:
             self.store.forget("queue", (self.name, queue.name))
 
     def taking_apart(self, queues: list[Queue]) -> Iterator[None]:
-        """In portions, for ``LongOperations``."""
+        """A long operation."""
         while queues:
             for _ in range(min(PORTION, len(queues))):
                 self.take_apart(queues.pop())
@@ -393,7 +393,7 @@ class VirtualHost:
         self.bindings -= 1
 
     def unlinking(self, bindings: list[Binding]) -> Iterator[None]:
-        """In portions, for ``LongOperations``."""
+        """A long operation."""
         while bindings:
             for _ in range(min(PORTION, len(bindings))):
                 self.unlink(bindings.pop())
@@ -410,7 +410,7 @@ class VirtualHost:
             self.store.forget_under(kind, (self.name,))
 
     def emptying(self) -> Iterator[None]:
-        """Take out the contents of a deleted one, in portions, for ``LongOperations``."""
+        """A long operation: take out the contents of a deleted virtual host."""
         for count, queue in enumerate(list(self.queues.values()), 1):
             self.remove_queue(queue)
             if count % PORTION == 0:

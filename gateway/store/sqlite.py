@@ -289,20 +289,20 @@ class SqliteStore:
 
     def purge(self, queue: int) -> None:
         """Delete all messages of a queue and its delivered mark."""
-        self.pending_octets -= self.gathering.drop_queue(queue)
-        for key in [key for key in self.unnamed if key >> SHIFT == queue]:
-            del self.unnamed[key]
+        self._discard(queue)
         self.gathering.purged.add(queue)
-        self.changed = self.mark
-        self.dirty = True
 
     def drop(self, queue: int) -> None:
         """Delete all messages of a queue number that is never used again, in portions, one with
         each batch. After a crash the rest is listed in ``depths``."""
+        self._discard(queue)
+        self.gathering.dropped.add(queue)
+
+    def _discard(self, queue: int) -> None:
+        """Forget the pending changes of a queue."""
         self.pending_octets -= self.gathering.drop_queue(queue)
         for key in [key for key in self.unnamed if key >> SHIFT == queue]:
             del self.unnamed[key]
-        self.gathering.dropped.add(queue)
         self.changed = self.mark
         self.dirty = True
 
