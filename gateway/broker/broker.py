@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 
 from gateway.broker.access import Access
+from gateway.broker.branches import Branches, restore_branches
 from gateway.broker.client import Client
 from gateway.broker.counters import (
     BindingSnapshot,
@@ -58,6 +59,7 @@ class Broker:
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._alarms: dict[str, None] = {}
         self._past = Totals()
+        self._branches: dict[VirtualHost, Branches] = {}
         self._leaving: list[VirtualHost] = []
         """Virtual hosts that are deleted, and are being taken apart."""
         self._recover()
@@ -68,6 +70,12 @@ class Broker:
             if kind == "vhost":
                 self.vhosts[key[0]] = VirtualHost(key[0], self.state)
         restore_topology(self.vhosts, records)
+        restore_branches(records, self.vhosts, self.branches)
+        # Only now: a message that has expired meanwhile may have to go to a queue that came later,
+        # and those that a branch has settled are not in their queues.
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                queue.sweep()
         if not self.vhosts:
             self.create_vhost(DEFAULT_VHOST)
         if not self.access.list_users():
@@ -104,6 +112,13 @@ class Broker:
                 self.access.set_permissions(FIRST_USER, name, ".*", ".*", ".*")
         return found
 
+    def branches(self, vhost: VirtualHost) -> Branches:
+        """Those of distributed transactions in a virtual host."""
+        found = self._branches.get(vhost)
+        if found is None:
+            found = self._branches[vhost] = Branches(vhost)
+        return found
+
     def delete_vhost(self, name: str) -> None:
         """Delete with its contents: they cannot be found any more, and are removed in portions.
         Clients still attached lose their channels; the caller closes their connections first.
@@ -116,6 +131,9 @@ class Broker:
         del self.vhosts[name]
         for user in self.access.permissions_in(name):
             self.access.clear_permissions(user, name)
+        branches = self._branches.pop(vhost, None)
+        if branches is not None:
+            branches.close()
         vhost.forget()
         self._leaving.append(vhost)
         self.state.long_operations.begin(self._taking_apart(vhost), unanswered, atomic=False)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from gateway.broker.access import Access
+from gateway.broker.branches import Branches, ChannelBranches
 from gateway.broker.browsing import Place, Seen, at, browse, remove, take_past
 from gateway.broker.consumers import Consumer, Window
 from gateway.broker.coordinator import TransactionCoordinator
@@ -57,6 +58,8 @@ class ChannelBroker(Protocol):
     templates: dict[str, Table]
     confirming: dict[PublishPath, None]
 
+    def branches(self, vhost: VirtualHost) -> Branches: ...
+
 
 class ChannelClient(Protocol):
     """The connection that a channel belongs to."""
@@ -79,6 +82,7 @@ class Channel:
     __slots__ = (
         "client", "broker", "vhost", "number", "recipient", "permissions", "window", "publish_path",
         "topology", "settlements", "transactions", "links", "consumer_limit", "consumer_size",
+        "branches",
     )  # fmt: skip
 
     def __init__(self, client: ChannelClient, number: int, recipient: Recipient) -> None:
@@ -98,6 +102,8 @@ class Channel:
         self.settlements = ChannelSettlements(self.window, vhost)
         self.transactions = TransactionCoordinator(self.publish_path, self.settlements)
         self.links = LinkSuspension(self.window, broker.state.long_operations)
+        self.branches: ChannelBranches | None = None
+        """``None`` before ``select_branches``."""
         self.consumer_limit = 0
         self.consumer_size = 0
 
@@ -110,6 +116,32 @@ class Channel:
         """Users or permissions have changed."""
         self.permissions.forget()
         self.publish_path.writable.clear()
+
+    # --- branches -------------------------------------------------------------------------------
+
+    def select_branches(self) -> None:
+        """The channel may be associated with branches from now on. Refuses (406) one with
+        transactions of its own."""
+        if self.transactions.own is not None:
+            raise Refusal(Condition.PRECONDITION_FAILED, "cannot switch from tx to dtx mode")
+        if self.branches is None:
+            branches = self.broker.branches(self.vhost)
+            self.branches = ChannelBranches(
+                branches, self.settlements, self.publish_path, self.client.user
+            )
+
+    def select_transactions(self) -> None:
+        """Publishes and settlements wait for a commit. Refuses (406) a channel with branches, or
+        with confirms."""
+        if self.branches is not None:
+            raise Refusal(Condition.PRECONDITION_FAILED, "cannot switch from dtx to tx mode")
+        self.transactions.select()
+
+    def needed_branches(self) -> ChannelBranches:
+        """Refuses (503) before ``select_branches``."""
+        if self.branches is None:
+            raise Refusal(Condition.COMMAND_INVALID, "the channel has not selected dtx mode")
+        return self.branches
 
     # --- consuming ------------------------------------------------------------------------------
 
@@ -345,6 +377,8 @@ class Channel:
     def much_to_give_back(self) -> bool:
         """Whether closing is more than a portion, or earlier settlements are still under way."""
         held = len(self.window.unsettled) + self.transactions.held
+        if self.branches is not None:
+            held += self.branches.held
         return held > PORTION or self.window.busy > 0
 
     def close(self, then: Callable[[], None] = nothing) -> None:
@@ -358,6 +392,10 @@ class Channel:
         window.closed = True
         window.reopen()
         posts, entries = self.transactions.abandon()
+        if self.branches is not None:
+            for publishes, settled in self.branches.abandon():
+                posts.append(publishes)
+                entries += settled
         for tag in list(window.consumers):
             self.unsubscribe(tag)
         for exclusions in (self.settlements.excluded or {}).values():

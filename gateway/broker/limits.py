@@ -59,6 +59,13 @@ class Limits:
     max_exchanges: int | None = None
     max_bindings: int | None = None
     max_message: int | None = None
+    max_branches: int = 1024
+    """Branches of distributed transactions that a virtual host has at a time."""
+    max_branch_octets: int = 256 * 1024 * 1024
+    """Octets of their publishes that wait for a commit."""
+    branch_seconds: int = 3600
+    """Time that a branch has before it is prepared, unless its client sets another; 0 is no
+    limit."""
     max_route_cache: int = 4096
     """Routing keys remembered per exchange."""
 

@@ -147,6 +147,9 @@ class PublishPath:
                 read_copies(message)  # a refusal now is better than one in the middle of commit
             self.transaction.publish(message, mandatory, immediate)
             self.state.octets += message.weight
+            if self.confirms is not None:
+                self.confirms.add(SAFE, True)
+                self.confirming[self] = None
             return
         fate = self.enqueue(exchange, message, mandatory, immediate)
         if self.confirms is not None:
@@ -222,8 +225,13 @@ class PublishPath:
         """Publishes wait in it from now on."""
         if self.confirms is not None:
             raise Refusal(Condition.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
+        self.work_in(transaction)
+
+    def work_in(self, transaction: Transaction | None) -> None:
+        """Publishes wait in this transaction, or in none."""
         self.transaction = transaction
-        self.plain = False
+        most = self.state.limits.max_message
+        self.plain = transaction is None and self.confirms is None and most is None
 
     # --- checks and routes ----------------------------------------------------------------------
 

@@ -225,24 +225,19 @@ class Queue:
         lane.next = position + 1
         body = message.body
         size = len(body)
-        if keep:
-            try:
-                state.store.append(lane.number, position, message, expires, True)
-            except Unstorable as reason:
-                self.unstorable(message, reason)
-                return REFUSED
         budget = state.limits.page_after_octets
-        if lane.paged or (
+        paged = lane.paged or (
             budget is not None
             and state.octets > budget
             and len(lane.ready) >= state.limits.keep_in_memory
-        ):
-            if not keep:
-                try:
-                    state.store.append(lane.number, position, message, expires, False)
-                except Unstorable as reason:
-                    self.unstorable(message, reason)
-                    return REFUSED
+        )
+        if keep or paged:
+            try:
+                state.store.append(lane.number, position, message, expires, keep)
+            except Unstorable as reason:
+                self.unstorable(message, reason)
+                return REFUSED
+        if paged:
             if not lane.paged:
                 lane.paged_from = position
             lane.paged += 1

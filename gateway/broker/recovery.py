@@ -14,8 +14,9 @@ from gateway.broker.store import Depth, Record
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Refusal, StoreError
 
-TOPOLOGY = ("vhost", "exchange", "queue", "binding", "journal")
-"""Kinds of records that a broker starts with. (A journal's messages stand like a queue's.)"""
+TOPOLOGY = ("vhost", "exchange", "queue", "binding", "journal", "branch")
+"""Kinds of records that a broker starts with. (Messages of journals and branches stand like a
+queue's.)"""
 
 
 def restore_topology(vhosts: dict[str, VirtualHost], records: list[Record]) -> None:
@@ -32,12 +33,12 @@ def restore_topology(vhosts: dict[str, VirtualHost], records: list[Record]) -> N
                 restore_queue(vhost, key[1], value, depths)
             else:
                 restore_binding(vhost, key, value)
-    claimed = {value["number"] for kind, _, value in records if kind == "journal"}
+    claimed = {
+        value["number"]
+        for kind, _, value in records
+        if kind in ("journal", "branch") and "number" in value
+    }
     drop_orphans(vhosts, depths, claimed)
-    # Only now: a message that has expired meanwhile may have to go to a queue that came later.
-    for vhost in vhosts.values():
-        for queue in vhost.queues.values():
-            queue.sweep()
 
 
 def restore_exchange(vhost: VirtualHost, name: str, value: dict[str, Any]) -> None:
@@ -93,7 +94,8 @@ def restore_binding(vhost: VirtualHost, key: tuple[str, ...], value: dict[str, A
 def drop_orphans(
     vhosts: dict[str, VirtualHost], depths: dict[int, Depth], claimed: set[int]
 ) -> None:
-    """Messages whose queue is not there any more. ``claimed`` numbers belong to journals."""
+    """Messages whose queue is not there any more. ``claimed`` numbers belong to journals and
+    branches."""
     for vhost in vhosts.values():
         for number in depths.keys() | claimed:
             vhost.state.next_number = max(vhost.state.next_number, number + 1)

@@ -5,8 +5,9 @@ gives them back as they were.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from gateway.broker.exchanges import Exchange
 from gateway.broker.lanes import Entry
 from gateway.broker.long_operations import PORTION
 from gateway.broker.queues import Queue
@@ -20,17 +21,21 @@ Retired = tuple[int, Entry, Outcome | Modify, bool]
 
 
 class Transaction:
-    """The channel's own (0-9-1 class tx). ``publishes``: message, mandatory, immediate.
-    ``settlements``: tag, entry, outcome."""
+    """The channel's own (0-9-1 class tx), or its work in a branch. ``publishes``: message,
+    mandatory, immediate. ``settlements``: tag, entry, outcome. ``count`` is called before each
+    publish and may refuse it."""
 
-    __slots__ = ("publishes", "settlements", "octets")
+    __slots__ = ("publishes", "settlements", "octets", "count")
 
-    def __init__(self) -> None:
+    def __init__(self, count: Callable[[Message], None] | None = None) -> None:
         self.publishes: list[tuple[Message, bool, bool]] = []
         self.settlements: list[tuple[int, Entry, Outcome]] = []
         self.octets = 0
+        self.count = count
 
     def publish(self, message: Message, mandatory: bool, immediate: bool) -> None:
+        if self.count is not None:
+            self.count(message)
         self.publishes.append((message, mandatory, immediate))
         self.octets += message.weight
 
@@ -67,15 +72,23 @@ class DeclaredTransaction:
         self.octets = 0
 
 
+Route = Callable[[Exchange, Message], tuple[Message, tuple[Queue, ...]]]
+"""The queues of a message, and the message that goes into them."""
+
+
 class PreparedPublishes:
     """Messages that go into their queues together, or not at all. ``preparing`` reserves room in
     the queues that may refuse, as they could be full later; ``putting`` may follow, and ``release``
-    must. It needs no channel, so it may outlive the one that published."""
+    must. It needs no channel, so it may outlive the one that published. ``route`` chooses the
+    queues."""
 
-    __slots__ = ("vhost", "messages", "queues", "reserved")
+    __slots__ = ("vhost", "messages", "queues", "reserved", "route")
 
-    def __init__(self, vhost: VirtualHost, messages: list[Message]) -> None:
+    def __init__(
+        self, vhost: VirtualHost, messages: list[Message], route: Route | None = None
+    ) -> None:
         self.vhost = vhost
+        self.route = route
         self.messages = messages
         self.queues: list[tuple[Queue, ...]] = []
         """For each message."""
@@ -90,18 +103,32 @@ class PreparedPublishes:
             if exchange is None:
                 text = f"no {vhost.title('exchange', message.exchange)}"
                 raise Refusal(Condition.PRECONDITION_FAILED, text)
-            queues = vhost.router.route(exchange, message)
-            size = len(message.body)
+            if self.route is None:
+                queues = vhost.router.route(exchange, message)
+            else:
+                self.messages[count - 1], queues = self.route(exchange, message)
             for queue in queues:
-                if queue.refuses_when_full:
-                    if queue.overflows(size):
-                        text = f"{vhost.title('queue', queue.name)} is full"
-                        raise Refusal(Condition.PRECONDITION_FAILED, text)
-                    queue.reserve(size)
-                    self.reserved.append((queue, size))
+                if queue.refuses_when_full and queue.overflows(len(message.body)):
+                    text = f"{vhost.title('queue', queue.name)} is full"
+                    raise Refusal(Condition.PRECONDITION_FAILED, text)
+                self.reserve(queue, message)
             self.queues.append(queues)
             if count % PORTION == 0:
                 yield
+
+    def reserve(self, queue: Queue, message: Message) -> None:
+        """Room for one message, if the queue could refuse it."""
+        if queue.refuses_when_full:
+            size = len(message.body)
+            queue.reserve(size)
+            self.reserved.append((queue, size))
+
+    def restore(self, message: Message, queues: tuple[Queue, ...]) -> None:
+        """One more message, as an earlier process has prepared it."""
+        self.messages.append(message)
+        self.queues.append(queues)
+        for queue in queues:
+            self.reserve(queue, message)
 
     def putting(self, origin: object) -> Iterator[None]:
         """A long operation. ``origin`` is the connection that published."""

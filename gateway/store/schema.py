@@ -20,8 +20,9 @@ if sys.platform != "win32":
     import fcntl
 
 APPLICATION = 0x414D5147
-FORMAT = 2
-"""Format 2: a body may be the number of a file in ``large``."""
+FORMAT = 3
+"""Format 2: a body may be the number of a file in ``large``. Format 3: records of kind "branch" own
+messages, which an earlier gateway would remove as those of a deleted queue."""
 PAGE = 8192
 """Octets. 4096, 8192 and 16384 write equally fast; 8192 deletes faster than 4096 and keeps
 bodies of up to 8 KB on one page."""
@@ -52,7 +53,11 @@ def _numbers_of_files(connection: sqlite3.Connection) -> None:
     """Format 1 to 2: no change, as format 1 has no large bodies."""
 
 
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _numbers_of_files}
+def _branches(connection: sqlite3.Connection) -> None:
+    """Format 2 to 3: no change, as format 2 has no branches."""
+
+
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _numbers_of_files, 2: _branches}
 """Step from format n to n + 1, by n; each runs inside the transaction that raises the number."""
 
 

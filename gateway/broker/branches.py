@@ -1,0 +1,533 @@
+"""Branches of distributed transactions (X/Open XA) in one virtual host.
+
+A branch has the work of every channel that was associated with it. It outlives those channels once
+they have ended their association. Prepared branches outlive the process: a record names the user
+and the lane in which the store keeps the durable messages to be published; records under its key
+name their queues, and the deliveries that were settled (see ``branch_records``).
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+
+from gateway.broker.branch_records import (
+    StoredBranch,
+    forget_branch,
+    read_branches,
+    saving_branch,
+)
+from gateway.broker.consumers import Window
+from gateway.broker.exchanges import Exchange
+from gateway.broker.lanes import Entry, Lane
+from gateway.broker.long_operations import PORTION, freeing, unanswered
+from gateway.broker.publish_path import PublishPath, ToAll, deliver_now, read_copies
+from gateway.broker.queues import Queue
+from gateway.broker.returning import handed
+from gateway.broker.settlements import ChannelSettlements
+from gateway.broker.state import BrokerState
+from gateway.broker.store import Record
+from gateway.broker.transactions import PreparedPublishes, Transaction
+from gateway.broker.vhost import VirtualHost
+from gateway.errors import Condition, Refusal, Unstorable
+from gateway.message import Message
+from gateway.operations import BranchStatus, Outcome, Xid
+
+Completing = Generator[None, None, BranchStatus]
+"""A long operation with a result."""
+
+REMEMBERED = 3_600_000
+"""Milliseconds for which a branch whose time was over is known, so that its coordinator hears
+why."""
+
+
+class Work:
+    """The work of one channel in one branch. ``publish_path`` is ``None`` after a restart.
+    ``associated`` also while it is ``suspended``. ``publishes`` are set by preparation."""
+
+    __slots__ = (
+        "branch", "settlements", "publish_path", "transaction", "associated", "suspended",
+        "publishes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        branch: "Branch",
+        settlements: ChannelSettlements,
+        publish_path: PublishPath | None = None,
+    ) -> None:
+        self.branch = branch
+        self.settlements = settlements
+        self.publish_path = publish_path
+        self.transaction = Transaction(branch.branches.count_publish)
+        self.associated = publish_path is not None
+        self.suspended = False
+        self.publishes: PreparedPublishes | None = None
+
+    @property
+    def size(self) -> int:
+        """Publishes and settlements."""
+        return len(self.transaction.publishes) + len(self.transaction.settlements)
+
+    def count_octets(self, octets: int) -> None:
+        """Publishes of so many octets more are held in memory."""
+        branches = self.branch.branches
+        branches.octets += octets
+        branches.state.octets += octets
+
+    def take(self) -> tuple[list[tuple[Message, bool, bool]], list[Entry]]:
+        """The publishes, and the deliveries that were settled: they are the caller's now."""
+        transaction = self.transaction
+        self.count_octets(-transaction.octets)
+        if self.publishes is not None:
+            self.publishes.release()
+            self.publishes = None
+        settled = transaction.take_settlements()
+        return transaction.take_publishes(), [entry for _, entry, _ in settled]
+
+    def undoing(self) -> Iterator[None]:
+        """Forget the publishes; the deliveries go back to their queues."""
+        publishes, entries = self.take()
+        if len(entries) > PORTION:
+            yield from self.settlements.concluding(handed(entries, Outcome.RELEASE))
+        else:
+            self.settlements.conclude((entry, Outcome.RELEASE) for entry in entries)
+        if len(publishes) > PORTION:
+            yield from freeing(publishes)
+
+    def preparing(self) -> Iterator[None]:
+        """Route the publishes and reserve room for them. Refuses (406)."""
+        publishes = self.transaction.publishes
+        vhost = self.settlements.vhost
+        flags = iter([(mandatory, immediate) for _, mandatory, immediate in publishes])
+
+        def route(exchange: Exchange, message: Message) -> tuple[Message, tuple[Queue, ...]]:
+            sent, queues = self.routed(exchange, message)
+            mandatory, immediate = next(flags)
+            if not queues:
+                vhost.unrouted += 1
+                if mandatory or immediate:
+                    self.give_back(message, Condition.NO_ROUTE, "NO_ROUTE")
+            elif immediate:
+                queues = deliver_now(queues, sent, self.origin)
+                if not queues:
+                    self.give_back(message, Condition.NO_CONSUMERS, "NO_CONSUMERS")
+            return sent, queues
+
+        self.publishes = PreparedPublishes(vhost, [message for message, _, _ in publishes], route)
+        yield from self.publishes.preparing()
+
+    def routed(self, exchange: Exchange, message: Message) -> tuple[Message, tuple[Queue, ...]]:
+        """A message without the keys that its receivers must not see, and its queues."""
+        router = self.settlements.vhost.router
+        if message.__class__ is ToAll:
+            return message, tuple(exchange.everywhere(message))
+        if not (message.essentials.has_headers and b"CC" in message.header):
+            return message, router.route(exchange, message)
+        message, copies = read_copies(message)
+        queues = router.route(exchange, message)
+        return message, router.route_copies(exchange, message, queues, copies)
+
+    @property
+    def origin(self) -> object:
+        """The connection that published."""
+        return None if self.publish_path is None else self.publish_path.origin
+
+    def give_back(self, message: Message, condition: Condition, text: str) -> None:
+        """Return a message to its publisher, if that is still there."""
+        if self.publish_path is not None and not self.settlements.window.closed:
+            self.publish_path.listener.returned(message, condition, text)
+
+    def committing(self) -> Iterator[None]:
+        """Perform what is prepared."""
+        assert self.publishes is not None
+        yield from self.publishes.putting(self.origin)
+        transaction = self.transaction
+        self.count_octets(-transaction.octets)
+        self.publishes = None
+        publishes = transaction.take_publishes()
+        if len(publishes) > PORTION:
+            yield from freeing(publishes)
+        settlements = transaction.take_settlements()
+        much = len(settlements) > PORTION
+        settlements.reverse()
+        settled = (settlements.pop()[1:] for _ in range(len(settlements)))
+        if much:
+            yield from self.settlements.concluding(settled, atomic=True)
+        else:
+            self.settlements.conclude(settled, atomic=True)
+
+
+class Branch:
+    """``status`` is that of a rollback when it can only be rolled back. ``number`` is that of its
+    lane in the store when it is prepared. ``completing``: it is being prepared, committed or rolled
+    back. ``seconds`` is its time, 0 is no limit, which is over at ``deadline``."""
+
+    __slots__ = (
+        "branches", "xid", "user", "works", "status", "prepared", "number", "completing",
+        "seconds", "deadline", "due",
+    )  # fmt: skip
+
+    def __init__(self, branches: "Branches", xid: Xid, user: str) -> None:
+        self.branches = branches
+        self.xid = xid
+        self.user = user
+        self.works: list[Work] = []
+        self.status = BranchStatus.OK
+        self.prepared = False
+        self.number = 0
+        self.completing = False
+        self.seconds = 0
+        self.deadline: int | None = None
+        self.due: int | None = None
+
+    @property
+    def associated(self) -> bool:
+        """Whether a channel works in it, or has suspended it."""
+        return any(work.associated for work in self.works)
+
+    @property
+    def much(self) -> bool:
+        """Whether completing it is more than a portion."""
+        return sum(work.size for work in self.works) > PORTION
+
+    def set_timeout(self, seconds: int) -> None:
+        """Its time starts anew."""
+        self.seconds = seconds
+        self.deadline = None
+        if seconds and not self.prepared:
+            state = self.branches.state
+            self.deadline = state.now + 1000 * seconds
+            state.schedule(self, self.deadline)
+
+    def on_due(self) -> None:
+        """Its time may be over: it is rolled back, and forgotten some time later."""
+        if self.deadline is None or self.prepared or self.completing:
+            return
+        state = self.branches.state
+        if self.deadline > state.now:
+            state.schedule(self, self.deadline)
+            return
+        if self.status is BranchStatus.ROLLBACK_TIMEOUT and not self.associated:
+            self.branches.drop(self)
+            return
+        self.status = BranchStatus.ROLLBACK_TIMEOUT
+        self.deadline = state.now + REMEMBERED
+        state.schedule(self, self.deadline)
+        state.long_operations.begin(self.undoing(), unanswered, atomic=False)
+
+    def undoing(self) -> Iterator[None]:
+        for work in self.works:
+            yield from work.undoing()
+
+    def lose(self, work: Work) -> tuple[list[tuple[Message, bool, bool]], list[Entry]]:
+        """A channel has gone while it was associated: the branch is rolled back. Answers with the
+        publishes and deliveries of the channel."""
+        work.associated = False
+        taken = work.take()
+        if self.status is BranchStatus.OK:
+            self.status = BranchStatus.ROLLBACK
+        if not self.associated:
+            self.branches.drop(self)
+            steps = self.undoing()
+            self.branches.state.long_operations.begin(steps, unanswered, atomic=False)
+        return taken
+
+    # --- completion, as long operations ---------------------------------------------------------
+
+    def preparing(self) -> Completing:
+        """Afterwards it can be committed, also after a crash. If it cannot be, it is rolled
+        back."""
+        if self.status is not BranchStatus.OK:
+            return (yield from self.ending())
+        try:
+            for work in self.works:
+                yield from work.preparing()
+            state = self.branches.state
+            if not state.volatile:
+                self.number = state.number()
+                yield from self.saving()
+        except (Refusal, Unstorable) as reason:
+            self.branches.state.warn(f"branch {self.xid} is rolled back: {reason}")
+            self.status = BranchStatus.ROLLBACK
+            return (yield from self.ending())
+        self.prepared = True
+        self.deadline = None
+        self.completing = False
+        return BranchStatus.OK
+
+    def saving(self) -> Iterator[None]:
+        """Its messages and records go into the store."""
+        vhost, works = self.branches.vhost.name, self.works
+        settled = (one[1:] for work in works for one in work.transaction.settlements)
+        yield from saving_branch(
+            self.branches.state.store,
+            StoredBranch(vhost, self.xid, self.user, self.number, {}, []),
+            [work.publishes for work in works if work.publishes is not None],
+            settled,
+        )
+
+    def committing(self) -> Completing:
+        """Of a prepared branch, or of one that is not, in one phase."""
+        if self.status is not BranchStatus.OK:
+            return (yield from self.ending())
+        if not self.prepared:
+            try:
+                for work in self.works:
+                    yield from work.preparing()
+            except Refusal as reason:
+                self.branches.state.warn(f"branch {self.xid} is rolled back: {reason}")
+                self.status = BranchStatus.ROLLBACK
+                return (yield from self.ending())
+        for work in self.works:
+            yield from work.committing()
+        self.branches.drop(self)
+        return BranchStatus.OK
+
+    def rolling_back(self) -> Completing:
+        """Answers with ``OK``, unless its time was over before."""
+        yield from self.ending()
+        timed_out = self.status is BranchStatus.ROLLBACK_TIMEOUT
+        return self.status if timed_out else BranchStatus.OK
+
+    def ending(self) -> Completing:
+        """It is rolled back and unknown."""
+        self.branches.drop(self)
+        yield from self.undoing()
+        return self.status
+
+
+class Branches:
+    """Of one virtual host, by xid."""
+
+    def __init__(self, vhost: VirtualHost) -> None:
+        self.vhost = vhost
+        self.state: BrokerState = vhost.state
+        self.known: dict[Xid, Branch] = {}
+        self.octets = 0
+        """Of their publishes."""
+
+    def count_publish(self, message: Message) -> None:
+        """Refuses (506) a publish if the branches hold too much."""
+        most = self.state.limits.max_branch_octets
+        if self.octets + message.weight > most:
+            text = f"branches of vhost '{self.vhost.name}' hold more than {most} octets"
+            raise Refusal(Condition.RESOURCE_ERROR, text)
+        self.octets += message.weight
+
+    def make(self, xid: Xid, user: str) -> Branch:
+        """Refuses (506) too many."""
+        most = self.state.limits.max_branches
+        if len(self.known) >= most:
+            text = f"cannot have more than {most} branches in vhost '{self.vhost.name}'"
+            raise Refusal(Condition.RESOURCE_ERROR, text)
+        branch = self.known[xid] = Branch(self, xid, user)
+        branch.set_timeout(self.state.limits.branch_seconds)
+        return branch
+
+    def find(self, xid: Xid, user: str, unknown: Condition = Condition.NOT_FOUND) -> Branch:
+        """Refuses an unknown one, and (403) one of another user."""
+        branch = self.known.get(xid)
+        if branch is None:
+            raise Refusal(unknown, f"no branch {xid}")
+        if branch.user != user:
+            raise Refusal(Condition.ACCESS_REFUSED, f"branch {xid} belongs to another user")
+        return branch
+
+    def complete(self, xid: Xid, user: str) -> Branch:
+        """One that no channel is associated with, which is being completed from now on."""
+        branch = self.find(xid, user)
+        if branch.associated:
+            raise illegal(f"a channel is associated with branch {xid}")
+        if branch.completing:
+            raise illegal(f"branch {xid} is being completed")
+        branch.completing = True
+        return branch
+
+    def prepare(self, xid: Xid, user: str) -> tuple[bool, Completing]:
+        """Whether it is much, and a long operation. The same for the others."""
+        branch = self.complete(xid, user)
+        if branch.prepared:
+            branch.completing = False
+            raise illegal(f"branch {xid} is prepared")
+        return branch.much, branch.preparing()
+
+    def commit(self, xid: Xid, user: str, one_phase: bool) -> tuple[bool, Completing]:
+        branch = self.complete(xid, user)
+        if branch.status is BranchStatus.OK and branch.prepared is one_phase:
+            branch.completing = False
+            state = "is prepared" if one_phase else "is not prepared"
+            raise illegal(f"branch {xid} {state}")
+        return branch.much, branch.committing()
+
+    def rollback(self, xid: Xid, user: str) -> tuple[bool, Completing]:
+        branch = self.complete(xid, user)
+        return branch.much, branch.rolling_back()
+
+    def forget(self, xid: Xid, user: str) -> None:
+        """Refuses always: no branch is completed by a heuristic decision."""
+        branch = self.find(xid, user)
+        state = "has an associated channel" if branch.associated else "is not completed"
+        raise illegal(f"branch {xid} {state}")
+
+    def recover(self, user: str) -> list[Xid]:
+        """The prepared ones of a user."""
+        return [b.xid for b in self.known.values() if b.prepared and b.user == user]
+
+    def drop(self, branch: Branch) -> None:
+        """It is unknown from now on, also to the store."""
+        self.known.pop(branch.xid, None)
+        branch.deadline = None
+        if branch.number:
+            forget_branch(self.state.store, self.vhost.name, branch.xid, branch.number)
+            branch.number = 0
+
+    def restore(self, stored: StoredBranch, lanes: dict[int, tuple[Queue, Lane]]) -> None:
+        """A prepared branch as the store has it; ``lanes`` of the queues by number."""
+        branch = self.known[stored.xid] = Branch(self, stored.xid, stored.user)
+        branch.prepared, branch.number = True, stored.number
+        work = Work(branch, ChannelSettlements(Window(), self.vhost))
+        branch.works.append(work)
+        for number, outcome, positions in stored.settled:
+            if number in lanes:
+                work.transaction.settlements += [
+                    (0, entry, outcome) for entry in taken_again(*lanes[number], positions)
+                ]
+        publishes = work.publishes = PreparedPublishes(self.vhost, [])
+        start = 1
+        while found := self.state.store.read(stored.number, start, PORTION):
+            for kept in found:
+                names = stored.queues.get(kept.position, [])
+                queues = [self.vhost.queues[name] for name in names if name in self.vhost.queues]
+                publishes.restore(kept.message, tuple(queues))
+                work.transaction.publishes.append((kept.message, False, False))
+                work.transaction.octets += kept.message.weight
+            start = found[-1].position + 1
+        work.count_octets(work.transaction.octets)
+
+    def close(self) -> None:
+        """The virtual host is deleted: roll back all of them."""
+        for branch in list(self.known.values()):
+            self.drop(branch)
+            self.state.long_operations.begin(branch.undoing(), unanswered, atomic=False)
+
+
+def taken_again(queue: Queue, lane: Lane, positions: list[int]) -> Iterator[Entry]:
+    """Deliveries of an earlier process out of a queue that was restored: they are unsettled."""
+    for position in positions:
+        stored = lane.at(position)
+        if stored is not None:
+            entry = queue.backlog.take(lane, stored)
+            entry.deliveries = max(entry.deliveries, 1)
+            queue.unsettled += 1
+            yield entry
+
+
+def restore_branches(
+    records: Iterable[Record],
+    vhosts: Mapping[str, VirtualHost],
+    branches_of: Callable[[VirtualHost], Branches],
+) -> None:
+    """Prepared branches of all virtual hosts, whose queues are restored."""
+    lanes = {
+        lane.number: (queue, lane)
+        for vhost in vhosts.values()
+        for queue in vhost.queues.values()
+        for lane in queue.backlog.lanes
+    }
+    for stored in read_branches(records):
+        if stored.vhost in vhosts:
+            branches_of(vhosts[stored.vhost]).restore(stored, lanes)
+
+
+def illegal(text: str) -> Refusal:
+    """The command does not fit the state of the branch (409 illegal-state of 0-10)."""
+    return Refusal(Condition.CHANNEL_ERROR, text)
+
+
+class ChannelBranches:
+    """Associations of one channel: the ``active`` one, and suspended ones by xid."""
+
+    def __init__(
+        self,
+        branches: Branches,
+        settlements: ChannelSettlements,
+        publish_path: PublishPath,
+        user: str,
+    ) -> None:
+        self.branches = branches
+        self.settlements = settlements
+        self.publish_path = publish_path
+        self.user = user
+        self.active: Work | None = None
+        self.suspended: dict[Xid, Work] = {}
+
+    @property
+    def held(self) -> int:
+        """Publishes and settlements that are given up with the channel."""
+        found = sum(work.size for work in self.suspended.values())
+        return found + (0 if self.active is None else self.active.size)
+
+    def start(self, xid: Xid, join: bool = False, resume: bool = False) -> BranchStatus:
+        if join and resume:
+            raise Refusal(Condition.NOT_ALLOWED, "a branch is either joined or resumed")
+        if self.active is not None:
+            raise illegal(f"the channel is associated with branch {self.active.branch.xid}")
+        if not (join or resume):
+            if xid in self.branches.known:
+                raise Refusal(Condition.NOT_ALLOWED, f"branch {xid} is already known")
+            branch = self.branches.make(xid, self.user)
+        else:
+            branch = self.branches.find(xid, self.user, Condition.NOT_ALLOWED)
+            if branch.prepared or branch.completing:
+                raise illegal(f"branch {xid} is prepared")
+        if resume:
+            work = self.suspended.get(xid)
+            if work is None:
+                raise illegal(f"branch {xid} is not suspended on this channel")
+            if branch.status is BranchStatus.OK:
+                del self.suspended[xid]
+                work.suspended = False
+                self.work_in(work)
+            return branch.status
+        if xid in self.suspended:
+            raise illegal(f"branch {xid} is suspended on this channel")
+        if branch.status is BranchStatus.OK:
+            work = Work(branch, self.settlements, self.publish_path)
+            branch.works.append(work)
+            self.work_in(work)
+        return branch.status
+
+    def work_in(self, work: Work | None) -> None:
+        self.active = work
+        transaction = None if work is None else work.transaction
+        self.settlements.transaction = transaction
+        self.publish_path.work_in(transaction)
+
+    def end(self, xid: Xid, fail: bool = False, suspend: bool = False) -> BranchStatus:
+        if fail and suspend:
+            raise Refusal(Condition.NOT_ALLOWED, "a branch that fails cannot be suspended")
+        work = self.active
+        if work is not None and work.branch.xid == xid:
+            self.work_in(None)
+        elif xid in self.suspended and not suspend:
+            work = self.suspended.pop(xid)
+        else:
+            raise illegal(f"the channel is not associated with branch {xid}")
+        branch = work.branch
+        if suspend:
+            work.suspended = True
+            self.suspended[xid] = work
+            return branch.status
+        work.associated = work.suspended = False
+        if fail and branch.status is BranchStatus.OK:
+            branch.status = BranchStatus.ROLLBACK
+        return branch.status
+
+    def abandon(self) -> Iterator[tuple[list[tuple[Message, bool, bool]], list[Entry]]]:
+        """The channel is over, and its branches with it: the publishes to forget, and the
+        deliveries that go back."""
+        works = list(self.suspended.values())
+        if self.active is not None:
+            works.append(self.active)
+        self.work_in(None)
+        self.suspended.clear()
+        for work in works:
+            yield work.branch.lose(work)
