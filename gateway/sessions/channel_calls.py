@@ -27,7 +27,7 @@ Call = Callable[[Channel, Any], Any]
 
 PLAIN: dict[type[Operation], Call] = {
     Prefetch: lambda channel, op: channel.prefetch(op.count, op.size, op.shared),
-    Select: lambda channel, _: channel.transactions.select(),
+    Select: lambda channel, _: channel.select_transactions(),
     SelectConfirms: lambda channel, _: channel.publish_path.select_confirms(),
 }
 """Answered at once, in order, without a result."""

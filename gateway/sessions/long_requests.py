@@ -1,5 +1,5 @@
 """Requests that may be too much for one turn of the loop: settling or recovering everything that is
-unsettled, the ends of transactions, the end of a channel that holds much.
+unsettled, the ends of transactions and branches, the end of a channel that holds much.
 
 Small requests are performed at once. Large ones go to the broker's ``LongOperations``, and the
 operations behind them on their channel wait until they are done, so that the peer sees everything
@@ -12,6 +12,7 @@ from typing import Any
 from gateway.broker.channel import Channel
 from gateway.errors import Refusal
 from gateway.operations import Commit, Recover, Rollback, Settle, SettleMany
+from gateway.sessions.branches import BranchRequests
 from gateway.sessions.context import SessionContext
 from gateway.sessions.replies import Replies
 
@@ -41,6 +42,7 @@ class LongRequests:
             Rollback: self._rollback,
             Settle: self._settle,
             SettleMany: self._settle_many,
+            **BranchRequests(context, replies, self.undertake).handlers,
         }
 
     def _settle(self, channel: Channel, op: Settle) -> None:
