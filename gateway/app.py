@@ -89,7 +89,12 @@ class Gateway:
 
     def _broker(self) -> Broker:
         settings = self.settings
-        limits = BrokerLimits(int(memory_total() * settings.limits.memory_page))
+        limits = BrokerLimits(
+            int(memory_total() * settings.limits.memory_page),
+            max_branches=settings.limits.branches,
+            max_branch_octets=settings.limits.branch_octets,
+            branch_seconds=settings.limits.branch_seconds,
+        )
         if isinstance(self.store, SqliteStore):
             self.store.report = log.error
         broker = Broker(self.store, limits, now=int(time.time() * 1000))
