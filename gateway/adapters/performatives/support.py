@@ -21,6 +21,7 @@ from gateway.adapters.performatives.wire.tables import (
     HEADER,
     SASL_HEADER,
     TLS_HEADER,
+    VERSION,
     AmqpError,
     SaslCode,
 )
@@ -159,7 +160,7 @@ SASL: dict[type[Any], tuple[bool, Any]] = {
 GLOBAL = Described(ULong(0), b"")
 
 
-def supported(version: str) -> VersionSupport:
+def supported() -> VersionSupport:
     """All composite types of 1.0, in the order of the specification; sections of messages are only
     carried."""
     rows: list[Support] = []
@@ -174,8 +175,8 @@ def supported(version: str) -> VersionSupport:
         refused.append("distributed transactions")
         missing.add("4")
     return VersionSupport(
-        version,
-        ", ".join(map(shown, (HEADER, SASL_HEADER, TLS_HEADER))),
+        VERSION,
+        ", ".join(shown(header) for header in (HEADER, SASL_HEADER, TLS_HEADER)),
         tuple(name for part, name in PARTS.items() if part not in missing),
         tuple(refused),
         tuple(rows),

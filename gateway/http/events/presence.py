@@ -6,6 +6,7 @@ its name. Listeners are looked up once per period for all watchers.
 
 import asyncio
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
@@ -32,6 +33,10 @@ class Entry(NamedTuple):
     place: tuple[str, str, str]
     listener: Listener
     key: bytes
+
+
+def entry(place: tuple[str, str, str], listener: Listener) -> Entry:
+    return Entry(place, listener, compact(listener))
 
 
 class Presence:
@@ -93,28 +98,28 @@ class Presence:
                     "stream": stream.identity,
                     "since": moment(int(stream.opened * 1000)),
                 }
-                found.append(Entry((kind, called, name.name), listener, compact(listener)))
+                found.append(entry((kind, called, name.name), listener))
         return found
 
     def consumers(self, vhost: str) -> list[Entry]:
         """Those of programs. Those of the gateway stand for its streams and receivers."""
         here = self.context.broker.vhosts.get(vhost)
-        found = []
-        for queue in here.queues.values() if here is not None else ():
-            for consumer in queue.consumers:
-                if getattr(consumer.origin, "name", "").startswith("HTTP "):
-                    continue
-                listener = {
+        return [
+            entry(
+                ("queue", queue.name, queue.name),
+                {
                     "kind": "queue",
                     "name": queue.name,
                     "binding": None,
                     "protocol": "amqp",
                     "user": getattr(consumer.origin, "user", ""),
                     "consumer": consumer.tag,
-                }
-                place = ("queue", queue.name, queue.name)
-                found.append(Entry(place, listener, compact(listener)))
-        return found
+                },
+            )
+            for queue in (here.queues.values() if here is not None else ())
+            for consumer in queue.consumers
+            if not getattr(consumer.origin, "name", "").startswith("HTTP ")
+        ]
 
 
 class PresenceStream(EventStream):
@@ -124,7 +129,7 @@ class PresenceStream(EventStream):
         self, presence: Presence, caller: Principal, vhost: str, everything: bool, nodes: bool
     ) -> None:
         hub = presence.hub
-        super().__init__(hub, caller, vhost, Options(hub.settings.heartbeat_seconds))
+        super().__init__(hub, caller, vhost, uuid4().hex, Options(hub.settings.heartbeat_seconds))
         self.presence = presence
         self.everything = everything
         self.nodes = nodes
