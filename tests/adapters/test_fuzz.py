@@ -40,7 +40,9 @@ def held(adapter: Any) -> int:
     kept = adapter.frames.held
     for channel in adapter.channels.values():
         if channel.content is not None:
-            kept += sum(part.sink.have for part in channel.content.parts)
+            content = channel.content
+            sinks = [content.sink, *(around.sink for around in content.outer)]
+            kept += sum(sink.have for sink in sinks if sink is not None)
     return int(kept)
 
 

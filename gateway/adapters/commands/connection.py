@@ -99,7 +99,7 @@ class Connection:
 
     def emit(self, operation: Operation) -> None:
         """Report an operation to the owner."""
-        self.found_now().append(operation)
+        (self.found if self.buffer.receiving else self.later).append(operation)
 
     # --- output ---------------------------------------------------------------------------------
 

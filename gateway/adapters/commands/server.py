@@ -152,7 +152,8 @@ class Server:
         self._connection.emit(ops.EndSession(channel.number, PendingReply("channel.close", 0, 1)))
 
     def _ack(self, channel: ServerChannel, m: w.ChannelAck) -> None:
-        token = optional_reply("channel.ack", 0, m.confirm_tag)
+        """Hot."""
+        token = PendingReply("channel.ack", 0, m.confirm_tag) if m.confirm_tag else None
         self._connection.emit(ops.Acknowledge(channel.number, token, m.message_nbr))
 
     def _commit(self, channel: ServerChannel, m: w.ChannelCommit) -> None:

@@ -77,10 +77,12 @@ class OutputBuffer:
     def put_on(self, channel: int, octets: bytes) -> None:
         """Whole frames of a channel, behind the large bodies that it is sending."""
         deferred = self.large.deferred.get(channel)
-        if deferred is None:
-            self.put(octets)
-        else:
+        if deferred is not None:
             deferred.append(octets)
+            return
+        if not self.pending:
+            self.waken()
+        self.pending.append(octets)
 
     def weigh(self, octets: int) -> None:
         """Count the octets of a message, to pause deliveries once there are many."""

@@ -73,7 +73,7 @@ def read_arguments(engine: DispatchEngine, method: Method, buf: bytes, at: int, 
         raise PeerError(
             Condition.COMMAND_INVALID, f"a {side} may not send {method.name}", method=number
         )
-    if not method.implemented:
+    if method.record is Unread:
         return Unread()
     try:
         record, stop = method.read(buf, at)

@@ -121,10 +121,10 @@ class Engine:
             raise LocalError(f"channel {number} is not open")
         return channel
 
-    def write_content(self, channel: int, record: Any, header: bytes, body: Body) -> None:
+    def write_content(self, channel: Channel, record: Any, header: bytes, body: Body) -> None:
         """A method with its content."""
-        self.write(channel, record)
-        self.channel(channel).write_content(header, body)
+        self.write(channel.number, record)
+        channel.write_content(header, body)
         self.buffer.weigh(len(body) + WEIGHT)
 
     @property

@@ -92,11 +92,17 @@ class Incoming:
             )
         engine = self._engine
         open_channel = engine.channels.get(channel)
-        if is_discarded(engine, open_channel, method, found):
+        usual = (
+            open_channel is not None
+            and open_channel.state is states.OPEN
+            and engine.life.state is states.OPEN
+            and not method.name.startswith("connection.")
+        )
+        if not usual and is_discarded(engine, open_channel, method, found):
             return
         record = read_arguments(engine, method, buf, at + 4, end)
         try:
-            if is_for_channel(engine, channel, open_channel, method, record, found):
+            if usual or is_for_channel(engine, channel, open_channel, method, record, found):
                 self._on_channel(channel, open_channel, method, record, found)
         except PeerError as error:
             error.method = error.method or number
@@ -171,7 +177,8 @@ class Incoming:
 
     def _known(self, header: bytes) -> tuple[bytes, Essentials]:
         """One shared copy of these properties, and their essentials. Raises ``ValueError``."""
-        return self._engine.frames.known(header) or (header, arrived(header))
+        frames = self._engine.frames
+        return frames.headers.get(header) or frames.known(header) or (header, arrived(header))
 
     def _complete(
         self,

@@ -5,14 +5,15 @@ header and the body of their parent (0-9a0 §3.4.5, 0-9a6 "Content frames").
 """
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any, Protocol
+from struct import Struct
+from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.methods import states
 from gateway.adapters.methods.dispatch import DispatchEngine, fail_channel
 from gateway.adapters.methods.drafts.content import DEEPEST, MOST_CHILDREN, child
 from gateway.adapters.methods.essentials import BadExpiration
-from gateway.adapters.methods.geometry import Geometry, Method
+from gateway.adapters.methods.geometry import Method
+from gateway.adapters.methods.lifecycle import AnyChannel
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.bodies import Body, IncomingBody
 from gateway.errors import Condition, Lost, PeerError
@@ -37,29 +38,25 @@ class BodySink(Protocol):
     def abandon(self) -> None: ...
 
 
-class Part:
-    """One content of which something is missing: ``weight`` children, ``missing`` octets."""
+class OuterContent(NamedTuple):
+    """A content that waits for ``weight`` children, the innermost of which is being received, and
+    then for ``missing`` octets."""
 
-    __slots__ = ("number", "weight", "missing", "properties", "children", "sink")
-
-    def __init__(
-        self, number: int, weight: int, missing: int, properties: bytes, sink: BodySink
-    ) -> None:
-        self.number = number
-        self.weight = weight
-        self.missing = missing
-        self.properties = properties
-        self.children: list[bytes] = []
-        self.sink = sink
+    number: int
+    weight: int
+    missing: int
+    properties: bytes
+    children: list[bytes]
+    sink: BodySink
 
 
 class IncomingContent:
     """The content of one method. In octets: ``size`` is announced so far, ``held`` of it will be in
-    memory. ``parts`` are incomplete, the outermost first. Everything raises ``PeerError``."""
+    memory. Everything raises ``PeerError``."""
 
     __slots__ = (
-        "method", "record", "known", "size", "held", "after", "parts", "_count",
-        "_limit", "_keep", "_check",
+        "method", "record", "known", "size", "held", "after", "outer", "sink", "_number", "_weight",
+        "_missing", "_properties", "_children", "_count", "_limit", "_keep", "_check",
     )  # fmt: skip
 
     def __init__(
@@ -79,16 +76,22 @@ class IncomingContent:
         self.size = self.held = 0
         self.after: Operation | None = None
         """To be performed behind the operation of this content."""
-        self.parts: list[Part] = []
+        self.sink: BodySink | None = None
+        """Of the innermost content, whose other fields these are; ``None`` before its header."""
+        self._number = self._weight = self._missing = 0
+        self._properties = b""
+        self._children: list[bytes] = []
+        self.outer: tuple[OuterContent, ...] = ()
+        """The contents around it, the outermost first."""
         self._count = 0
         self._limit = limit
         self._keep = keep
         self._check = check
 
-    def on_header(self, geometry: Geometry, payload: bytes) -> tuple[bytes, Body] | None:
-        """Header and body once all is there."""
-        layout = geometry.content
-        if self.parts and not self.parts[-1].weight:
+    def on_header(self, layout: Struct, payload: bytes) -> tuple[bytes, Body] | None:
+        """Header and body once all is there. ``layout``: class, weight and size of the body."""
+        sink = self.sink
+        if sink is not None and not self._weight:
             raise PeerError(Condition.UNEXPECTED_FRAME, "a content header where a body is due")
         if len(payload) < layout.size + 2:
             raise PeerError(Condition.SYNTAX_ERROR, "the content header is too short")
@@ -108,41 +111,53 @@ class IncomingContent:
                 Lost.SESSION,
             )
         self.size += len(properties)
-        self._count += 1
-        if self._count > MOST_CHILDREN or len(self.parts) > DEEPEST:
-            raise PeerError(Condition.RESOURCE_ERROR, "too many child contents")
-        if self.parts:
-            sink: BodySink = IncomingBody(size, None)
-        else:
+        if sink is None:
             try:
                 sink = self._keep(size)
             except OSError as error:
                 raise self._not_kept(error) from error
+        else:
+            sink = self._child_sink(sink, size)
         self.held += sink.held + (len(properties) if self._check is None else 0)
-        self.parts.append(Part(number, weight, size, properties, sink))
+        self.sink, self._number, self._properties = sink, number, properties
+        self._weight, self._missing = weight, size
         return None if size or weight else self._close()
 
-    def on_body(self, geometry: Geometry, octets: bytes) -> tuple[bytes, Body] | None:
+    def _child_sink(self, around: BodySink, size: int) -> BodySink:
+        """The sink of a child, which becomes the innermost content."""
+        self._count += 1
+        if self._count >= MOST_CHILDREN or len(self.outer) >= DEEPEST:
+            raise PeerError(Condition.RESOURCE_ERROR, "too many child contents")
+        children, self._children = self._children, []
+        self.outer += (
+            OuterContent(
+                self._number, self._weight, self._missing, self._properties, children, around
+            ),
+        )
+        return IncomingBody(size, None)
+
+    def on_body(self, octets: bytes) -> tuple[bytes, Body] | None:
         """As ``on_header``. An empty body frame means nothing."""
-        if not self.parts or self.parts[-1].weight:
+        if self.sink is None or self._weight:
             raise PeerError(Condition.UNEXPECTED_FRAME, "a content body where a header is due")
-        part = self.parts[-1]
-        if len(octets) > part.missing:
+        size = len(octets)
+        if size > self._missing:
             text = "the content body is longer than its header says"
             raise PeerError(Condition.FRAME_ERROR, text)
-        if octets:
-            part.missing -= len(octets)
+        if size:
+            self._missing -= size
             try:
-                part.sink.add(octets)
+                self.sink.add(octets)
             except OSError as error:
                 raise self._not_kept(error) from error
-        return None if part.missing else self._close()
+        return None if self._missing else self._close()
 
     def drop(self) -> None:
         """Discard it."""
-        for part in self.parts:
-            part.sink.abandon()
-        self.parts.clear()
+        for sink in (self.sink, *(content.sink for content in self.outer)):
+            if sink is not None:
+                sink.abandon()
+        self.sink, self.outer = None, ()
 
     def _not_kept(self, error: OSError) -> PeerError:
         """The disk is short: larger than we can take at the present time (0-9-1 §1.2, 311)."""
@@ -153,19 +168,23 @@ class IncomingContent:
         )
 
     def _close(self) -> tuple[bytes, Body] | None:
-        """Complete contents become children of the contents around them."""
-        stack = self.parts
-        while stack and not stack[-1].weight and not stack[-1].missing:
-            part = stack.pop()
+        """A complete content becomes a child of the content around it."""
+        while not self._weight and not self._missing:
+            assert self.sink is not None
             try:
-                body = part.sink.finish()
+                body = self.sink.finish()
             except OSError as error:
                 raise self._not_kept(error) from error
-            if not stack:
-                return part.properties + b"".join(part.children), body
-            parent = stack[-1]
-            parent.weight -= 1
-            parent.children.append(child(part.number, part.properties, part.children, body[:]))
+            properties, children = self._properties, self._children
+            if not self.outer:
+                return properties + b"".join(children), body
+            inner = child(self._number, properties, children, body[:])
+            around = self.outer[-1]
+            self.outer = self.outer[:-1]
+            self._number, weight, self._missing, self._properties, *_ = around
+            self._weight = weight - 1
+            self._children, self.sink = around.children, around.sink
+            self._children.append(inner)
         return None
 
 
@@ -188,35 +207,20 @@ class ContentReceiver:
     ) -> None:
         self._engine = engine
         self._complete = complete
-        self.on_header = partial(self._take, IncomingContent.on_header)
-        self.on_body = partial(self._take, IncomingContent.on_body)
+        self._layout = engine.table.geometry.content
 
-    def _take(
-        self,
-        step: Callable[[IncomingContent, Geometry, bytes], tuple[bytes, Body] | None],
-        number: int,
-        buf: bytes,
-        at: int,
-        end: int,
-        found: list[Operation],
-    ) -> None:
-        """One frame on the channel ``number``."""
+    def on_header(self, number: int, buf: bytes, at: int, end: int, found: list[Operation]) -> None:
+        """A content header on the channel ``number``."""
         engine = self._engine
-        if engine.life.state is states.CLOSING:
-            return
         channel = engine.channels.get(number)
-        if channel is None:
-            condition = Condition.CHANNEL_ERROR if number else Condition.UNEXPECTED_FRAME
-            raise PeerError(condition, f"content on channel {number}, which is not open")
-        if channel.state in (states.CLOSING, states.FAILED):
-            return
-        content = channel.content
+        content = None if channel is None else channel.content
         if content is None:
-            raise PeerError(Condition.UNEXPECTED_FRAME, "content that no method announced")
+            self._unexpected(number, channel)
+            return
         before = content.held
         try:
             try:
-                whole = step(content, engine.table.geometry, buf[at:end])
+                whole = content.on_header(self._layout, buf[at:end])
             finally:
                 engine.announced += content.held - before
             if engine.announced > UNDER_WAY * engine.max_message_octets:
@@ -225,11 +229,46 @@ class ContentReceiver:
                     "too many large messages are under way on this connection",
                 )
             if whole is not None:
-                channel.content = None
-                engine.announced -= content.held
-                self._complete(channel, content, *whole, found)
+                self._close(channel, content, whole, found)
         except (PeerError, ValueError) as error:
             self.failed(number, content.method, error, found)
+
+    def on_body(self, number: int, buf: bytes, at: int, end: int, found: list[Operation]) -> None:
+        """Octets of a body on the channel ``number``."""
+        channel = self._engine.channels.get(number)
+        content = None if channel is None else channel.content
+        if content is None:
+            self._unexpected(number, channel)
+            return
+        try:
+            whole = content.on_body(buf[at:end])
+            if whole is not None:
+                self._close(channel, content, whole, found)
+        except (PeerError, ValueError) as error:
+            self.failed(number, content.method, error, found)
+
+    def _close(
+        self,
+        channel: Any,
+        content: IncomingContent,
+        whole: tuple[bytes, Body],
+        found: list[Operation],
+    ) -> None:
+        """All of a content is here."""
+        channel.content = None
+        self._engine.announced -= content.held
+        self._complete(channel, content, *whole, found)
+
+    def _unexpected(self, number: int, channel: AnyChannel | None) -> None:
+        """A frame of a content that no method announced. It is ignored where the channel or the
+        connection is being closed."""
+        if self._engine.life.state is states.CLOSING:
+            return
+        if channel is None:
+            condition = Condition.CHANNEL_ERROR if number else Condition.UNEXPECTED_FRAME
+            raise PeerError(condition, f"content on channel {number}, which is not open")
+        if channel.state not in (states.CLOSING, states.FAILED):
+            raise PeerError(Condition.UNEXPECTED_FRAME, "content that no method announced")
 
     def failed(
         self, channel: int, method: Method, error: PeerError | ValueError, found: list[Operation]

@@ -28,6 +28,7 @@ class MethodWriter:
         self, table: Version, server: bool, frames: FrameWriter, buffer: OutputBuffer
     ) -> None:
         self._table = table
+        self._by_record = table.by_record
         self._server = server
         self._frames = frames
         self._buffer = buffer
@@ -43,19 +44,21 @@ class MethodWriter:
 
     def encoded(self, channel: int, record: Any) -> bytes:
         """The frame of a method. Raises ``LocalError`` if it is not ours to send."""
-        method = self.method_of(record)
+        method = self._by_record.get(type(record)) or self.method_of(record)
         ours = method.from_server if self._server else method.from_client
         if not ours and method.number != self._ack:
             raise LocalError(f"{record.NAME} is not ours to send")
         frames = self._frames
-        payload = self.head_of(method) + method.encode(record)
+        head = self.head_of(method) if self._padding else method.prefix
+        arguments = method.write(record) if method.extended is None else method.encode(record)
+        payload = head + arguments
         if frames.limit and len(payload) > frames.limit:
             raise Unwritable(f"{record.NAME} does not fit a frame of the peer")
         return frames.frame(frames.method, channel, payload)
 
     def method_of(self, record: Any) -> Method:
         """The method that a record stands for. Raises ``LocalError``."""
-        method = self._table.by_record.get(type(record))
+        method = self._by_record.get(type(record))
         if method is None:
             raise LocalError(f"{record.NAME} is not in {self._table.name}")
         return method

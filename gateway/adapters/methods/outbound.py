@@ -55,7 +55,7 @@ class OutboundEngine(DispatchEngine, Protocol):
 
     def channel(self, number: int) -> Channel: ...
 
-    def write_content(self, channel: int, record: Any, header: bytes, body: Body) -> None: ...
+    def write_content(self, channel: Channel, record: Any, header: bytes, body: Body) -> None: ...
 
 
 def _usable(engine: OutboundEngine, number: int) -> Channel | None:
@@ -101,7 +101,7 @@ def _request(engine: OutboundEngine, op: Any) -> None:
         raise LocalError(f"{name} is not in {engine.table.name}")
     channel = request_channel(engine, op, Channel)
     record = requests.BY_METHOD[name].write(channel, op)
-    method = engine.writer.method_of(record)
+    method = engine.table.by_name[name]
     no_wait = op.token is None and hasattr(record, "no_wait")
     if no_wait:
         record.no_wait = True
@@ -157,14 +157,15 @@ def _settle(engine: OutboundEngine, op: Settle) -> None:
 
 
 def _returned(engine: OutboundEngine, op: Returned) -> None:
-    if engine.channel(op.channel).state not in (states.OPEN, states.ENDING, states.FAILED):
+    channel = engine.channel(op.channel)
+    if channel.state not in (states.OPEN, states.ENDING, states.FAILED):
         # The client may have closed behind its publish, which comes back all the same.
         return
     code, name, _ = engine.table.codes[op.condition.value]
     message = op.message
     record = w.BasicReturn(code, op.text or name, message.exchange, message.key)
     header, body = message.form_for(BASIC)
-    engine.write_content(op.channel, record, header, body)
+    engine.write_content(channel, record, header, body)
 
 
 def _cancelled(engine: OutboundEngine, op: Cancelled) -> None:
@@ -230,7 +231,7 @@ def replying(reply: Callable[[Any, Any, PendingReply, Done], None]) -> "Encoder"
 def _reply(engine: OutboundEngine, channel: Channel, token: PendingReply, op: Done) -> None:
     method = token.method
     if method.name == "basic.get":
-        _fetched(engine, op)
+        _fetched(engine, channel, op)
         return
     answer = requests.BY_METHOD[method.name].answer
     if answer is not None:
@@ -240,7 +241,7 @@ def _reply(engine: OutboundEngine, channel: Channel, token: PendingReply, op: Do
     engine.writer.write(op.channel, record)
 
 
-def _fetched(engine: OutboundEngine, op: Done) -> None:
+def _fetched(engine: OutboundEngine, channel: Channel, op: Done) -> None:
     fetched = op.result
     if not isinstance(fetched, Fetched):
         engine.writer.write(op.channel, w.BasicGetEmpty())
@@ -250,8 +251,8 @@ def _fetched(engine: OutboundEngine, op: Done) -> None:
         fetched.delivery, fetched.redelivered, message.exchange, message.key, fetched.remaining
     )
     try:
-        header, body = engine.channels[op.channel].form_of(message)
-        engine.write_content(op.channel, record, header, body)
+        header, body = channel.form_of(message)
+        engine.write_content(channel, record, header, body)
     except ValueError:
         # The method is encoded before anything is written.
         engine.life.unsent(Unsent(op.channel, "", fetched.delivery, message, fetched.queue))

@@ -5,7 +5,7 @@ module each; this one has the operations of the session itself and the table of 
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
 
 from gateway.adapters.performatives.client_context import ClientContext
 from gateway.adapters.performatives.client_management import ClientManagement
@@ -160,7 +160,8 @@ def _begin(connection: Connection, op: BeginSession) -> None:
 
 def of(session: Session) -> ClientSession:
     """The handler of a session that has not ended."""
-    return cast(ClientSession, session.handler)
+    client: ClientSession = session.handler  # type: ignore[assignment]
+    return client
 
 
 def _open_session(connection: Connection, number: int) -> ClientSession:

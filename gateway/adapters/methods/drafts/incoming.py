@@ -10,6 +10,7 @@ from functools import partial
 from struct import Struct
 from typing import Any, Protocol
 
+from gateway.adapters.methods import states
 from gateway.adapters.methods.dispatch import (
     closed_by_server,
     fail_channel,
@@ -99,18 +100,29 @@ class DraftIncoming:
                 self._unknown(number, rest[-1])
                 return
             raise PeerError(Condition.NOT_IMPLEMENTED, f"method {group},{name} is unknown")
-        method = self._alias(method, end - at - layout.size)
+        at += layout.size
         open_channel = engine.channels.get(channel)
-        if is_discarded(engine, open_channel, method, found):
-            return
-        record = self._read(method, buf, at + layout.size, end)
+        usual = (
+            open_channel is not None
+            and open_channel.state is states.OPEN
+            and engine.life.state is states.OPEN
+            and not method.name.startswith("connection.")
+        )
+        if usual:
+            record = read_arguments(engine, method, buf, at, end)
+        else:
+            method = self._alias(method, end - at)
+            if is_discarded(engine, open_channel, method, found):
+                return
+            record = self._read(method, buf, at, end)
         if flags & UNREAL:
             self._echo(channel, method, record)
             return
         if flags & SYNCHREQ and not self._server:
             raise PeerError(Condition.COMMAND_INVALID, "a server may not ask for synch")
         try:
-            self._dispatch(channel, open_channel, method, record, found)
+            if usual or is_for_channel(engine, channel, open_channel, method, record, found):
+                self._on_channel(channel, open_channel, method, record, found)
             if flags & SYNCHREQ and engine.limits.synch and open_channel is not None:
                 self._synch(open_channel, method, record, rest[-1], found)
         except PeerError as error:
@@ -174,34 +186,23 @@ class DraftIncoming:
             return method.record(channels, heartbeat)
         return read_arguments(self._engine, method, buf, at, end)
 
-    def _dispatch(
-        self,
-        channel: int,
-        open_channel: Channel | None,
-        method: Method,
-        m: Any,
-        found: list[Operation],
+    def _on_channel(
+        self, number: int, channel: Channel | None, method: Method, m: Any, found: list[Operation]
     ) -> None:
         engine, name = self._engine, method.name
-        if not is_for_channel(engine, channel, open_channel, method, m, found):
-            return
-        if open_channel is None:
-            if channel > engine.channel_max:
+        if channel is None:
+            if number > engine.channel_max:
                 raise PeerError(
-                    Condition.NOT_ALLOWED, f"channel {channel} is above {engine.channel_max}"
+                    Condition.NOT_ALLOWED, f"channel {number} is above {engine.channel_max}"
                 )
-            open_channel = engine.channels[channel] = Channel(channel, engine)
-            open_channel.opened()
-            found += engine.mapping.request_handlers[name](open_channel, m, PendingReply(method, m))
+            channel = engine.channels[number] = Channel(number, engine)
+            channel.opened()
+            found += engine.mapping.request_handlers[name](channel, m, PendingReply(method, m))
             return
-        if open_channel.content is not None and not name.endswith((".reject", ".ack")):
+        if channel.content is not None and not name.endswith((".reject", ".ack")):
             raise PeerError(
                 Condition.UNEXPECTED_FRAME, f"{name} where the rest of a content was expected"
             )
-        self._on_channel(open_channel, method, m, found)
-
-    def _on_channel(self, channel: Channel, method: Method, m: Any, found: list[Operation]) -> None:
-        engine, name = self._engine, method.name
         if name in UNDEFINED:
             lost = Lost.CONNECTION if engine.is_0_9a0 else Lost.SESSION
             raise PeerError(Condition.NOT_IMPLEMENTED, f"{name} is not implemented", lost)
