@@ -4,13 +4,13 @@ Detection of a client's version, the search for a server's, ``inspect``, ``versi
 tables and the configuration's choices read these rows. A new version is one folder and one row.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.commands.engine import Engine as CommandEngine
 from gateway.adapters.commands.wire import tables as commands
 from gateway.adapters.contract import Adapter, Authority, Capability, Role
-from gateway.adapters.core.trace_lines import HEADER_OCTETS, Line
+from gateway.adapters.core.trace_lines import HEADER_OCTETS
 from gateway.adapters.methods.drafts.engine import DraftEngine
 from gateway.adapters.methods.drafts.versions import DRAFTS
 from gateway.adapters.methods.engine import HEADERS
@@ -21,9 +21,6 @@ from gateway.adapters.options import Credentials, Limits, Product
 from gateway.adapters.performatives.engine import Engine as PerformativeEngine
 from gateway.adapters.performatives.wire import tables as performatives
 from gateway.bodies import Spool
-
-if TYPE_CHECKING:
-    from gateway.adapters.core.support import VersionSupport
 
 
 class Engine(Protocol):
@@ -52,59 +49,12 @@ class Engine(Protocol):
 Shape = tuple[int | None, ...]
 """The beginning of some octets; ``None`` is any octet."""
 
-Reader = Callable[[bytes], Iterator[Line]]
-"""Describes octets of one direction; some remember the octets before."""
-
 
 def shape(text: str) -> Shape:
     """A shape from hexadecimal digits, with two dots for any octet."""
     digits = text.replace(" ", "")
     pairs = [digits[at : at + 2] for at in range(0, len(digits), 2)]
     return tuple(None if pair == ".." else int(pair, 16) for pair in pairs)
-
-
-def _command_reader(version: str) -> Reader:
-    from functools import partial
-
-    from gateway.adapters.commands.trace import commands
-
-    return partial(commands, continued={})
-
-
-def _method_reader(version: str) -> Reader:
-    from gateway.adapters.methods import trace
-
-    return trace.Reader(version).frames
-
-
-def _segment_reader(version: str) -> Reader:
-    from gateway.adapters.segments import trace
-
-    return trace.Reader(version).frames
-
-
-def _performative_reader(version: str) -> Reader:
-    from gateway.adapters.performatives.trace import frames
-
-    return frames
-
-
-def _command_support(version: str) -> "VersionSupport":
-    from gateway.adapters.commands.support import supported
-
-    return supported()
-
-
-def _method_support(version: str) -> "VersionSupport":
-    from gateway.adapters.methods.support import supported
-
-    return supported(version)
-
-
-def _performative_support(version: str) -> "VersionSupport":
-    from gateway.adapters.performatives.support import supported
-
-    return supported()
 
 
 class VersionRow(NamedTuple):
@@ -121,10 +71,8 @@ class VersionRow(NamedTuple):
     """Order in which the client role tries the versions, 1 first. 0.8a2 comes last: its opening has
     two octets, and servers that want eight wait for the others."""
     engine: Engine
-    reader: Callable[[str], Reader]
-    """Makes the reader of recorded octets."""
-    support: Callable[[str], "VersionSupport"]
-    """Probes the supported methods of the version."""
+    family: str
+    """Folder of its engine, its trace and its probe."""
     tls_header: bytes = b""
     """Header with which a client asks for TLS on the same port (1.0 §5.2.1); empty without one."""
 
@@ -151,24 +99,18 @@ CHALLENGE = shape(".... 0a")
 
 def _published(name: str, preference: int) -> VersionRow:
     headers = HEADERS.get(name, (PUBLISHED[name].header,))
-    return VersionRow(
-        name, headers, START, preference, MethodEngine, _method_reader, _method_support
-    )
+    return VersionRow(name, headers, START, preference, MethodEngine, "methods")
 
 
 def _draft(name: str, preference: int, start: Shape) -> VersionRow:
-    headers = (DRAFTS[name].header,)
-    return VersionRow(
-        name, headers, start, preference, DraftEngine, _method_reader, _method_support
-    )
+    return VersionRow(name, (DRAFTS[name].header,), start, preference, DraftEngine, "methods")
 
 
 VERSIONS: Mapping[str, VersionRow] = {
     row.name: row
     for row in (
         VersionRow(
-            commands.VERSION, (commands.HEADER,), CHALLENGE, 8, CommandEngine, _command_reader,
-            _command_support,
+            commands.VERSION, (commands.HEADER,), CHALLENGE, 8, CommandEngine, "commands"
         ),
         _draft("0-9a0", 5, START_0_9A0),
         _draft("0-9a0-7", 6, START_0_9A0_7),
@@ -178,8 +120,7 @@ VERSIONS: Mapping[str, VersionRow] = {
         _published("0-9-1", 1),
         VersionRow(
             performatives.VERSION, (performatives.HEADER, performatives.SASL_HEADER), (), 2,
-            PerformativeEngine, _performative_reader, _performative_support,
-            performatives.TLS_HEADER,
+            PerformativeEngine, "performatives", performatives.TLS_HEADER,
         ),
     )
 }  # fmt: skip
@@ -187,12 +128,8 @@ VERSIONS: Mapping[str, VersionRow] = {
 
 FINAL_0_10 = "0-10"
 
-RECORDED: Mapping[str, Callable[[str], Reader]] = {
-    REQUESTS: _method_reader,
-    METHODS: _method_reader,
-    FINAL_0_10: _segment_reader,
-}
-"""Makers of readers for versions that only ``inspect`` knows: they have no engine."""
+RECORDED: Mapping[str, str] = {REQUESTS: "methods", METHODS: "methods", FINAL_0_10: "segments"}
+"""Families of versions that only ``inspect`` knows: they have no engine."""
 
 PREFERRED: tuple[str, ...] = tuple(sorted(VERSIONS, key=lambda name: VERSIONS[name].preference))
 """Versions in the order in which the client role tries them."""

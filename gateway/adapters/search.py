@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from gateway.adapters.contract import Adapter
-from gateway.adapters.core.trace_lines import HEADER_OCTETS
-from gateway.adapters.preview import preview
+from gateway.adapters.core.trace_lines import HEADER_OCTETS, preview
 from gateway.adapters.registry import VERSIONS, Shape, opened_by, sharing
 from gateway.errors import Condition, Lost, Refusal
 

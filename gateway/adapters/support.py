@@ -1,5 +1,7 @@
 """The document of supported methods, ``docs/versions.md``, from the results of probes."""
 
+from importlib import import_module
+
 from gateway.adapters.core.support import VersionSupport
 from gateway.adapters.registry import VERSIONS
 from gateway.operations import DRAFT_LEVELS, LINK_LEVELS
@@ -10,8 +12,10 @@ SECOND_READINGS = ("0-9a0-7",)
 
 def support() -> list[VersionSupport]:
     """All versions, oldest first."""
-    names = (name for name in VERSIONS if name not in SECOND_READINGS)
-    return [VERSIONS[name].support(name) for name in names]
+    rows = (row for row in VERSIONS.values() if row.name not in SECOND_READINGS)
+    return [
+        import_module(f"gateway.adapters.{row.family}.support").supported(row.name) for row in rows
+    ]
 
 
 ROWS = (

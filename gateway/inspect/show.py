@@ -1,15 +1,14 @@
 """Prints a recording frame by frame, each connection in its detected version."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
 
-from gateway.adapters.core.trace_lines import HEADER_OCTETS, Line
-from gateway.adapters.preview import preview
+from gateway.adapters.core.trace_lines import HEADER_OCTETS, Reader, preview
 from gateway.inspect.sources import InspectError, Piece, pieces
-from gateway.inspect.versions import READERS, Guess
+from gateway.inspect.versions import FAMILIES, Guess, reader_of
 
 LARGE = 4 << 20
 """Minimum octets of a file that gets a progress bar."""
@@ -24,7 +23,7 @@ MAX_HELD = 1 << 20
 class Direction:
     """One direction of a connection, with its position in the stream."""
 
-    __slots__ = ("arrow", "failed", "left", "passed", "read")
+    __slots__ = ("arrow", "failed", "left", "passed", "reader")
 
     def __init__(self, arrow: str) -> None:
         self.arrow = arrow
@@ -32,12 +31,12 @@ class Direction:
         self.passed = 0
         self.failed = 0
         """Frames that could not be decoded."""
-        self.read: Callable[[bytes], Iterator[Line]] | None = None
-        """Reader of frames; ``None`` if this version is not decoded."""
+        self.reader: Reader | None = None
+        """``None`` if this version is not decoded."""
 
     def lines(self, piece: Piece) -> Iterator[str]:
         """The lines of complete frames. An unfinished frame is kept."""
-        if self.read is None:
+        if self.reader is None:
             data = piece.data
             said = piece.note or preview(data)
             yield f"{self.arrow} {self.passed:8d}  {len(data)} octets  {said}"
@@ -46,7 +45,7 @@ class Direction:
             return
         octets = self.left + piece.data
         self.left = b""
-        for line in self.read(octets):
+        for line in self.reader.frames(octets):
             if line.kind == "cut":
                 self.left = octets[line.offset :]
                 if len(self.left) > MAX_UNFINISHED:
@@ -86,13 +85,12 @@ class Conversation:
     def _begin(self, version: str) -> Iterator[str]:
         """The version is decided: the lines of all held pieces."""
         self.version = version
-        reader = READERS.get(version)
-        if reader is None:
+        if version not in FAMILIES:
             yield f"    version {version}: not decoded yet, octets as recorded"
         else:
             yield f"    version {version}{self._guess.remark}"
             for direction in self.directions.values():
-                direction.read = reader()
+                direction.reader = reader_of(version)
         held, self._held = self._held, []
         for piece in held:
             yield from self.directions[piece.from_client].lines(piece)
@@ -121,8 +119,8 @@ class Conversation:
 def inspect_file(path: Path, as_version: str | None, out: Console, err: Console) -> int:
     """Print all frames of a recording; returns how many could not be decoded. Each of them has its
     line, with the place and the reason. Raises ``InspectError``."""
-    if as_version is not None and as_version not in READERS:
-        raise InspectError(f"no such version: {as_version} (there are {', '.join(READERS)})")
+    if as_version is not None and as_version not in FAMILIES:
+        raise InspectError(f"no such version: {as_version} (there are {', '.join(FAMILIES)})")
     size = path.stat().st_size if path.exists() else 0
     conversations: dict[str, Conversation] = {}
     with Progress(console=err, transient=True, disable=size < LARGE) as progress:

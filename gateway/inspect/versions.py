@@ -5,22 +5,25 @@ after it. Then it is the version in which the recorded octets are valid; that of
 first octet of the server.
 """
 
-from collections.abc import Callable
-from functools import partial
+from importlib import import_module
 from typing import NamedTuple
 
-from gateway.adapters.core.trace_lines import HEADER_OCTETS
+from gateway.adapters.core.trace_lines import HEADER_OCTETS, Reader
 from gateway.adapters.methods.transitional.versions import METHODS, REQUESTS
 from gateway.adapters.performatives.wire.tables import TLS_HEADER
-from gateway.adapters.registry import FINAL_0_10, PREFERRED, RECORDED, VERSIONS, Reader, sharing
+from gateway.adapters.registry import FINAL_0_10, PREFERRED, RECORDED, VERSIONS, sharing
 from gateway.adapters.sniff import detect
 from gateway.inspect.sources import Piece
 
-READERS: dict[str, Callable[[], Reader]] = {
-    **{name: partial(row.reader, name) for name, row in VERSIONS.items()},
-    **{name: partial(maker, name) for name, maker in RECORDED.items()},
-}
-"""Factories of readers by version; each reader is for one direction."""
+FAMILIES = {**{name: row.family for name, row in VERSIONS.items()}, **RECORDED}
+"""Folders of ``gateway.adapters`` by version."""
+
+
+def reader_of(version: str) -> Reader:
+    """A reader of one direction of a connection in this version."""
+    reader: Reader = import_module(f"gateway.adapters.{FAMILIES[version]}.trace").Reader(version)
+    return reader
+
 
 SHARED_0_9 = sharing("0-9")
 
@@ -65,7 +68,7 @@ class Validity(NamedTuple):
 def validity_of(version: str, octets: bytes) -> Validity:
     """The validity of these octets in a version."""
     good = 0
-    for line in READERS[version]()(octets):
+    for line in reader_of(version).frames(octets):
         if line.kind in ("broken", "unknown"):
             return Validity(False, good)
         if line.kind == "cut":

@@ -4,8 +4,7 @@ import asyncio
 from typing import Any
 from urllib.parse import quote
 
-from gateway.http.events.parameters import read_pairs
-from gateway.http.events.stream_request import StreamRequest, read_stream_request
+from gateway.http.events.stream_request import StreamRequest, read_pairs, read_stream_request
 
 ALL = "source=" + quote("exchange:prices?binding=#", safe="")
 

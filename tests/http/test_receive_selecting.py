@@ -13,7 +13,8 @@ from joserfc.jwk import OctKey
 
 from gateway.http.app import close
 from gateway.http.filters import Filter, read_filter
-from gateway.http.receive.channels import PORTION, ReceiveChannels, ReceiveCondition
+from gateway.http.receive.channels import PORTION, ReceiveChannels
+from gateway.http.receive.requests import Receive
 from gateway.operations import DeleteQueue
 from tests.http.receiving_words import RECEIVE, TOKEN, clocked, take, text_of
 from tests.http.settings_words import shared_bearer
@@ -212,10 +213,10 @@ async def test_messages_during_the_search_are_not_missed(rig: Any) -> None:
 async def test_a_search_goes_on_to_what_comes_behind_it(rig: Any) -> None:
     rig.queue("q")
     rig.put("q", *["x"] * (3 * PORTION))
-    wanted = ReceiveCondition(Filter((read_filter("type=y"),)), None)
+    wanted = Filter((read_filter("type=y"),))
     rig.begin()
     receive_channel = ReceiveChannels(rig.broker).of("/", "alice")
-    seeking = receive_channel.seek("q", wanted, 1, 1000, 20_000)
+    seeking = receive_channel.seek("q", wanted, Receive(wait_ms=20_000), 1, 1000)
     rig.end()
     rig.put("q", "new", type="y")
     looks = 0

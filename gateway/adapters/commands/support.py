@@ -5,49 +5,34 @@ from gateway.adapters.commands.command import Command
 from gateway.adapters.commands.engine import Engine
 from gateway.adapters.commands.frames import frame
 from gateway.adapters.commands.wire.tables import COMMANDS, HEADER, VERSION
-from gateway.adapters.contract import Authority, Role
-from gateway.adapters.core.support import AnyUser, Support, VersionSupport
-from gateway.adapters.options import Credentials
-from gateway.errors import Condition, Lost
-from gateway.operations import (
-    BeginSession,
-    Closed,
-    Done,
-    Open,
-    OpenDestination,
-    Operation,
-    Refused,
-    Service,
-    SessionLost,
+from gateway.adapters.contract import Role
+from gateway.adapters.core.support import (
+    AnyUser,
+    Support,
+    VersionSupport,
+    answers,
+    connect,
+    summary,
+    understood,
 )
+from gateway.adapters.options import Credentials
+from gateway.operations import BeginSession, Open, OpenDestination, Service
 
 CHANNEL = HANDLE = 1
 EMPTY_MESSAGE = bytes(15)
 
 
-def pair(authority: Authority) -> tuple[Engine, Engine]:
+def pair() -> tuple[Engine, Engine]:
     """A server and a client with a channel and a handle open between them."""
-    server = Engine(VERSION, Role.SERVER, authority=authority)
+    server = Engine(VERSION, Role.SERVER, authority=AnyUser())
     client = Engine(VERSION, Role.CLIENT, credentials=Credentials("guest", "guest"))
     client.send(Open("open", "/", "guest"))
-    carry(client, server)
+    connect(client, server)
     client.send(BeginSession(CHANNEL, "begin", restartable=True))
-    carry(client, server)
+    connect(client, server)
     client.send(OpenDestination(CHANNEL, "handle", str(HANDLE), Service.QUEUE, "q"))
-    carry(client, server)
+    connect(client, server)
     return server, client
-
-
-def carry(client: Engine, server: Engine) -> None:
-    """Exchange octets until both are idle; requests are granted."""
-    while client.pending or server.pending:
-        up = b"".join(client.output())
-        for operation in server.receive(up) if up else ():
-            if isinstance(operation, Open | BeginSession | OpenDestination):
-                server.send(Done(getattr(operation, "channel", 0), operation.token, ""))
-        down = b"".join(server.output())
-        if down:
-            client.receive(down)
 
 
 def understands(engine: Engine, command: Command) -> bool:
@@ -60,34 +45,22 @@ def understands(engine: Engine, command: Command) -> bool:
     if command.fragment:
         fragment = EMPTY_MESSAGE
         record.fragment_size = len(fragment)
-    found = engine.receive(frame(record) + fragment)
-    return not any(missing(operation) for operation in found)
+    return understood(engine.receive(frame(record) + fragment))
 
 
-def missing(operation: Operation) -> bool:
-    if isinstance(operation, Closed | SessionLost):
-        return operation.condition is Condition.NOT_IMPLEMENTED
-    refused = isinstance(operation, Refused) and operation.lost is not Lost.NOTHING
-    return refused and operation.condition is Condition.NOT_IMPLEMENTED  # type: ignore[attr-defined]
+def tried(command: Command) -> Support:
+    """One command, put to both roles."""
+    found = answers(
+        command.from_client,
+        command.from_server,
+        lambda at: understands(pair()[at], command),
+    )
+    return Support(command.name, str(command.number), command.section, *found)
 
 
-def supported() -> VersionSupport:
+def supported(version: str) -> VersionSupport:
     """All commands of 0.8a2. Some fields are refused: ``docs/0-8a2.md``."""
-    authority = AnyUser()
-    rows = []
-    for command in COMMANDS:
-        answers = []
-        for at, sent in enumerate((command.from_client, command.from_server)):
-            known = sent and understands(pair(authority)[at], command)
-            answers.append("-" if not sent else "yes" if known else "refused")
-        rows.append(Support(command.name, str(command.number), command.section, *answers))
-    groups = dict.fromkeys(row.name.split(".")[0] for row in rows)
-    bad = [row.name for row in rows if "refused" in (row.as_server, row.as_client)]
-    return VersionSupport(
-        VERSION,
-        " ".join(map(str, HEADER)),
-        tuple(group for group in groups if not any(n.startswith(f"{group}.") for n in bad)),
-        (*bad, "transfer out of band"),
-        tuple(rows),
-        ("command", "type", "section"),
+    found = summary(version, " ".join(map(str, HEADER)), tuple(map(tried, COMMANDS)))
+    return found._replace(
+        refused=(*found.refused, "transfer out of band"), columns=("command", "type", "section")
     )

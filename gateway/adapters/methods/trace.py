@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from gateway.adapters.core.trace_lines import HEADER_OCTETS, Line
+from gateway.adapters.core.trace_lines import Line, header_line, preview
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.drafts import types as draft_fields
 from gateway.adapters.methods.drafts.content import DEEPEST
@@ -23,7 +23,6 @@ from gateway.adapters.methods.transitional import types as transitional_fields
 from gateway.adapters.methods.transitional.versions import REVISIONS
 from gateway.adapters.methods.unimplemented import complete
 from gateway.adapters.methods.wire.transitional import REQUEST_HEAD
-from gateway.adapters.preview import preview
 from gateway.message import Table
 
 TABLES = frozenset(
@@ -106,13 +105,10 @@ class Reader:
         counted = tail if geometry.size_counts_tail else 0
         while at < len(data):
             left = len(data) - at
-            if data[at : at + 4] == b"AMQP"[:left]:
-                if left < HEADER_OCTETS:
-                    yield Line(at, left, 0, "cut", "the last protocol header is cut")
-                    return
-                numerals = ".".join(str(octet) for octet in data[at + 4 : at + 8])
-                yield Line(at, HEADER_OCTETS, 0, "protocol header", f"AMQP {numerals}")
-                at += HEADER_OCTETS
+            header = header_line(data, at)
+            if header is not None:
+                yield header
+                at += header.size
                 continue
             start = at + head
             if left >= head:

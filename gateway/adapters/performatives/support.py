@@ -21,7 +21,6 @@ from gateway.adapters.performatives.wire.tables import (
     HEADER,
     SASL_HEADER,
     TLS_HEADER,
-    VERSION,
     AmqpError,
     SaslCode,
 )
@@ -160,7 +159,7 @@ SASL: dict[type[Any], tuple[bool, Any]] = {
 GLOBAL = Described(ULong(0), b"")
 
 
-def supported() -> VersionSupport:
+def supported(version: str) -> VersionSupport:
     """All composite types of 1.0, in the order of the specification; sections of messages are only
     carried."""
     rows: list[Support] = []
@@ -175,8 +174,8 @@ def supported() -> VersionSupport:
         refused.append("distributed transactions")
         missing.add("4")
     return VersionSupport(
-        VERSION,
-        ", ".join(shown(header) for header in (HEADER, SASL_HEADER, TLS_HEADER)),
+        version,
+        ", ".join(map(shown, (HEADER, SASL_HEADER, TLS_HEADER))),
         tuple(name for part, name in PARTS.items() if part not in missing),
         tuple(refused),
         tuple(rows),

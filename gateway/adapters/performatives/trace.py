@@ -2,15 +2,14 @@
 frames are described as broken."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from gateway.adapters.core.trace_lines import Line
+from gateway.adapters.core.trace_lines import Line, header_line, preview
 from gateway.adapters.performatives.composites import read_performative
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.adapters.performatives.frames import HEAD
 from gateway.adapters.performatives.wire import layouts as w
-from gateway.adapters.performatives.wire.tables import FRAME_AMQP, FRAME_SASL
-from gateway.adapters.preview import preview
+from gateway.adapters.performatives.wire.tables import FRAME_AMQP, FRAME_SASL, VERSION
 
 SECRETS = frozenset(["initial_response", "response"])
 
@@ -20,34 +19,36 @@ LARGEST = 1 << 30
 """Octets of a frame beyond which it is taken for no frame at all."""
 
 
-def frames(data: bytes) -> Iterator[Line]:
-    """Describe everything in ``data``, which begins with a protocol header or a frame."""
-    at = 0
-    while at < len(data):
-        left = len(data) - at
-        if data[at : at + 4] == b"AMQP"[:left]:
-            if left < 8:
-                yield Line(at, left, 0, "cut", "the last protocol header is cut")
+class Reader(NamedTuple):
+    """Describes octets of either direction. It remembers nothing."""
+
+    version: str = VERSION
+
+    def frames(self, data: bytes) -> Iterator[Line]:
+        """Describe everything in ``data``, which begins with a protocol header or a frame."""
+        at = 0
+        while at < len(data):
+            left = len(data) - at
+            header = header_line(data, at)
+            if header is not None:
+                yield header
+                at += header.size
+                continue
+            if left < HEAD.size:
+                yield Line(at, left, 0, "cut", "the last frame is cut in its header")
                 return
-            numbers = ".".join(str(octet) for octet in data[at + 4 : at + 8])
-            yield Line(at, 8, 0, "protocol header", f"AMQP {numbers}")
-            at += 8
-            continue
-        if left < HEAD.size:
-            yield Line(at, left, 0, "cut", "the last frame is cut in its header")
-            return
-        size, offset, kind, channel = HEAD.unpack_from(data, at)
-        if size < HEAD.size or offset < 2 or offset * 4 > size or size > LARGEST:
-            text = f"no frame: {size} octets with the body at word {offset}"
-            yield Line(at, left, channel, "broken", text)
-            return
-        if size > left:
-            text = f"the last frame is cut: {size - left} octets are missing"
-            yield Line(at, left, channel, "cut", text)
-            return
-        name, text = _described(data[at + offset * 4 : at + size], kind)
-        yield Line(at, size, channel, name, text)
-        at += size
+            size, offset, kind, channel = HEAD.unpack_from(data, at)
+            if size < HEAD.size or offset < 2 or offset * 4 > size or size > LARGEST:
+                text = f"no frame: {size} octets with the body at word {offset}"
+                yield Line(at, left, channel, "broken", text)
+                return
+            if size > left:
+                text = f"the last frame is cut: {size - left} octets are missing"
+                yield Line(at, left, channel, "cut", text)
+                return
+            name, text = _described(data[at + offset * 4 : at + size], kind)
+            yield Line(at, size, channel, name, text)
+            at += size
 
 
 def _described(body: bytes, kind: int) -> tuple[str, str]:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
-from gateway.adapters.core.trace_lines import HEADER_OCTETS, Line
-from gateway.adapters.preview import preview
+from gateway.adapters.core.trace_lines import Line, header_line, preview
 from gateway.adapters.record import Record
 from gateway.adapters.segments import operations as ops
 from gateway.adapters.segments.assembly import FIRST_FRAME, LAST_FRAME, LONGEST_SEGMENT
@@ -49,13 +48,10 @@ class Reader:
         at = 0
         while at < len(data):
             left = len(data) - at
-            if data[at : at + 4] == b"AMQP"[:left]:
-                if left < HEADER_OCTETS:
-                    yield Line(at, left, 0, "cut", "the last protocol header is cut")
-                    return
-                numerals = ".".join(str(octet) for octet in data[at + 4 : at + 8])
-                yield Line(at, HEADER_OCTETS, 0, "protocol header", f"AMQP {numerals}")
-                at += HEADER_OCTETS
+            header = header_line(data, at)
+            if header is not None:
+                yield header
+                at += header.size
                 continue
             if left < HEAD_OCTETS:
                 yield Line(at, left, 0, "cut", "the last frame is cut in its header")

@@ -16,7 +16,7 @@ from gateway.broker.local import LocalClient, remove_private_queue
 from gateway.errors import Refusal, Unstorable
 from gateway.http.events.cursor import EPOCH_OCTETS, digest_of
 from gateway.http.events.journal import Event
-from gateway.http.events.sources import AT_ONCE, Reader, Source, SourceName, SourceOwner
+from gateway.http.events.sources import AT_ONCE, Source, SourceName, SourceOwner, Stream
 from gateway.http.prepared_bodies import HEAVY
 from gateway.message import Message
 from gateway.operations import Outcome
@@ -132,13 +132,13 @@ class DurableSource(Source):
     def pause(self) -> None:
         """It goes on recording."""
 
-    def join(self, reader: Reader) -> None:
+    def join(self, reader: Stream) -> None:
         idle = not self.readers
         super().join(reader)
         if idle:
             self.save()
 
-    def leave(self, reader: Reader, now: float) -> None:
+    def leave(self, reader: Stream, now: float) -> None:
         super().leave(reader, now)
         if not self.readers:
             self.used = self.hub.broker.state.now

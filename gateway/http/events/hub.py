@@ -11,7 +11,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import Protocol
 
 from gateway.broker.broker import Broker
 from gateway.config.web import HttpSettings
@@ -22,7 +21,7 @@ from gateway.http.access.principal import Principal
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.cursor import EPOCH_OCTETS, Cursors
 from gateway.http.events.durable import KIND, DurableSource
-from gateway.http.events.sources import Reader, Source, SourceName
+from gateway.http.events.sources import Source, SourceName, Stream
 from gateway.http.leases import LeaseTable, tally
 from gateway.http.problems import Problem
 
@@ -30,27 +29,6 @@ QuotaScope = tuple[str, str]
 """A virtual host and a declared route in it, or ""."""
 TICK_SECONDS = 0.5
 PROOF_TICKS = 4
-
-
-class Stream(Reader, Protocol):
-    """A reader as the hub knows it."""
-
-    identity: str
-    browser: tuple[str, ...]
-    sources: list[Source]
-    aliases: dict[SourceName, Filled]
-
-    def tick(self, now: float, wall: float) -> None:
-        """Send a heartbeat if it is due; give up on a socket that takes nothing."""
-        ...
-
-    def close(self, reason: str, reconnect: bool = True, retry_ms: int | None = None) -> None:
-        """Say goodbye and end."""
-        ...
-
-    def part(self) -> None:
-        """Release views shared with other streams."""
-        ...
 
 
 class Hub:
@@ -136,14 +114,14 @@ class Hub:
             what = f"the route {place[1]!r}" if place[1] else f"the virtual host {place[0]!r}"
             raise Problem(problems.QUOTA, f"{what} has {most} streams open", quota="streams")
 
-    def count(self, stream: "Stream", vhost: str) -> None:
+    def count(self, stream: Stream, vhost: str) -> None:
         """Where it counts from now on."""
         self.uncount(stream)
         routes = {one.route.name for one in stream.aliases.values()}
         self.places[stream] = [(vhost, ""), *((vhost, route) for route in routes)]
         self.per_place.update(self.places[stream])
 
-    def uncount(self, stream: "Stream") -> None:
+    def uncount(self, stream: Stream) -> None:
         for place in self.places.pop(stream, ()):
             tally(self.per_place, place, -1)
 
@@ -178,13 +156,8 @@ class Hub:
                 raise
         return joined
 
-    def quit(self, stream: Stream, source: Source) -> None:
-        """A stream goes on without one of its sources."""
-        with self.turn():
-            self.leave_source(stream, source)
-
     def leave_source(self, stream: Stream, source: Source) -> None:
-        """Within a turn."""
+        """A stream ends, or goes on without one of its sources. Within a turn."""
         stream.sources.remove(source)
         position = self._settle.pop(source, None)
         if position is not None:
@@ -361,7 +334,7 @@ class Hub:
                     source.leave(reader, now)
                 reader.source_lost(source, "the permission to read was withdrawn")
 
-    def barred(self, source: Source) -> list[Reader]:
+    def barred(self, source: Source) -> list[Stream]:
         """Readers without permission to read this any more."""
         may: dict[Principal, bool] = {}
         for reader in source.readers:

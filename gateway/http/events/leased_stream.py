@@ -8,18 +8,16 @@ no cursor: the queue decides which message comes next.
 
 from collections import deque
 from typing import NamedTuple
-from uuid import uuid4
 
 from gateway.broker.local import LocalChannel, LocalClient
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Principal
 from gateway.http.events.hub import Hub
-from gateway.http.events.parameters import invalid
 from gateway.http.events.rendering import control, data_head, data_line
 from gateway.http.events.sources import AT_ONCE, SourceName
 from gateway.http.events.stream import CHUNK_OCTETS, EventStream, Resume
-from gateway.http.events.stream_request import StreamRequest
+from gateway.http.events.stream_request import StreamRequest, invalid
 from gateway.http.leases import Lease, LeaseState, tally
 from gateway.http.message_json import BodyForm, compact
 from gateway.http.octets import Octets, concatenated
@@ -47,7 +45,7 @@ class LeasedStream(EventStream):
         asked: StreamRequest,
         browser: tuple[str, ...],
     ) -> None:
-        super().__init__(hub, caller, vhost, uuid4().hex, asked.options, browser)
+        super().__init__(hub, caller, vhost, asked.options, browser)
         self.leases = hub.leases
         self.name = asked.names[0]
         self.lease_ms = asked.lease_ms
@@ -148,11 +146,8 @@ class LeasedStream(EventStream):
         tally(leases.per_owner, owner, counts - held - self.counted_for_user)
         self.counted_for_user = counts - held
         if self.alias is not None:
-            tally(
-                leases.per_route,
-                (self.vhost, self.alias.route.name),
-                counts - self.counted_for_route,
-            )
+            place = (self.vhost, self.alias.route.name)
+            tally(leases.per_route, place, counts - self.counted_for_route)
             self.counted_for_route = counts
 
     def close_channel(self) -> None:

@@ -1,18 +1,18 @@
 """Opening an event stream, from its routes to the stream that is ready to be written.
 
-``EventsEndpoint.open`` takes the steps in order: the parameters (``parameters``,
-``stream_request``), the rights of the caller, the sources (``hub``), a position in each of them,
-and ``bridge.open``, the first event of the stream (``stream``). ``refusal`` is the answer when
-one of the steps fails.
+``EventsEndpoint.open`` takes the steps in order: the parameters (``stream_request``), the rights of
+the caller, the sources (``hub``), a position in each of them, and ``bridge.open``, the first event
+of the stream (``stream``). ``refusal`` is the answer when one of the steps fails.
 """
 
-from typing import Any
-from uuid import uuid4
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
+from gateway.config.web import HttpSettings
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.authenticator import NO_NODES, PRINCIPAL, Authenticator
@@ -26,11 +26,18 @@ from gateway.http.events import openapi as described
 from gateway.http.events.cursor import DIGEST_OCTETS, END, Forged, Positions
 from gateway.http.events.hub import Hub
 from gateway.http.events.leased_stream import open_leased
-from gateway.http.events.parameters import Pairs, invalid, read_pairs, read_stream_parameters
 from gateway.http.events.rendering import STREAM_HEADERS, control, jittered
 from gateway.http.events.sources import Source, SourceName
 from gateway.http.events.stream import EventStream, Reading, Resume
-from gateway.http.events.stream_request import Start, StreamRequest, StreamRequests
+from gateway.http.events.stream_request import (
+    Pairs,
+    Start,
+    StreamRequest,
+    StreamRequests,
+    invalid,
+    read_pairs,
+    read_stream_parameters,
+)
 from gateway.http.octets import Octets
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.request_parameters import authenticate, existing_vhost, read_limited
@@ -67,19 +74,17 @@ class StreamOver(Exception):
     """The client was told that its stream is over and reconnects, as browsers do."""
 
 
+@dataclass(slots=True)
 class OpeningAttempt:
     """The parts of a request for a stream on which the answer to a failure depends."""
 
-    __slots__ = ("pairs", "ticket", "hidden", "crowded")
-
-    def __init__(self) -> None:
-        self.pairs: Pairs = []
-        self.ticket: Claim | None = None
-        self.hidden = False
-        """The caller knows declared routes only."""
-        self.crowded = False
-        """One stream too many for a browser. It is always refused in-band: a page does not see any
-        other answer."""
+    pairs: Pairs = field(default_factory=list)
+    ticket: Claim | None = None
+    hidden: bool = False
+    """The caller knows declared routes only."""
+    crowded: bool = False
+    """One stream too many for a browser. It is always refused in-band: a page does not see any
+    other answer."""
 
     def inband(self, query: bytes) -> bool:
         """Whether a refusal is told in-band, also where the parameters cannot be read."""
@@ -233,25 +238,28 @@ def open_stream(
     ``Refusal``."""
     if not asked.names:
         raise invalid("at least one source is needed")
-    if len(asked.names) > hub.settings.max_sources_per_stream:
-        raise invalid(f"at most {hub.settings.max_sources_per_stream} sources per stream")
+    check_count(len(asked.names), hub.settings)
     known = open_cursor(hub, asked.cursor)
     hub.admit(caller.user, vhost, asked.aliases.values())
-    stream = EventStream(hub, caller, vhost, uuid4().hex, asked.options, browser)
+    stream = EventStream(hub, caller, vhost, asked.options, browser)
     names = complete(stream, asked.names, asked.aliases, asked.durable)
     # Positions are taken before sources open: messages that a new subscription delivers at once
     # are live.
     heads = {name: hub.head(vhost, name) for name in names}
     hub.enter(stream, vhost, names, returning=known is not None)
-    resumes = []
-    for source in stream.sources:
-        position, resume = start(source, asked.start, known, heads[source.name])
-        stream.read(source, position)
-        if resume is Resume.exact:
-            source.written(stream, position)
-        resumes.append(resume)
-    announce(stream, resumes)
+    opened = read_sources(stream, stream.sources, asked.start, known, heads)
+    shown = [source_opened(one) for one in opened]
+    gaps, cursor = report_gaps(stream, opened)
+    resume = max(one.resume for one in opened)
+    stream.announce(resume, cursor, ack=stream.options.ack, sources=shown)
+    stream.pending += gaps
     return stream
+
+
+def check_count(count: int, settings: HttpSettings) -> None:
+    """Raises ``Problem``."""
+    if count > settings.max_sources_per_stream:
+        raise invalid(f"at most {settings.max_sources_per_stream} sources per stream")
 
 
 def complete(
@@ -279,6 +287,31 @@ def open_cursor(hub: Hub, text: str | None) -> Positions | None:
         return hub.cursors.open(text) or {}
     except Forged as error:
         raise Problem(problems.INVALID_CURSOR, f"the cursor is not valid: {error}") from None
+
+
+class OpenedSource(NamedTuple):
+    """A source that a stream has begun to read."""
+
+    reading: Reading
+    resume: Resume
+
+
+def read_sources(
+    stream: EventStream,
+    joined: list[Source],
+    begin: Start,
+    known: Positions | None,
+    heads: dict[SourceName, int | None],
+) -> list[OpenedSource]:
+    """Begin to read sources that the stream has joined. ``heads`` are those of their journals
+    before."""
+    opened = []
+    for source in joined:
+        position, resume = start(source, begin, known, heads[source.name])
+        opened.append(OpenedSource(stream.read(source, position), resume))
+        if resume is Resume.exact:
+            source.written(stream, position)
+    return opened
 
 
 def start(
@@ -317,8 +350,9 @@ def first_connect(source: Source, begin: Start, head: int | None) -> tuple[int, 
     return max(latest, oldest), Resume.fresh
 
 
-def source_opened(reading: Reading, resume: Resume) -> dict[str, Any]:
+def source_opened(opened: OpenedSource) -> dict[str, Any]:
     """One source in ``bridge.open``. ``offset``: of the next event."""
+    reading, resume = opened
     source = reading.source
     shown: dict[str, Any] = {"source": reading.shown, "resume": resume.name}
     shown["offset"] = max(reading.position, source.journal.first - 1) + 1
@@ -327,16 +361,15 @@ def source_opened(reading: Reading, resume: Resume) -> dict[str, Any]:
     return shown
 
 
-def announce(stream: EventStream, resumes: list[Resume]) -> None:
-    """``bridge.open``, and the gaps if there are any. The last of them has a cursor, so that a
-    reconnect before the first event resumes."""
+def report_gaps(
+    stream: EventStream, opened: list[OpenedSource]
+) -> tuple[list[Octets], bytes | None]:
+    """The gaps of these sources, and the cursor of the event before them. The last gap has it, if
+    there are any, so that a reconnect before the first event resumes."""
     gaps: list[Octets] = []
-    shown = list(map(source_opened, stream.readings, resumes))
-    for reading in stream.readings:
-        stream.skip_gap(reading, gaps, close=False)
-    cursor = None if gaps else stream.cursor()
-    stream.announce(max(resumes), cursor, ack=stream.options.ack, sources=shown)
-    stream.pending += gaps
+    for one in opened:
+        stream.skip_gap(one.reading, gaps, close=False)
+    return gaps, None if gaps else stream.cursor()
 
 
 def refusal(

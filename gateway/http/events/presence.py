@@ -6,7 +6,6 @@ its name. Listeners are looked up once per period for all watchers.
 
 import asyncio
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
@@ -33,10 +32,6 @@ class Entry(NamedTuple):
     place: tuple[str, str, str]
     listener: Listener
     key: bytes
-
-
-def entry(place: tuple[str, str, str], listener: Listener) -> Entry:
-    return Entry(place, listener, compact(listener))
 
 
 class Presence:
@@ -98,28 +93,28 @@ class Presence:
                     "stream": stream.identity,
                     "since": moment(int(stream.opened * 1000)),
                 }
-                found.append(entry((kind, called, name.name), listener))
+                found.append(Entry((kind, called, name.name), listener, compact(listener)))
         return found
 
     def consumers(self, vhost: str) -> list[Entry]:
         """Those of programs. Those of the gateway stand for its streams and receivers."""
         here = self.context.broker.vhosts.get(vhost)
-        return [
-            entry(
-                ("queue", queue.name, queue.name),
-                {
+        found = []
+        for queue in here.queues.values() if here is not None else ():
+            for consumer in queue.consumers:
+                if getattr(consumer.origin, "name", "").startswith("HTTP "):
+                    continue
+                listener = {
                     "kind": "queue",
                     "name": queue.name,
                     "binding": None,
                     "protocol": "amqp",
                     "user": getattr(consumer.origin, "user", ""),
                     "consumer": consumer.tag,
-                },
-            )
-            for queue in (here.queues.values() if here is not None else ())
-            for consumer in queue.consumers
-            if not getattr(consumer.origin, "name", "").startswith("HTTP ")
-        ]
+                }
+                place = ("queue", queue.name, queue.name)
+                found.append(Entry(place, listener, compact(listener)))
+        return found
 
 
 class PresenceStream(EventStream):
@@ -129,7 +124,7 @@ class PresenceStream(EventStream):
         self, presence: Presence, caller: Principal, vhost: str, everything: bool, nodes: bool
     ) -> None:
         hub = presence.hub
-        super().__init__(hub, caller, vhost, uuid4().hex, Options(hub.settings.heartbeat_seconds))
+        super().__init__(hub, caller, vhost, Options(hub.settings.heartbeat_seconds))
         self.presence = presence
         self.everything = everything
         self.nodes = nodes

@@ -1,26 +1,32 @@
 """Sources that come to a live stream or leave it. Its cursor stays exact: it always holds the
 positions of the current sources, and a cursor is sent at once."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from starlette.requests import Request
 
 from gateway.http import problems
-from gateway.http.events.opening import complete, open_cursor, source_opened, start
-from gateway.http.events.parameters import invalid
+from gateway.http.events.opening import (
+    check_count,
+    complete,
+    open_cursor,
+    read_sources,
+    report_gaps,
+    source_opened,
+)
 from gateway.http.events.rendering import control
-from gateway.http.events.stream import EventStream, Reading
+from gateway.http.events.stream import EventStream
 from gateway.http.events.stream_request import (
     Find,
     Sources,
     Start,
     StreamChange,
     check_kinds,
+    invalid,
     read_object,
     read_start,
     validated,
 )
-from gateway.http.octets import Octets
 from gateway.http.problems import Problem
 from gateway.http.request_parameters import read_limited
 
@@ -70,7 +76,10 @@ def apply(stream: EventStream, asked: Change) -> None:
         if labels & asked.remove:
             raise invalid("a source is added and removed at once")
         gone = [one for one in stream.readings if one.shown in asked.remove]
-        check_count(len(stream.readings) - len(gone) + len(new), hub.settings)
+        count = len(stream.readings) - len(gone) + len(new)
+        if count < 1:
+            raise invalid("a stream reads something; DELETE ends it")
+        check_count(count, hub.settings)
         for name in new:
             alias = stream.aliases.get(name)
             if alias is not None and alias not in before.values():
@@ -80,38 +89,16 @@ def apply(stream: EventStream, asked: Change) -> None:
     except BaseException:
         stream.aliases = before
         raise
-    added = []
-    for source in sources:
-        position, resume = start(source, asked.start, known, heads[source.name])
-        reading = stream.read(source, position)
-        if resume.name == "exact":
-            source.written(stream, position)
-        added.append((reading, source_opened(reading, resume)))
+    added = read_sources(stream, sources, asked.start, known, heads)
     for reading in gone:
         stream.readings.remove(reading)
         reading.source.release(reading.view)
         stream.aliases.pop(reading.source.name, None)
-        hub.quit(stream, reading.source)
+        with hub.turn():
+            hub.leave_source(stream, reading.source)
     stream.update_direct()
     hub.count(stream, stream.vhost)
-    announce(stream, added, [one.shown for one in gone])
-
-
-def check_count(count: int, settings: Any) -> None:
-    if count < 1:
-        raise invalid("a stream reads something; DELETE ends it")
-    if count > settings.max_sources_per_stream:
-        raise invalid(f"at most {settings.max_sources_per_stream} sources per stream")
-
-
-def announce(
-    stream: EventStream, added: list[tuple[Reading, dict[str, Any]]], removed: list[str]
-) -> None:
-    """The change, gaps of the added sources, and the cursor of the current sources."""
-    told = {"added": [shown for _, shown in added], "removed": removed}
-    gaps: list[Octets] = []
-    for reading, _ in added:
-        stream.skip_gap(reading, gaps, close=False)
-    cursor = None if gaps else stream.cursor()
+    told = {"added": list(map(source_opened, added)), "removed": [one.shown for one in gone]}
+    gaps, cursor = report_gaps(stream, added)
     stream.pending += [control("bridge.sources", told, cursor), *gaps]
     stream.wake()

@@ -16,6 +16,7 @@ from gateway.broker.exchanges import Exchange
 from gateway.broker.local import LocalChannel, LocalClient
 from gateway.config.web import HttpSettings
 from gateway.errors import Refusal
+from gateway.http.access.catalogue import Filled
 from gateway.http.access.principal import Principal
 from gateway.http.events.cursor import Cursors
 from gateway.http.events.journal import Event, Journal
@@ -44,13 +45,17 @@ class SourceName(NamedTuple):
         return shown if self.key is None else f"{shown}?binding={self.key}"
 
 
-class Reader(Protocol):
-    """A stream, as its sources know it."""
+class Stream(Protocol):
+    """A stream, as the hub and its sources know it."""
 
     user: str
     caller: Principal
+    identity: str
+    browser: tuple[str, ...]
+    sources: "list[Source]"
+    aliases: dict[SourceName, Filled]
 
-    def need(self, vhost: str, name: "SourceName") -> None:
+    def need(self, vhost: str, name: SourceName) -> None:
         """Raises ``Problem`` unless this may be read."""
         ...
 
@@ -60,6 +65,18 @@ class Reader(Protocol):
 
     def source_lost(self, source: "Source", text: str) -> None:
         """The broker ended the subscription."""
+        ...
+
+    def tick(self, now: float, wall: float) -> None:
+        """Send a heartbeat if it is due; give up on a socket that takes nothing."""
+        ...
+
+    def close(self, reason: str, reconnect: bool = True, retry_ms: int | None = None) -> None:
+        """Say goodbye and end."""
+        ...
+
+    def part(self) -> None:
+        """Release views shared with other streams."""
         ...
 
 
@@ -98,7 +115,7 @@ class Source:
         """Identity of this journal in cursors."""
         self.journal = Journal(settings.journal_events, settings.journal_octets, start)
         self.views: dict[ViewSpec, View] = {}
-        self.readers: set[Reader] = set()
+        self.readers: set[Stream] = set()
         self.heavy: list[int] = []
         """Positions of large messages that may not be rendered yet."""
         self.client: LocalClient | None = None
@@ -115,7 +132,7 @@ class Source:
         """Newest position that was given to any reader's socket, arrived or not."""
         self.unsettled: deque[tuple[int, int]] = deque()
         """Positions and delivery numbers of messages that are not accepted yet (queue sources)."""
-        self.holding: dict[Reader, int] = {}
+        self.holding: dict[Stream, int] = {}
         """Readers that hold acceptance back, and the position up to which each has its events."""
         self.wrote = start - 1
         """Newest position that has left for some reader."""
@@ -238,11 +255,11 @@ class Source:
 
     # --- readers --------------------------------------------------------------------------------
 
-    def join(self, reader: Reader) -> None:
+    def join(self, reader: Stream) -> None:
         self.readers.add(reader)
         self.idle_since = None
 
-    def leave(self, reader: Reader, now: float) -> None:
+    def leave(self, reader: Stream, now: float) -> None:
         """``now`` is monotonic seconds. Within a turn."""
         self.readers.discard(reader)
         if self.holding.pop(reader, None) is not None:
@@ -257,7 +274,7 @@ class Source:
         if position > self.handed:
             self.handed = position
 
-    def written(self, reader: Reader, position: int) -> None:
+    def written(self, reader: Stream, position: int) -> None:
         """Everything up to here has left for a reader, or has arrived at one. It is accepted when
         all readers in ``holding`` have it, or when there are none."""
         holding = self.holding

@@ -7,10 +7,11 @@ the policy for a slow reader is ``Slow``.
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 from urllib.parse import quote
+from uuid import uuid4
 
 from starlette.types import Receive, Scope, Send
 
@@ -84,48 +85,42 @@ class Reading:
     dropped: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class EventStream:
     """Reader of one or more sources, and the response that writes them."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        caller: Principal,
-        vhost: str,
-        identity: str,
-        options: Options,
-        browser: tuple[str, ...] = (),
-    ) -> None:
-        self.hub = hub
-        self.caller = caller
-        self.user = caller.user
-        self.vhost = vhost
-        self.identity = identity
-        self.options = options
-        self.browser = browser
-        self.resume = Resume.fresh
-        self.aliases: dict[SourceName, Filled] = {}
-        """The sources that it reads by declared routes."""
-        self.sources: list[Source] = []
-        self.readings: list[Reading] = []
-        self.direct = False
-        """One source of which everything is shown: the way of most streams."""
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.pending: list[Octets] = []
-        self.finished = False
-        """Write the pending events, then end."""
-        self.gone = False
-        """The peer has hung up."""
-        self.hung = False
-        self.opened = self.since = hub.clock()
+    hub: Hub
+    caller: Principal
+    vhost: str
+    options: Options
+    browser: tuple[str, ...] = ()
+    resume: Resume = Resume.fresh
+    aliases: dict[SourceName, Filled] = field(default_factory=dict)
+    """The sources that it reads by declared routes."""
+    sources: list[Source] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    direct: bool = False
+    """One source of which everything is shown: the way of most streams."""
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    pending: list[Octets] = field(default_factory=list)
+    finished: bool = False
+    """Write the pending events, then end."""
+    gone: bool = False
+    """The peer has hung up."""
+    hung: bool = False
+    reminded: bool = False
+    wrote_at: float = 0.0
+    writing_since: float | None = None
+    waiter: asyncio.Future[None] | None = None
+    pipe: Pipe | None = None
+    """Past the layers to the transport, once the response has begun."""
+    task: asyncio.Task[Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.user = self.caller.user
+        self.identity = uuid4().hex
+        self.opened = self.since = self.hub.clock()
         """When the stream, and when its credential, began; seconds since 1970."""
-        self.reminded = False
-        self.wrote_at = 0.0
-        self.writing_since: float | None = None
-        self.waiter: asyncio.Future[None] | None = None
-        self.pipe: Pipe | None = None
-        """Past the layers to the transport, once the response has begun."""
-        self.task: asyncio.Task[Any] | None = None
 
     def announce(self, resume: Resume, cursor: bytes | None = None, **told: Any) -> None:
         """The fields of the answer, and ``bridge.open`` with the reconnect time."""

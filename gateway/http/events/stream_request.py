@@ -1,23 +1,20 @@
-"""The meaning of the parameters of a stream: its sources, its options, and its start."""
+"""The parameters of a stream, as they stand in the query, the path, the fields and the body of a
+request, and their meaning: its sources, its options, and its start."""
 
 import json
 import re
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.json_schema import SkipJsonSchema
+from starlette.types import Scope
 
 from gateway.config.web import HttpSettings
 from gateway.http import problems
 from gateway.http.access.catalogue import PARAMETER, PREFIX, Catalogue, Filled
-from gateway.http.events.parameters import (
-    MOST_FIELDS,
-    Pairs,
-    StreamParameters,
-    invalid,
-)
 from gateway.http.events.rendering import Format
 from gateway.http.events.sources import SourceName
 from gateway.http.events.stream import Options, Slow
@@ -31,13 +28,65 @@ from gateway.http.filters import (
     read_selector,
 )
 from gateway.http.problems import Problem
+from gateway.http.segments import decode_segment
 from gateway.http.typed_json import once, refuse
 
+MOST_FIELDS = 256
+Pairs = list[tuple[str, str]]
 BINDING = "?binding="
 MAX_NAME = 255
 Ack = Literal["none", "on-next", "explicit"]
 PYDANTIC_PREFIX = "Value error, "
 """Prefix that pydantic adds to the text of a ``ValueError``."""
+
+
+class StreamParameters(NamedTuple):
+    """``names`` are those in the path, by their kind. ``pairs`` are the query without its
+    ``tickets``; ``media`` is the type of the body, ``last_event_id`` and ``origin`` are the headers
+    of these names."""
+
+    names: dict[str, str]
+    pairs: Pairs
+    tickets: list[str]
+    last_event_id: str | None
+    media: bytes
+    origin: bytes | None
+
+    @property
+    def cursor(self) -> str | None:
+        """The header wins over the parameter of the same meaning."""
+        return self.last_event_id or dict(self.pairs).get("last_event_id")
+
+
+def read_stream_parameters(scope: Scope, query: Pairs) -> StreamParameters:
+    """Raises ``Problem``."""
+    fields: dict[bytes, bytes] = dict(scope["headers"])
+    last = fields.get(b"last-event-id")
+    return StreamParameters(
+        {kind: decode_segment(one) for kind, one in scope["path_params"].items()},
+        [pair for pair in query if pair[0] != "ticket"],
+        [value for key, value in query if key == "ticket"],
+        None if last is None else last.decode("latin-1"),
+        fields.get(b"content-type", b"").partition(b";")[0].strip().lower(),
+        fields.get(b"origin"),
+    )
+
+
+def invalid(detail: str) -> Problem:
+    return Problem(problems.INVALID, detail)
+
+
+def read_pairs(query: bytes) -> Pairs:
+    """Raises ``Problem``."""
+    try:
+        return parse_qsl(
+            query.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=MOST_FIELDS,
+        )
+    except (UnicodeDecodeError, ValueError):
+        raise invalid("the query is not percent-encoded UTF-8, or too long") from None
 
 
 def decimal(text: str) -> str:

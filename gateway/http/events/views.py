@@ -115,18 +115,15 @@ class View:
             return b""
         if self.as_stored:
             return self.journal.frame(position)
-        head = self.id_line(position) + self.name_line(event)
-        return concatenated(head, self.lines(position, event))
+        spec, head = self.spec, self.id_line(position) + self.name_line(event)
+        lines = self.renderer.lines(
+            spec.format, position, event.message, event.redelivered, spec.opaque
+        )
+        return concatenated(head, lines)
 
     def wants(self, message: Message) -> bool:
         wanted = self.spec.filter
         return not wanted or wanted.passes(message)
-
-    def lines(self, position: int, event: Event) -> Octets:
-        spec = self.spec
-        return self.renderer.lines(
-            spec.format, position, event.message, event.redelivered, spec.opaque
-        )
 
     def name_line(self, event: Event) -> bytes:
         asked = self.spec.event

@@ -8,12 +8,11 @@ from starlette.responses import Response
 from gateway.broker.browsing import Place, Seen
 from gateway.http import prepared_bodies
 from gateway.http.access.principal import Action
-from gateway.http.message_json import compact
 from gateway.http.octets import Octets, concatenated
 from gateway.http.portions import Whole, spread
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import PageQuery
-from gateway.http.receive.views import message_json
+from gateway.http.receive.views import with_message
 from gateway.http.request_parameters import read_query
 from gateway.http.typed import moment
 
@@ -64,12 +63,7 @@ class BrowseEndpoints:
         return await self.on_browse(request)
 
     def show(self, seen: Seen, view: str, payload: str) -> list[Octets]:
-        known: dict[str, Any] = {
-            "position": write_place(seen.place),
-            "deliveries": seen.deliveries,
-        }
+        known: dict[str, Any] = {"position": write_place(seen.place), "deliveries": seen.deliveries}
         if seen.expires is not None:
             known["expires"] = moment(seen.expires)
-        count = seen.deliveries + 1
-        shown = message_json(seen.message, view, payload, redelivered=count > 1, deliveries=count)
-        return [compact(known)[:-1] + b',"message":', shown, b"}"]
+        return with_message(known, seen.message, view, payload, seen.deliveries + 1)

@@ -12,13 +12,11 @@ ready is checked, and taken if it matches, until the time is up.
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from gateway.broker.broker import Broker
 from gateway.broker.browsing import Place, browse, discard
 from gateway.broker.local import LocalClient
 from gateway.broker.queues import Queue
-from gateway.errors import Condition, Refusal
 from gateway.http.filters import Filter
 from gateway.http.receive.requests import LONGEST_WAIT, Receive
 from gateway.http.receive.waiting import Alarm
@@ -55,56 +53,32 @@ class PendingReceive:
     gone: bool = False
 
 
-class ReceiveCondition(NamedTuple):
-    """Messages that pass ``filter``. Those that were delivered ``most_deliveries`` times already
-    are dead-lettered instead of being taken."""
+@dataclass(slots=True, eq=False)
+class FilteredReceive:
+    """A caller that seeks up to ``most`` messages that pass ``filter``, and ``octets`` of bodies
+    (but one in any case). Messages that were delivered ``most_deliveries`` times already are
+    dead-lettered instead of being taken. A watcher of the queue. Use within a turn;
+    ``ReceiveChannel.stop`` ends it."""
 
+    receive_channel: "ReceiveChannel"
+    queue: Queue
     filter: Filter
     most_deliveries: int | None
+    most: int
+    octets: int
+    until: int
+    taken: list[TakenMessage] = field(default_factory=list)
+    gone: bool = False
+    searching: bool = True
+    after: Place | None = None
+    left: int = field(init=False)
+    alarm: Alarm = field(init=False)
 
-    def takes(self, message: Message) -> bool:
-        return not self.filter or self.filter.passes(message)
-
-    def poisoned(self, deliveries: int) -> bool:
-        return self.most_deliveries is not None and deliveries >= self.most_deliveries
-
-
-def condition_of(asked: Receive) -> ReceiveCondition | None:
-    """``None`` if anything will do."""
-    conditions = asked.wanted()
-    if not conditions and asked.max_deliveries is None:
-        return None
-    return ReceiveCondition(conditions, asked.max_deliveries)
-
-
-class FilteredReceive:
-    """A caller that seeks up to ``most`` messages and ``octets`` of bodies (but one in any case).
-    A watcher of the queue. Use within a turn; ``ReceiveChannel.stop`` ends it."""
-
-    def __init__(
-        self,
-        receive_channel: "ReceiveChannel",
-        queue: str,
-        wanted: ReceiveCondition,
-        most: int,
-        octets: int,
-        wait_ms: int,
-    ) -> None:
-        """Raises ``Refusal``."""
-        self.receive_channel = receive_channel
-        self.wanted = wanted
-        self.most = most
-        self.octets = octets
-        state = receive_channel.state
-        self.until = state.now + wait_ms
-        self.taken: list[TakenMessage] = []
-        self.gone = False
-        self.searching = True
-        self.after: Place | None = None
-        self.queue = receive_channel.readable(queue)
+    def __post_init__(self) -> None:
         self.left = self.queue.depth
         self.queue.touch()
         self.queue.watchers[self] = None
+        state = self.receive_channel.state
         # A search is not cut by the wait: a message far behind would never be found.
         self.alarm = Alarm(state, max(self.until, state.now + LONGEST_WAIT))
 
@@ -138,10 +112,11 @@ class FilteredReceive:
             state.schedule(self.alarm, self.until)
 
     def consider(self, place: Place, message: Message, deliveries: int) -> None:
-        if not self.wanted.takes(message):
+        if self.filter and not self.filter.passes(message):
             return
-        if self.wanted.poisoned(deliveries):
-            self.receive_channel.dead_letter(self.queue, place)
+        if self.most_deliveries is not None and deliveries >= self.most_deliveries:
+            if discard(self.queue, place, POISON):  # it has dead letters
+                self.receive_channel.tally[POISON] += 1
         elif (taken := self.receive_channel.pick(self.queue, place)) is not None:
             self.taken.append(taken)
             self.octets -= len(message.body)
@@ -205,9 +180,11 @@ class ReceiveChannel:
             if got is None:
                 break
             octets -= len(got.message.body)
-            count = channel.delivery_count(got.delivery) + 1
-            found.append(TakenMessage(got.delivery, count, got.message))
+            found.append(self.taken(got.delivery, got.message))
         return found
+
+    def taken(self, delivery: int, message: Message) -> TakenMessage:
+        return TakenMessage(delivery, self.channel.delivery_count(delivery) + 1, message)
 
     def wait(self, queue: str, most: int, octets: int, until: int) -> PendingReceive:
         """Become a consumer for as long as nothing has come. Raises ``Refusal``."""
@@ -219,31 +196,19 @@ class ReceiveChannel:
         return waiting
 
     def seek(
-        self, queue: str, wanted: ReceiveCondition, most: int, octets: int, wait_ms: int
+        self, queue: str, wanted: Filter, asked: Receive, most: int, octets: int
     ) -> FilteredReceive:
         """Look for certain messages, and wait for them. Raises ``Refusal``."""
-        seeking = FilteredReceive(self, queue, wanted, most, octets, wait_ms)
+        readable, until = self.channel.readable(queue), self.state.now + asked.wait_ms
+        seeking = FilteredReceive(self, readable, wanted, asked.max_deliveries, most, octets, until)
         self.seeking[seeking] = None
         seeking.look()
         return seeking
 
-    def readable(self, queue: str) -> Queue:
-        """Raises ``Refusal``."""
-        return self.channel.readable(queue)
-
     def pick(self, queue: Queue, place: Place) -> TakenMessage | None:
         """The message at a place, if it is ready there."""
         got = self.channel.pick(queue, place)
-        if got is None:
-            return None
-        return TakenMessage(
-            got.delivery, self.channel.delivery_count(got.delivery) + 1, got.message
-        )
-
-    def dead_letter(self, queue: Queue, place: Place) -> None:
-        """Dead-letter a message that was delivered too often, if the queue does so."""
-        if discard(queue, place, POISON):
-            self.tally[POISON] += 1
+        return None if got is None else self.taken(got.delivery, got.message)
 
     def stop(self, waiting: Wait) -> list[TakenMessage]:
         """End the wait; the messages that have come."""
@@ -279,8 +244,7 @@ class ReceiveChannel:
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         waiting = self.waiting[consumer]
-        count = self.channel.delivery_count(delivery) + 1
-        waiting.taken.append(TakenMessage(delivery, count, message))
+        waiting.taken.append(self.taken(delivery, message))
         waiting.alarm.ring()
 
     def cancelled(self, tag: str) -> None:
@@ -301,29 +265,19 @@ class ReceiveChannels:
 
     def of(self, vhost: str, user: str) -> ReceiveChannel:
         """Within a turn. Raises ``Refusal``."""
-        receive_channel = self.by_user.get((vhost, user))
-        if receive_channel is not None and receive_channel.dead:
-            receive_channel.close()
-            receive_channel = None
-        if receive_channel is None:
-            receive_channel = self.by_user[vhost, user] = ReceiveChannel(
-                self.broker, vhost, user, self.tally
-            )
-        return receive_channel
+        known = self.by_user.get((vhost, user))
+        if known is not None and not known.dead:
+            return known
+        if known is not None:
+            known.close()
+        made = self.by_user[vhost, user] = ReceiveChannel(self.broker, vhost, user, self.tally)
+        return made
 
     def waiting(self, user: str) -> int:
         """How many callers of a user wait now."""
-        return sum(
-            receive_channel.waits
-            for (_, name), receive_channel in self.by_user.items()
-            if name == user
-        )
+        return sum(one.waits for (_, name), one in self.by_user.items() if name == user)
 
     def close(self) -> None:
         for receive_channel in self.by_user.values():
             receive_channel.close()
         self.by_user.clear()
-
-
-def no_queue(queue: str) -> Refusal:
-    return Refusal(Condition.NOT_FOUND, f"queue '{queue}' was deleted")

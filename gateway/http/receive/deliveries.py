@@ -15,7 +15,6 @@ from gateway.bodies import Body
 from gateway.http import problems
 from gateway.http.access.principal import Action
 from gateway.http.leases import Lease
-from gateway.http.message_json import compact
 from gateway.http.octets import Octets, concatenated, pieces
 from gateway.http.portions import spread
 from gateway.http.prepared_bodies import ready
@@ -23,7 +22,7 @@ from gateway.http.problems import Problem
 from gateway.http.receive.channels import FilteredReceive, TakenMessage, Wait
 from gateway.http.receive.receiver import Batch, Receiver, ReceiveRequest
 from gateway.http.receive.requests import Receive, check, read_json
-from gateway.http.receive.views import Pairs, message_json, raw_fields
+from gateway.http.receive.views import Pairs, encoded_fields, raw_fields, with_message
 from gateway.http.request_parameters import read_parameters
 from gateway.http.typed import moment
 
@@ -111,17 +110,14 @@ class DeliveriesEndpoint:
 
     async def render(self, batch: Batch, vhost: str) -> tuple[int, Pairs, Body | Octets]:
         asked = batch.call.asked
-        if not batch.leases and not batch.taken:
-            return 204, [], b""
-        if asked.view == "raw":
-            raw = self.render_raw(batch, vhost)
+        found: list[Lease | TakenMessage] = [*batch.leases, *batch.taken]
+        if found and asked.view == "raw":
+            raw = self.render_raw(found[0], vhost)
             if raw is not None:
                 return raw
         view = "full" if asked.view in ("full", "raw") else "simple"
-        found: list[Lease | TakenMessage] = [*batch.leases, *batch.taken]
-        messages = [one.message for one in found]
         parts: list[Octets] = []
-        async with ready(messages, view, asked.payload == "base64"):
+        async with ready([one.message for one in found], view, asked.payload == "base64"):
             async for one in spread(found):
                 if one.message is not None:  # a lease may have run out meanwhile
                     parts += [b"," if parts else b"", *self.show(one, view, asked.payload)]
@@ -141,27 +137,21 @@ class DeliveriesEndpoint:
         if isinstance(one, Lease):
             known = {"token": self.receiver.leases.token(one), "lock_until": moment(one.until)}
         known |= {"delivery_count": count, "redelivered": count > 1}
-        shown = message_json(message, view, payload, redelivered=count > 1, deliveries=count)
-        return [compact(known)[:-1] + b',"message":', shown, b"}"]
+        return with_message(known, message, view, payload, count)
 
-    def render_raw(self, batch: Batch, vhost: str) -> tuple[int, Pairs, Body] | None:
+    def render_raw(self, one: Lease | TakenMessage, vhost: str) -> tuple[int, Pairs, Body] | None:
         """The body of the one message as it is; ``None`` if its fields take too much room."""
-        if batch.leases:
-            lease = batch.leases[0]
-            message, count = lease.message, lease.count
-            assert message is not None
-            token = self.receiver.leases.token(lease)
-            more = [
+        message = one.message
+        assert message is not None
+        pairs = raw_fields(message, one.count)
+        if pairs is not None and isinstance(one, Lease):
+            token = self.receiver.leases.token(one)
+            pairs += [
                 ("amqp-lock-token", token),
-                ("amqp-lock-until", moment(lease.until)),
+                ("amqp-lock-until", moment(one.until)),
                 ("location", f"/v1/{vhost}/deliveries/{token}"),
             ]
-        else:
-            message, count, more = batch.taken[0].message, batch.taken[0].count, []
-        pairs = raw_fields(message, count > 1, count)
-        if pairs is None:
-            return None
-        return 200, pairs + more, message.body
+        return None if pairs is None else (200, pairs, message.body)
 
 
 # --- the request --------------------------------------------------------------------------------
@@ -222,10 +212,7 @@ async def write(
     send: Send, status: int, pairs: Pairs, body: Body | Octets, gone: "asyncio.Task[None]"
 ) -> bool:
     """All but the end of an answer; whether it has left for the caller's socket."""
-    headers = [(name.encode(), value.encode("latin-1")) for name, value in pairs]
-    headers += [(b"cache-control", b"no-store")]
-    if status != 204:
-        headers.append((b"content-length", b"%d" % len(body)))
+    headers = encoded_fields(pairs, None if status == 204 else body)
     if gone.done():
         return False
     await send({"type": "http.response.start", "status": status, "headers": headers})

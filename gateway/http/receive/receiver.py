@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from gateway.broker.broker import Broker
 from gateway.broker.local import LocalChannel, LocalClient
-from gateway.errors import Refusal
+from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
@@ -20,8 +20,6 @@ from gateway.http.receive.channels import (
     ReceiveChannels,
     TakenMessage,
     Wait,
-    condition_of,
-    no_queue,
 )
 from gateway.http.receive.requests import Receive
 from gateway.http.request_parameters import authenticate, vhost_of
@@ -89,12 +87,15 @@ class Batch:
             self.receive_channel.settle(taken.delivery, Outcome.ACCEPT)
         self.taken.clear()
 
+    def give_back(self, found: list[TakenMessage]) -> None:
+        for taken in found:
+            self.receive_channel.settle(taken.delivery, Outcome.RELEASE)
+        found.clear()
+
     def hang_up(self) -> None:
         """The answer was not delivered: everything goes back, unless a later round of the same
         attempt answers with it. Within a turn."""
-        for taken in self.taken:
-            self.receive_channel.settle(taken.delivery, Outcome.RELEASE)
-        self.taken.clear()
+        self.give_back(self.taken)
         attempt = self.attempt
         if attempt is not None and attempt.round != self.round:
             return
@@ -176,20 +177,20 @@ class Receiver:
 
     def take(self, batch: Batch, most: int) -> tuple[list[TakenMessage], Wait | None]:
         """The messages at hand, or a wait if there are none. Raises ``Problem`` and ``Refusal``."""
-        call, receive_channel = batch.call, batch.receive_channel
-        queue, wait_ms, octets = call.queue, call.asked.wait_ms, self.settings.receive_octets
-        wanted = condition_of(call.asked)
-        if wanted is not None:
+        call, asked, receive_channel = batch.call, batch.call.asked, batch.receive_channel
+        queue, octets = call.queue, self.settings.receive_octets
+        wanted = asked.wanted()
+        if wanted or asked.max_deliveries is not None:
             self.check_waits(call.principal)
-            seeking = receive_channel.seek(queue, wanted, most, octets, wait_ms)
-            if seeking.taken or not (seeking.searching or wait_ms):
+            seeking = receive_channel.seek(queue, wanted, asked, most, octets)
+            if seeking.taken or not (seeking.searching or asked.wait_ms):
                 return receive_channel.stop(seeking), None
             return [], seeking
         found = receive_channel.fetch(queue, most, octets)
-        if found or not wait_ms:
+        if found or not asked.wait_ms:
             return found, None
         self.check_waits(call.principal)
-        return [], receive_channel.wait(queue, most, octets, self.broker.state.now + wait_ms)
+        return [], receive_channel.wait(queue, most, octets, self.broker.state.now + asked.wait_ms)
 
     def check_waits(self, principal: Principal) -> None:
         """Raises ``Problem``."""
@@ -229,14 +230,14 @@ class Receiver:
             if self.closing:
                 raise Problem(problems.DRAINING, "the gateway is shutting down")
             if waiting.gone or batch.receive_channel.dead:
-                raise no_queue(batch.call.queue)
+                raise Refusal(Condition.NOT_FOUND, f"queue '{batch.call.queue}' was deleted")
             self.may_still(batch.call)
         except (Problem, Refusal):
-            self.give_back(batch, found)
+            batch.give_back(found)
             raise
         if attempt is not None and attempt.round != batch.round:
             # A later round has taken over, and it is the one that answers.
-            self.give_back(batch, found)
+            batch.give_back(found)
             return
         self.hold(batch, found)
 
@@ -251,13 +252,8 @@ class Receiver:
         """The caller hung up while waiting. Within a turn."""
         if batch.attempt is not None and batch.attempt.waiting is waiting:
             batch.attempt.end()
-        self.give_back(batch, batch.receive_channel.stop(waiting))
+        batch.give_back(batch.receive_channel.stop(waiting))
         self.hang_ups += 1
-
-    def give_back(self, batch: Batch, found: list[TakenMessage]) -> None:
-        for taken in found:
-            batch.receive_channel.settle(taken.delivery, Outcome.RELEASE)
-        found.clear()
 
     def hold(self, batch: Batch, found: list[TakenMessage]) -> None:
         """Lease the messages, or (mode "auto") keep them until the answer is written."""
@@ -268,7 +264,7 @@ class Receiver:
         owner, lease_ms = call.principal.identity, call.asked.lease_ms
         # Several waits may have been let in for the last free places.
         left = max(0, self.settings.max_leases_per_user - self.leases.per_owner[owner])
-        self.give_back(batch, found[left:])
+        batch.give_back(found[left:])
         batch.leases += [
             self.leases.grant(
                 batch.receive_channel,

@@ -6,7 +6,7 @@ it is in one place or the other. A message that a consumer takes meanwhile is no
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -39,9 +39,8 @@ MOST_NAMED = 100
 """Failures that an answer names one by one."""
 
 
-class Address(NamedTuple):
-    exchange: str
-    key: str
+Address = tuple[str, str]
+"""Exchange and routing key."""
 
 
 def matches(message: Message, which: DeadLetterFilter, deaths: list[dict[str, Any]]) -> bool:
@@ -72,7 +71,7 @@ def address_of(
 ) -> Address | None:
     """Where it goes; ``None`` if nothing says where it came from."""
     if isinstance(to, Target):
-        return Address(to.exchange, to.routing_key)
+        return to.exchange, to.routing_key
     if not deaths:
         return None
     # The list is by the latest death of each kind; these headers name the very first.
@@ -81,9 +80,9 @@ def address_of(
     known = [death for death in deaths if (death["queue"], death["reason"]) == born]
     first = known[0] if known else deaths[-1]
     if to == "queue":
-        return Address("", first["queue"])
+        return "", first["queue"]
     keys = first["routing_keys"]
-    return Address(first["exchange"], keys[0] if keys else "")
+    return first["exchange"], keys[0] if keys else ""
 
 
 @dataclass(slots=True)
@@ -219,10 +218,10 @@ class RedriveEndpoints:
             drive.fail(seen, "not-a-dead-letter")
             return 0
         try:
-            kind = "exchange" if to.exchange else "queue"
-            name = to.exchange or to.key
-            drive.principal.need(self.broker, Action.PUBLISH, drive.vhost, kind, name)
-            what = channel.move(drive.queue, seen.place, to.exchange, to.key)
+            exchange, key = to
+            kind = "exchange" if exchange else "queue"
+            drive.principal.need(self.broker, Action.PUBLISH, drive.vhost, kind, exchange or key)
+            what = channel.move(drive.queue, seen.place, exchange, key)
         except (Problem, Refusal) as error:
             refused = error if isinstance(error, Problem) else problems.of_refusal(error)
             drive.fail(seen, refused.row.kind)

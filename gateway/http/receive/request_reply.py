@@ -9,18 +9,20 @@ With ``Prefer: respond-async`` the answer is an operation, which holds the reply
 
 import asyncio
 from collections import Counter
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
 from starlette.types import Receive, Scope, Send
 
 from gateway.bodies import Body
-from gateway.broker.local import LocalClient
+from gateway.broker.local import LocalChannel, LocalClient
 from gateway.broker.replies import REPLY_TO
 from gateway.errors import Condition, Refusal
 from gateway.http import prepared_bodies, problems
 from gateway.http.fields import READERS, BadField, read_properties, write_identifier
 from gateway.http.identifiers import uuid7
+from gateway.http.leases import tally
 from gateway.http.observe.trace import stamp
 from gateway.http.octets import Octets, send_answer
 from gateway.http.problems import Problem
@@ -33,7 +35,7 @@ from gateway.http.publish.templates import DIALECT, encode
 from gateway.http.receive.deliveries import hung_up
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import Query
-from gateway.http.receive.views import message_json, raw_fields
+from gateway.http.receive.views import encoded_fields, message_json, raw_fields
 from gateway.http.receive.waiting import Alarm
 from gateway.http.request_parameters import authenticate, read_limited, read_query, vhost_of
 from gateway.message import DIALECTS, Message
@@ -45,25 +47,25 @@ REPLY = f"{FORM}; view=simple"
 """How an operation shows its reply."""
 
 
+@dataclass(slots=True, eq=False)
 class PendingRequest:
     """One request: its channel, the outcome of its publish, and its reply. ``due`` is the time
     at which the reply address of a caller that has gone is removed."""
 
-    __slots__ = (
-        "calls", "channel", "alarm", "reply", "accepted", "condition", "late", "lost", "due",
-    )  # fmt: skip
+    calls: "PendingRequests"
+    client: LocalClient
+    alarm: Alarm
+    channel: LocalChannel = field(init=False)
+    reply: Message | None = None
+    accepted: bool | None = None
+    condition: Condition | None = None
+    late: bool = False
+    lost: bool = False
+    due: int | None = None
 
-    def __init__(self, calls: "PendingRequests", client: LocalClient, until: int) -> None:
-        self.calls = calls
-        self.reply: Message | None = None
-        self.accepted: bool | None = None
-        self.condition: Condition | None = None
-        self.late = False
-        self.lost = False
-        self.due: int | None = None
-        self.channel = client.channel(self)
+    def __post_init__(self) -> None:
+        self.channel = self.client.channel(self)
         self.channel.start(self.channel.subscribe(REPLY_TO, no_ack=True))
-        self.alarm = Alarm(calls.broker.state, until)
 
     def on_due(self) -> None:
         self.calls.clear(self)
@@ -134,7 +136,8 @@ class PendingRequests:
             client = LocalClient(self.broker, vhost, user, f"HTTP requests of {user}")
             self.clients[vhost, user] = client
             client.ended = partial(self.lose, client)
-        call = PendingRequest(self, client, self.broker.state.now + int(seconds * 1000))
+        until = self.broker.state.now + int(seconds * 1000)
+        call = PendingRequest(self, client, Alarm(self.broker.state, until))
         try:
             stamp(message)
             call.channel.publish(message, call)
@@ -148,15 +151,13 @@ class PendingRequests:
     def lose(self, client: LocalClient) -> None:
         """Its virtual host is gone, or the gateway stops: no reply will come."""
         for call in self.open:
-            if call.channel.client is client:
+            if call.client is client:
                 call.lose()
 
     def end(self, call: PendingRequest) -> None:
         """The caller waits no longer. Within a turn."""
-        user = call.channel.client.user
-        self.waiting[user] -= 1
-        if not self.waiting[user]:
-            del self.waiting[user]
+        user = call.client.user
+        tally(self.waiting, user, -1)
         self.open.pop(call, None)
         call.late = True
         known = call.reply is not None or call.condition is not None or call.accepted is False
@@ -289,7 +290,7 @@ class RequestReplyEndpoint:
             return problem_answer(self.no_reply(asked), instance)
         self.calls.replied += 1
         async with prepared_bodies.ready([reply]):
-            body = message_json(reply, "simple", "auto", redelivered=False, deliveries=1)
+            body = message_json(reply, "simple", "auto", 1)
         return answer_of(200, REPLY, body, [asked.header])
 
     async def reply_now(
@@ -300,19 +301,13 @@ class RequestReplyEndpoint:
         if reply is None:
             raise self.no_reply(asked)
         self.calls.replied += 1
-        pairs = raw_fields(reply, False, 1)
+        pairs = raw_fields(reply, 1)
         body: Body | Octets = reply.body
         if pairs is None:
             pairs = [("content-type", "application/json"), ("amqp-view", "full")]
             async with prepared_bodies.ready([reply], "full"):
-                body = message_json(reply, "full", "auto", redelivered=False, deliveries=1)
-        headers = [(name.encode(), value.encode("latin-1")) for name, value in pairs]
-        headers += [
-            asked.header,
-            (b"cache-control", b"no-store"),
-            (b"content-length", b"%d" % len(body)),
-        ]
-        return 200, headers, body
+                body = message_json(reply, "full", "auto", 1)
+        return 200, [*encoded_fields(pairs, body), asked.header], body
 
     def no_reply(self, asked: SentRequest) -> Problem:
         """The reason why there is no reply, and the outcome of the request."""

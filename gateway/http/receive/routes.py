@@ -2,14 +2,10 @@
 
 from typing import Any
 
-from starlette.requests import Request
 from starlette.routing import BaseRoute
-from starlette.types import Receive, Scope, Send
 
-from gateway.http import problems
 from gateway.http.context import Context
 from gateway.http.description import Described
-from gateway.http.problems import Problem
 from gateway.http.receive import openapi as described
 from gateway.http.receive.browsing import BrowseEndpoints
 from gateway.http.receive.deliveries import DeliveriesEndpoint
@@ -18,7 +14,7 @@ from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.redrive import RedriveEndpoints
 from gateway.http.receive.request_reply import PendingRequests, RequestReplyEndpoint
 from gateway.http.receive.requests import Modify, Reject, Release, Renew
-from gateway.http.receive.settlements import Handler, SettlementEndpoints
+from gateway.http.receive.settlements import SettlementEndpoints
 
 QUEUE = "/v1/{vhost}/queues/{queue}"
 TOKENS = "/v1/{vhost}/deliveries"
@@ -43,7 +39,7 @@ def routes(context: Context) -> list[BaseRoute]:
     endpoints: list[tuple[str, str, Any]] = [
         ("POST", f"{QUEUE}/deliveries", DeliveriesEndpoint(receiver)),
         ("GET", f"{QUEUE}/messages", browsing.on_browse),
-        ("POST", SETTLE, Posted(settlements.on_settle)),
+        ("POST", SETTLE, settlements.on_settle),
         ("GET", one, settlements.on_inspect),
         ("DELETE", one, settle(settlements.accept)),
         ("PATCH", one, settle(settlements.renew, Renew)),
@@ -66,16 +62,3 @@ def routes(context: Context) -> list[BaseRoute]:
         )
         for method, path, endpoint in endpoints
     ]
-
-
-class Posted:
-    """An endpoint that is posted to and nothing else."""
-
-    def __init__(self, handler: Handler) -> None:
-        self.handler = handler
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["method"] != "POST":
-            raise Problem(problems.BY_STATUS[405], "only POST", headers={"allow": "POST"})
-        response = await self.handler(Request(scope, receive))
-        await response(scope, receive, send)

@@ -12,7 +12,6 @@ from gateway.errors import Refusal
 from gateway.http import prepared_bodies, problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.leases import Lease, LeaseState, owner_of
-from gateway.http.message_json import compact
 from gateway.http.octets import concatenated
 from gateway.http.portions import Whole
 from gateway.http.problems import Problem
@@ -28,7 +27,7 @@ from gateway.http.receive.requests import (
     read_json,
     read_request,
 )
-from gateway.http.receive.views import message_json
+from gateway.http.receive.views import with_message
 from gateway.http.receive.waiting import stored_turn
 from gateway.http.redaction import redacted
 from gateway.http.request_parameters import authenticate, read_query, vhost_of
@@ -81,11 +80,8 @@ class SettlementEndpoints:
             raise lost("the lease is long over")
         if lease.vhost != vhost:
             raise unknown()
-        broker, queue = self.context.broker, lease.queue
-        if lease.route:
-            principal.need(broker, Action.SETTLE, vhost, "route", lease.route, queue)
-        else:
-            principal.need(broker, Action.SETTLE, vhost, "queue", queue)
+        named = ("route", lease.route, lease.queue) if lease.route else ("queue", lease.queue)
+        principal.need(self.context.broker, Action.SETTLE, vhost, *named)
         if lease.state is LeaseState.EXPIRED:
             raise lost("the lease ran out; the message went back to its queue")
         if lease.state is LeaseState.LOST:
@@ -112,11 +108,11 @@ class SettlementEndpoints:
         return self.end(lease, LeaseState.RELEASED, Outcome.RELEASE)
 
     def reject(self, lease: Lease, asked: Reject) -> dict[str, Any]:
-        notes = {
-            "x-opt-reject-reason": asked.reason,
-            "x-opt-reject-description": asked.description,
-        }
-        notes = {name: value for name, value in notes.items() if value is not None}
+        notes: Table = {}
+        if asked.reason is not None:
+            notes["x-opt-reject-reason"] = asked.reason
+        if asked.description is not None:
+            notes["x-opt-reject-description"] = asked.description
         return self.end(lease, LeaseState.REJECTED, Outcome.REJECT, notes)
 
     def modify(self, lease: Lease, asked: Modify) -> dict[str, Any]:
@@ -171,20 +167,19 @@ class SettlementEndpoints:
         if lease.route:
             message = redacted(message)
         async with prepared_bodies.ready([message], query.view, query.payload == "base64"):
-            again = lease.count > 1
-            shown = message_json(
-                message, query.view, query.payload, redelivered=again, deliveries=lease.count
-            )
-        head = {
-            "state": "leased",
-            "lock_until": moment(lease.until),
-            "delivery_count": lease.count,
-            "redelivered": again,
-        }
-        return Whole(concatenated(compact(head)[:-1], b',"message":', shown, b"}"), NO_STORE)
+            known = {
+                "state": "leased",
+                "lock_until": moment(lease.until),
+                "delivery_count": lease.count,
+                "redelivered": lease.count > 1,
+            }
+            shown = with_message(known, message, query.view, query.payload, lease.count)
+        return Whole(concatenated(*shown), NO_STORE)
 
     async def on_settle(self, request: Request) -> Response:
         """Many at once, each with its own result: 200 if all went well, else 207."""
+        if request.method != "POST":
+            raise Problem(problems.BY_STATUS[405], "only POST", headers={"allow": "POST"})
         principal, vhost = await self.authorize(request)
         read_query(request.scope["query_string"], Query)
         items: list[SettleItem] = check(list[SettleItem], await read_json(request))

@@ -5,6 +5,7 @@ from typing import Any
 
 import http_sf
 
+from gateway.bodies import Body
 from gateway.http.fields import sf_string, write_headers
 from gateway.http.message_json import body_json, compact, readable_properties
 from gateway.http.octets import Octets, concatenated, trimmed
@@ -57,14 +58,20 @@ def plain(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def message_json(
-    message: Message, view: str, payload: str, *, redelivered: bool, deliveries: int
-) -> Octets:
-    """``deliveries``: which delivery this is, from 1, or 0 for one that was never delivered."""
+def with_message(
+    known: dict[str, Any], message: Message, view: str, payload: str, deliveries: int
+) -> list[Octets]:
+    """An object of these members and the ``message``."""
+    shown = message_json(message, view, payload, deliveries)
+    return [compact(known)[:-1] + b',"message":', shown, b"}"]
+
+
+def message_json(message: Message, view: str, payload: str, deliveries: int) -> Octets:
+    """``deliveries``: which delivery this is, from 1."""
     properties = readable_properties(message)
     if properties is not None:
         try:
-            return readable_json(message, properties, view, payload, redelivered, deliveries)
+            return readable_json(message, properties, view, payload, deliveries)
         except ODD:
             pass  # an unforeseen value costs the view of one message
     fields: Table = {
@@ -76,22 +83,17 @@ def message_json(
 
 
 def readable_json(
-    message: Message,
-    properties: Properties,
-    view: str,
-    payload: str,
-    redelivered: bool,
-    deliveries: int,
+    message: Message, properties: Properties, view: str, payload: str, deliveries: int
 ) -> Octets:
     shown: Any
     if view == "full":
-        properties.first_acquirer = not redelivered
-        properties.delivery_count = max(0, deliveries - 1)
+        properties.first_acquirer = deliveries == 1
+        properties.delivery_count = deliveries - 1
         shown = write_full(properties, b"", message.exchange, message.key)
         return full_octets(shown, body_json(None, None, message.body), len(message.body))
     fields = write_simple(properties, b"", message.exchange, message.key)
     body = fields.pop("body")
-    fields["redelivered"] = redelivered
+    fields["redelivered"] = deliveries > 1
     deaths = dead_letter(properties)
     if deaths:
         fields["dead_letter"] = deaths
@@ -110,8 +112,9 @@ def spliced(fields: Table, body: Octets) -> Octets:
     return concatenated(compact(fields)[:-1] + b',"body":', body, b"}")
 
 
-def raw_fields(message: Message, redelivered: bool, deliveries: int) -> Pairs | None:
-    """The fields of a raw answer, ``None`` if they take too much room or cannot be read."""
+def raw_fields(message: Message, deliveries: int) -> Pairs | None:
+    """The fields of a raw answer, ``None`` if they take too much room or cannot be read.
+    ``deliveries`` as for ``message_json``."""
     properties = readable_properties(message)
     if properties is None:
         return None
@@ -125,8 +128,8 @@ def raw_fields(message: Message, redelivered: bool, deliveries: int) -> Pairs | 
         pairs += [
             ("amqp-exchange", http_sf.ser(sf_string(message.exchange))),
             ("amqp-routing-key", http_sf.ser(sf_string(message.key))),
-            ("amqp-first-acquirer", "?0" if redelivered else "?1"),
-            ("amqp-delivery-count", str(max(0, deliveries - 1))),
+            ("amqp-first-acquirer", "?0" if deliveries > 1 else "?1"),
+            ("amqp-delivery-count", str(deliveries - 1)),
             *GUARD,
         ]
     except ODD:
@@ -134,3 +137,12 @@ def raw_fields(message: Message, redelivered: bool, deliveries: int) -> Pairs | 
     if sum(len(name) + len(value) + 4 for name, value in pairs) > HEADER_OCTETS:
         return None
     return pairs
+
+
+def encoded_fields(pairs: Pairs, body: Body | Octets | None) -> list[tuple[bytes, bytes]]:
+    """The fields of an answer that is not kept, with the length of its body if it has one."""
+    headers = [(name.encode(), value.encode("latin-1")) for name, value in pairs]
+    headers.append((b"cache-control", b"no-store"))
+    if body is not None:
+        headers.append((b"content-length", b"%d" % len(body)))
+    return headers

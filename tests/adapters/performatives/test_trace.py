@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gateway.adapters.performatives.trace import frames
+from gateway.adapters.performatives.trace import Reader
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import HEADER, SASL_HEADER
 from tests.adapters.performatives.wire import PLAIN, SASL, packed
@@ -20,7 +20,7 @@ def test_a_conversation() -> None:
         + packed(w.Transfer(3, 0, b"\0\1"), 5, b"\x00\x53\x75\xa0\x02hi")
         + packed(None)
     )
-    lines = list(frames(data))
+    lines = list(Reader().frames(data))
     assert [line.kind for line in lines] == [
         "protocol header", "sasl frame", "protocol header", "frame", "frame", "frame", "heartbeat",
     ]  # fmt: skip
@@ -52,10 +52,10 @@ def test_a_conversation() -> None:
     ],
 )
 def test_broken_frames(data: bytes, kind: str) -> None:
-    (line,) = frames(data)
+    (line,) = Reader().frames(data)
     assert (line.size, line.kind) == (len(data), kind) and line.text
 
 
 @given(some.binary(max_size=300))
 def test_anything(data: bytes) -> None:
-    assert sum(line.size for line in frames(data)) == len(data)
+    assert sum(line.size for line in Reader().frames(data)) == len(data)
