@@ -12,9 +12,6 @@ from typing import NamedTuple
 
 from gateway.operations.core import Request
 
-LONGEST_ID = 64
-"""Octets of each of the two parts of an ``Xid`` (MAXGTRIDSIZE and MAXBQUALSIZE of XA)."""
-
 
 class Xid(NamedTuple):
     """Identifier of a branch: the format of the other two, the transaction, the branch."""

@@ -23,6 +23,7 @@ from gateway.operations import (
     Outcome,
     Settle,
     Unsent,
+    Xid,
 )
 
 ADDRESSES = 1024
@@ -60,7 +61,7 @@ class Channel:
     __slots__ = (
         "number", "state", "allow_deliveries", "awaited", "content", "ready", "tags", "_engine",
         "_addresses", "_buffer", "_pending", "_header_start", "_body_start", "_acks", "_end",
-        "_basic",
+        "_basic", "branch",
     )  # fmt: skip
 
     def __init__(self, number: int, engine: ChannelEngine) -> None:
@@ -84,6 +85,8 @@ class Channel:
         self.tags = engine.tags
         self.awaited: deque[Awaited] = deque()
         self.content: IncomingContent | None = None
+        self.branch: Xid | None = None
+        """Started by dtx.start."""
 
     # --- state -----------------------------------------------------------------------------------
 

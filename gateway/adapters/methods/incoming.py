@@ -41,11 +41,13 @@ from gateway.operations import (
     Cancelled,
     Deliver,
     Done,
+    EndBranch,
     Fetched,
     Operation,
     Publish,
     Recover,
     Returned,
+    StartBranch,
 )
 
 SETTLING = frozenset(["basic.ack", "basic.nack", "basic.reject"])
@@ -211,9 +213,15 @@ class Incoming:
             raise PeerError(Condition.CHANNEL_ERROR, "second 'channel.open' seen")
         if method.name == "channel.close":
             channel.move("channel.close")
+            if channel.branch is not None:
+                # Class dtx has no method for it: its coordinator may complete the branch now.
+                found.append(EndBranch(channel.number, None, channel.branch))
         silent = not self._engine.connection.answerable(method) or getattr(m, "no_wait", False)
         token = None if silent else PendingReply(method)
-        found.append(BY_METHOD[method.name].read(channel, m, token))
+        operation = BY_METHOD[method.name].read(channel, m, token)
+        found.append(operation)
+        if isinstance(operation, StartBranch):
+            channel.branch = operation.xid
         if method.name == "tx.rollback" and self._engine.connection.qpid:
             # Qpid's broker delivers again without being told to, and its clients rely on it.
             found.append(Recover(channel.number, None, True))

@@ -12,11 +12,12 @@ from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.essentials import count_arguments
 from gateway.adapters.methods.qpid_arguments import binding_arguments, read_consumer_arguments
 from gateway.adapters.methods.wire import layouts as w
-from gateway.errors import Unwritable
+from gateway.errors import Condition, Lost, PeerError, Unwritable
 from gateway.message import Table
 from gateway.operations import (
     BeginSession,
     Bind,
+    BranchStatus,
     Commit,
     DeclareExchange,
     DeclareQueue,
@@ -34,11 +35,14 @@ from gateway.operations import (
     Recover,
     Rollback,
     Select,
+    SelectBranches,
     SelectConfirms,
+    StartBranch,
     Subscribe,
     Token,
     Unbind,
     Unsubscribe,
+    Xid,
 )
 
 
@@ -173,6 +177,20 @@ def _found_bindings(ok: w.ExchangeBoundOk) -> FoundBindings:
     )
 
 
+def _read_start(channel: RequestChannel, m: w.DtxStart, token: Token) -> Operation:
+    if not m.dtx_identifier:
+        text = "dtx.start: the identifier of the transaction is empty"
+        raise PeerError(Condition.SYNTAX_ERROR, text, Lost.SESSION)
+    return StartBranch(channel.number, token, Xid(0, m.dtx_identifier.encode(*TEXT)))
+
+
+def _write_start(channel: RequestChannel, op: StartBranch) -> w.DtxStart:
+    if op.join or op.resume or op.xid.format or op.xid.branch_id:
+        raise Unwritable("dtx.start begins a transaction by one identifier")
+    return w.DtxStart(op.xid.global_id.decode(*TEXT))
+
+
+TEXT = ("utf-8", "surrogateescape")
 RECOVER_ASYNC = "basic.recover-async"
 BINDING = "source=exchange destination=queue key=routing_key arguments"
 EXCHANGE_BINDING = "source destination key=routing_key arguments"
@@ -257,6 +275,8 @@ VERBS: tuple[Verb, ...] = (
     _verb("tx.select", Select, w.TxSelect),
     _verb("tx.commit", Commit, w.TxCommit),
     _verb("tx.rollback", Rollback, w.TxRollback),
+    _verb("dtx.select", SelectBranches, w.DtxSelect),
+    Verb("dtx.start", StartBranch, _read_start, _write_start, None, lambda ok: BranchStatus.OK),
     _verb("confirm.select", SelectConfirms, w.ConfirmSelect),
 )
 

@@ -116,9 +116,7 @@ def test_tables_that_nest_too_deep() -> None:
 
 
 @pytest.mark.parametrize("version", ["0-8", "0-9"])
-@pytest.mark.parametrize(
-    "name", ["file.open", "stream.qos", "dtx.select", "tunnel.request", "file.publish"]
-)
+@pytest.mark.parametrize("name", ["file.open", "stream.qos", "tunnel.request", "file.publish"])
 def test_classes_that_are_not_done(version: str, name: str) -> None:
     talk = Talk(version).opened(1)
     row = complete(version).by_name[name]

@@ -717,6 +717,29 @@ class TxRollbackOk(Record):
     __slots__ = ()
 
 
+class DtxSelect(Record):
+    NAME = "dtx.select"
+    __slots__ = ()
+
+
+class DtxSelectOk(Record):
+    NAME = "dtx.select-ok"
+    __slots__ = ()
+
+
+class DtxStart(Record):
+    NAME = "dtx.start"
+    __slots__ = ("dtx_identifier",)
+
+    def __init__(self, dtx_identifier: str = "") -> None:
+        self.dtx_identifier = dtx_identifier
+
+
+class DtxStartOk(Record):
+    NAME = "dtx.start-ok"
+    __slots__ = ()
+
+
 class ConnectionBlocked(Record):
     NAME = "connection.blocked"
     __slots__ = ("reason",)
@@ -1891,6 +1914,43 @@ def read_tx_rollback_ok(buf: bytes, at: int) -> tuple[TxRollbackOk, int]:  # 0-8
 
 
 def write_tx_rollback_ok(m: TxRollbackOk) -> bytes:  # 0-8
+    return b""
+
+
+def read_dtx_select(buf: bytes, at: int) -> tuple[DtxSelect, int]:  # 0-8
+    return DtxSelect(), at
+
+
+def write_dtx_select(m: DtxSelect) -> bytes:  # 0-8
+    return b""
+
+
+def read_dtx_select_ok(buf: bytes, at: int) -> tuple[DtxSelectOk, int]:  # 0-8
+    return DtxSelectOk(), at
+
+
+def write_dtx_select_ok(m: DtxSelectOk) -> bytes:  # 0-8
+    return b""
+
+
+def read_dtx_start(buf: bytes, at: int) -> tuple[DtxStart, int]:  # 0-8
+    size = buf[at]
+    end = at + 1 + size
+    dtx_identifier = buf[at + 1 : end].decode("utf-8", "surrogateescape")
+    at = end
+    return DtxStart(dtx_identifier), at
+
+
+def write_dtx_start(m: DtxStart) -> bytes:  # 0-8
+    dtx_identifier = short(m.dtx_identifier, "dtx.start dtx-identifier")
+    return _B.pack(len(dtx_identifier)) + dtx_identifier
+
+
+def read_dtx_start_ok(buf: bytes, at: int) -> tuple[DtxStartOk, int]:  # 0-8
+    return DtxStartOk(), at
+
+
+def write_dtx_start_ok(m: DtxStartOk) -> bytes:  # 0-8
     return b""
 
 
