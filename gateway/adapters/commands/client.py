@@ -59,6 +59,7 @@ class Client:
         self.table = table = ClientChannels(connection, channels)
         self.send = partial(client_outbound.send, table)
         self._connection = connection
+        self._emit = connection.emit
         self._channels = table.channels
         self._handles = table.handles
         self._on_handle: dict[str, Callable[[ClientHandle, Any, bytes], None]] = {
@@ -121,16 +122,16 @@ class Client:
         self._forget(channel, condition, m.reply_text)
         if closing:
             if channel.closing is not None:
-                self._connection.emit(Done(channel.number, channel.closing))
+                self._emit(Done(channel.number, channel.closing))
         else:
             why = condition or Condition.CONNECTION_FORCED
-            self._connection.emit(SessionLost(channel.number, why, m.reply_text))
+            self._emit(SessionLost(channel.number, why, m.reply_text))
 
     def _forget(self, channel: ClientChannel, condition: Condition | None, text: str) -> None:
         del self._channels[channel.number]
         why = condition or Condition.CHANNEL_ERROR
         for token in tokens_of(channel):
-            self._connection.emit(Refused(channel.number, token, why, text, Lost.SESSION))
+            self._emit(Refused(channel.number, token, why, text, Lost.SESSION))
         for number in channel.handles:
             del self._handles[number]
 
@@ -143,14 +144,14 @@ class Client:
         if ours:
             reply = handle.awaited.pop(0, None)
             if reply is not None and reply.token is not None:
-                self._connection.emit(Done(channel.number, reply.token, result_of(reply, None)))
+                self._emit(Done(channel.number, reply.token, result_of(reply, None)))
             self._fail_awaited(handle, condition or Condition.CHANNEL_ERROR, m.reply_text)
             return
         self._connection.write(w.HandleClose(handle.number, SUCCESS))
         pending = bool(handle.awaited)
         self._fail_awaited(handle, condition or Condition.CHANNEL_ERROR, m.reply_text)
         if not pending or handle.tag != handle.link:
-            self._connection.emit(Cancelled(channel.number, handle.tag))
+            self._emit(Cancelled(channel.number, handle.tag))
 
     def _fail_awaited(self, handle: ClientHandle, condition: Condition, text: str) -> None:
         """Requests over the handle will not be answered: refuse them."""
@@ -159,11 +160,9 @@ class Client:
             del channel.producers[service]
         for reply in requests_of(handle):
             if reply.kind == "confirm":
-                self._connection.emit(Confirm(channel.number, reply.token, False, False))
+                self._emit(Confirm(channel.number, reply.token, False, False))
             elif reply.token is not None:
-                self._connection.emit(
-                    Refused(channel.number, reply.token, condition, text, Lost.LINK)
-                )
+                self._emit(Refused(channel.number, reply.token, condition, text, Lost.LINK))
         handle.awaited.clear()
         handle.queries.clear()
         handle.browses.clear()
@@ -174,12 +173,12 @@ class Client:
     ) -> None:
         good = code == SUCCESS
         if reply.kind == "confirm":
-            self._connection.emit(Confirm(number, reply.token, False, good))
+            self._emit(Confirm(number, reply.token, False, good))
         elif reply.token is not None and good:
-            self._connection.emit(Done(number, reply.token, result_of(reply, result)))
+            self._emit(Done(number, reply.token, result_of(reply, result)))
         elif reply.token is not None:
             why = condition_of(code) or Condition.INTERNAL_ERROR
-            self._connection.emit(Refused(number, reply.token, why, text, Lost.NOTHING))
+            self._emit(Refused(number, reply.token, why, text, Lost.NOTHING))
 
     # --- handles --------------------------------------------------------------------------------
 
@@ -195,7 +194,7 @@ class Client:
         for at, (tag, token) in enumerate(handle.browses):
             if gone and tag == m.confirm_tag:
                 del handle.browses[at]
-                self._connection.emit(Done(handle.channel.number, token))
+                self._emit(Done(handle.channel.number, token))
                 return
         reply = handle.awaited.pop(m.confirm_tag, None)
         if reply is None:
@@ -211,14 +210,12 @@ class Client:
             raise Violation("command-invalid", "an index without a query")
         token = handle.queries.popleft()
         index = Index(numbers_of(m.message_list), m.message_nbr)
-        self._connection.emit(Done(handle.channel.number, token, index))
+        self._emit(Done(handle.channel.number, token, index))
 
     def _ready(self, handle: ClientHandle, m: w.HandleReady, fragment: bytes) -> None:
         if not handle.prepares:
             raise Violation("command-invalid", "nothing was prepared")
-        self._connection.emit(
-            Done(handle.channel.number, handle.prepares.popleft(), m.message_size)
-        )
+        self._emit(Done(handle.channel.number, handle.prepares.popleft(), m.message_size))
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -321,12 +318,10 @@ class Client:
                 raise Violation("command-invalid", "a message without a browse", Lost.LINK)
             tag, token = handle.browses.popleft()
             looked = Looked(m.message_nbr, m.dest_name, message)
-            self._connection.emit(Done(channel.number, token, looked))
+            self._emit(Done(channel.number, token, looked))
             return
         self._unsettled(handle, m.message_nbr)
-        self._connection.emit(
-            Deliver(channel.number, handle.tag, m.message_nbr, m.redelivered, message)
-        )
+        self._emit(Deliver(channel.number, handle.tag, m.message_nbr, m.redelivered, message))
 
     def _streamed(self, handle: ClientHandle, m: w.HandleNotify, fragment: bytes) -> None:
         """Deliver each fragment of a stream as a message with the header of the first."""
@@ -336,9 +331,7 @@ class Client:
             handle.streaming, body = incoming.header, octets_of(incoming.body())
         essentials = self._connection.headers.parsed(handle.streaming).essentials
         message = Message(COMMAND, handle.streaming, body, "", m.dest_name, essentials)
-        self._connection.emit(
-            Deliver(handle.channel.number, handle.tag, m.message_nbr, False, message)
-        )
+        self._emit(Deliver(handle.channel.number, handle.tag, m.message_nbr, False, message))
 
     def _prepare(self, handle: ClientHandle, m: w.HandlePrepare, fragment: bytes) -> None:
         """Nothing is kept across connections: ready for all but the first fragment (§3.5.14)."""

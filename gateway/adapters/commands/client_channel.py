@@ -111,6 +111,7 @@ class ClientChannels:
 
     def __init__(self, connection: Connection, channels: dict[int, ClientChannel]) -> None:
         self.connection = connection
+        self.write = connection.write
         self.channels = channels
         self.handles: dict[int, ClientHandle] = connection.handles
         self.channel_max = MOST_TAG

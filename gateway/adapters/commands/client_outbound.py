@@ -49,15 +49,20 @@ def send(table: ClientChannels, operation: ops.Operation) -> None:
 
 
 def confirm_tag(
-    table: ClientChannels, awaited: dict[int, AwaitedReply], reply: AwaitedReply
+    table: ClientChannels,
+    scope: ClientChannel | ClientHandle,
+    kind: str,
+    token: ops.Token,
+    make: Callable[[object], object] | None = None,
 ) -> int:
-    """A confirm tag for a request, 0 if its result is not wanted."""
-    if reply.token is None:
+    """A confirm tag for a request over a channel or handle, 0 if its result is not wanted. ``kind``
+    and ``make`` as in ``AwaitedReply``."""
+    if token is None:
         return 0
     tag = table.tag()
-    if tag in awaited:
+    if tag in scope.awaited:
         raise LocalError("too many requests are under way")
-    awaited[tag] = reply
+    scope.awaited[tag] = AwaitedReply(kind, token, make)
     return tag
 
 
@@ -78,29 +83,29 @@ def begin(table: ClientChannels, op: ops.BeginSession) -> None:
     if len(table.channels) >= table.channel_max:
         raise LocalError(f"the server lets {table.channel_max} channels be opened")
     channel = ClientChannel(number, op.transacted, op.restartable)
-    tag = confirm_tag(table, channel.awaited, AwaitedReply("channel", op.token))
-    table.connection.write(w.ChannelOpen(number, tag, op.transacted, op.restartable))
+    tag = confirm_tag(table, channel, "channel", op.token)
+    table.write(w.ChannelOpen(number, tag, op.transacted, op.restartable))
     table.channels[number] = channel
 
 
 def end(table: ClientChannels, channel: ClientChannel, op: ops.EndSession) -> None:
     channel.state = CLOSING
     channel.closing = op.token
-    table.connection.write(w.ChannelClose(op.channel, SUCCESS))
+    table.write(w.ChannelClose(op.channel, SUCCESS))
 
 
 def acknowledge(table: ClientChannels, channel: ClientChannel, op: ops.Acknowledge) -> None:
-    tag = confirm_tag(table, channel.awaited, AwaitedReply("ack", op.token))
+    tag = confirm_tag(table, channel, "ack", op.token)
     channel.settled(op.up_to, True)
-    table.connection.write(w.ChannelAck(op.channel, tag, op.up_to))
+    table.write(w.ChannelAck(op.channel, tag, op.up_to))
 
 
 def commit(table: ClientChannels, channel: ClientChannel, op: ops.Commit | ops.Rollback) -> None:
     if not channel.transacted:
         raise LocalError(f"channel {op.channel} is not transacted")
-    tag = confirm_tag(table, channel.awaited, AwaitedReply("tx", op.token))
+    tag = confirm_tag(table, channel, "tx", op.token)
     record = w.ChannelCommit if isinstance(op, ops.Commit) else w.ChannelRollback
-    table.connection.write(record(op.channel, tag))
+    table.write(record(op.channel, tag))
 
 
 def done_locally(table: ClientChannels, op: Any, result: object = None) -> None:
@@ -122,7 +127,7 @@ def select_confirms(table: ClientChannels, channel: ClientChannel, op: ops.Selec
 def flow(table: ClientChannels, channel: ClientChannel, op: ops.Flow) -> None:
     for handle in list(channel.handles.values()):
         if handle.tag != handle.link:
-            table.connection.write(w.HandleFlow(handle.number, 0, not op.active))
+            table.write(w.HandleFlow(handle.number, 0, not op.active))
     done_locally(table, op, op.active)
 
 
@@ -163,8 +168,8 @@ def open_destination(
         op.content_encoding,
     )
     kind = "temporary" if op.temporary else "open"
-    record.confirm_tag = confirm_tag(table, handle.awaited, AwaitedReply(kind, op.token))
-    table.connection.write(record)
+    record.confirm_tag = confirm_tag(table, handle, kind, op.token)
+    table.write(record)
 
 
 def close_destination(
@@ -176,13 +181,13 @@ def close_destination(
 def close_handle(table: ClientChannels, handle: ClientHandle, reply: AwaitedReply) -> None:
     handle.state = CLOSING
     handle.awaited[0] = reply
-    table.connection.write(w.HandleClose(handle.number, SUCCESS))
+    table.write(w.HandleClose(handle.number, SUCCESS))
 
 
 def listen(table: ClientChannels, handle: ClientHandle, op: ops.Listen) -> None:
     handle.settled = op.no_ack
-    tag = confirm_tag(table, handle.awaited, AwaitedReply("consume", op.token, lambda _: op.name))
-    table.connection.write(
+    tag = confirm_tag(table, handle, "consume", op.token, lambda _: op.name)
+    table.write(
         w.HandleConsume(
             handle.number,
             tag,
@@ -198,40 +203,38 @@ def listen(table: ClientChannels, handle: ClientHandle, op: ops.Listen) -> None:
 
 
 def end_subscription(table: ClientChannels, handle: ClientHandle, op: ops.EndSubscription) -> None:
-    tag = confirm_tag(table, handle.awaited, AwaitedReply("cancel", op.token))
-    table.connection.write(w.HandleCancel(handle.number, tag, op.name, op.identifier))
+    tag = confirm_tag(table, handle, "cancel", op.token)
+    table.write(w.HandleCancel(handle.number, tag, op.name, op.identifier))
 
 
 def pause(table: ClientChannels, handle: ClientHandle, op: ops.PauseHandle) -> None:
-    tag = confirm_tag(table, handle.awaited, AwaitedReply("flow", op.token))
-    table.connection.write(w.HandleFlow(handle.number, tag, op.paused))
+    tag = confirm_tag(table, handle, "flow", op.token)
+    table.write(w.HandleFlow(handle.number, tag, op.paused))
 
 
 def give_back(table: ClientChannels, handle: ClientHandle, op: ops.GiveBack) -> None:
-    tag = confirm_tag(table, handle.awaited, AwaitedReply("unget", op.token, lambda _: True))
+    tag = confirm_tag(table, handle, "unget", op.token, lambda _: True)
     handle.channel.unsettled.pop(op.delivery, None)
-    table.connection.write(w.HandleUnget(handle.number, tag, op.delivery))
+    table.write(w.HandleUnget(handle.number, tag, op.delivery))
 
 
 def query(table: ClientChannels, handle: ClientHandle, op: ops.Query) -> None:
     handle.queries.append(op.token)
     selector = op.selector.encode()
-    table.connection.write(
-        w.HandleQuery(handle.number, op.start, op.name, selector, op.selector_type)
-    )
+    table.write(w.HandleQuery(handle.number, op.start, op.name, selector, op.selector_type))
 
 
 def browse(table: ClientChannels, handle: ClientHandle, op: ops.Browse) -> None:
     tag = table.tag()
     handle.browses.append((tag, op.token))
-    table.connection.write(w.HandleBrowse(handle.number, tag, op.number))
+    table.write(w.HandleBrowse(handle.number, tag, op.number))
 
 
 # --- messages -----------------------------------------------------------------------------------
 
 
 def send_to(table: ClientChannels, handle: ClientHandle, op: ops.SendTo) -> None:
-    tag = confirm_tag(table, handle.awaited, AwaitedReply("send", op.token)) if op.answered else 0
+    tag = confirm_tag(table, handle, "send", op.token) if op.answered else 0
     write_publish(table, handle, tag, op.name, op.message)
 
 
@@ -271,7 +274,7 @@ def prepare(table: ClientChannels, handle: ClientHandle, op: ops.Prepare) -> Non
 def continue_(table: ClientChannels, handle: ClientHandle, op: ops.Continue) -> None:
     tag = 0
     if op.last and op.answered:
-        tag = confirm_tag(table, handle.awaited, AwaitedReply("send", op.token))
+        tag = confirm_tag(table, handle, "send", op.token)
     if op.last:
         record = w.HandleSend(handle.number, tag, recovery=True)
         table.connection.write_message(handle.channel, record, op.name, b"", op.octets)
@@ -293,11 +296,11 @@ def publish(table: ClientChannels, channel: ClientChannel, op: ops.Publish) -> N
     if handle is None:
         handle = channel.producers[service] = new_handle(table, channel, service)
         record = w.HandleOpen(channel.number, handle.number, SERVICES[service.value], producer=True)
-        table.connection.write(record)
+        table.write(record)
     tag = 0
     if channel.counting:
         channel.confirms += 1
-        tag = confirm_tag(table, handle.awaited, AwaitedReply("confirm", channel.confirms))
+        tag = confirm_tag(table, handle, "confirm", channel.confirms)
     write_publish(table, handle, tag, message.key, message)
 
 
@@ -310,7 +313,7 @@ def subscribe(table: ClientChannels, channel: ClientChannel, op: ops.Subscribe) 
     handle.settled = op.no_ack
     connection = table.connection
     connection.write(w.HandleOpen(channel.number, handle.number, SERVICES["queue"], consumer=True))
-    confirm = confirm_tag(table, handle.awaited, AwaitedReply("consume", op.token, lambda _: tag))
+    confirm = confirm_tag(table, handle, "consume", op.token, lambda _: tag)
     connection.write(
         w.HandleConsume(handle.number, confirm, channel.prefetch, op.no_local, op.no_ack, op.queue)
     )
@@ -331,10 +334,8 @@ def declare_queue(table: ClientChannels, channel: ClientChannel, op: ops.Declare
     handle = new_handle(table, channel, ops.Service.QUEUE)
     name = op.name
     kind = "open" if op.passive else "temporary"
-    tag = confirm_tag(
-        table, handle.awaited, AwaitedReply(kind, op.token, lambda made: state(made or name))
-    )
-    table.connection.write(
+    tag = confirm_tag(table, handle, kind, op.token, lambda made: state(made or name))
+    table.write(
         w.HandleOpen(
             channel.number,
             handle.number,
@@ -357,14 +358,14 @@ def settle(table: ClientChannels, channel: ClientChannel, op: ops.Settle) -> Non
     if not op.outcome.returns:
         last = channel.settled(op.delivery, op.multiple)
         if last:
-            table.connection.write(w.ChannelAck(op.channel, 0, last))
+            table.write(w.ChannelAck(op.channel, 0, last))
         return
     for number in list(channel.unsettled):
         if number == op.delivery or (op.multiple and (not op.delivery or number < op.delivery)):
             handle = channel.handle_of.pop(number, None)
             del channel.unsettled[number]
             if handle is not None and handle.state is OPEN:
-                table.connection.write(w.HandleUnget(handle.number, 0, number))
+                table.write(w.HandleUnget(handle.number, 0, number))
 
 
 CHANNEL_ENCODERS: dict[

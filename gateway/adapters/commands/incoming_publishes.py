@@ -33,6 +33,7 @@ class IncomingPublishes:
 
     def __init__(self, connection: Connection, handles: Mapping[int, ServerHandle]) -> None:
         self._connection = connection
+        self._emit = connection.emit
         self._handles = handles
 
     def on(self, name: str, handle: ServerHandle, m: Any, fragment: bytes) -> None:
@@ -121,7 +122,7 @@ class IncomingPublishes:
         channel.abandon()
         self._count(channel)
         message, expires = self._message(incoming.header, body)
-        self._connection.emit(
+        self._emit(
             SendTo(
                 channel.number,
                 PendingReply("handle.send", handle.number, m.confirm_tag),
@@ -209,9 +210,7 @@ class IncomingPublishes:
             raise Violation("resource-error", str(error), Lost.LINK) from None
         message, expires = self._message(header, body)
         number, token = handle.channel.number, PendingReply("handle.send", handle.number, tag)
-        self._connection.emit(
-            SendTo(number, token, handle.link, stream.name, message, tag != 0, expires)
-        )
+        self._emit(SendTo(number, token, handle.link, stream.name, message, tag != 0, expires))
 
     def end_stream(self, handle: ServerHandle) -> None:
         """End the stream of a handle that is being closed: its receivers are told."""
@@ -241,9 +240,7 @@ class IncomingPublishes:
             raise Violation("invalid-message", "more octets than the message has", Lost.LINK)
         handle.preparing = True
         token = PendingReply("handle.prepare", handle.number, 1)
-        self._connection.emit(
-            Prepare(channel.number, token, handle.link, message, size, digest, expires)
-        )
+        self._emit(Prepare(channel.number, token, handle.link, message, size, digest, expires))
 
     def _continue(self, handle: ServerHandle, m: w.HandleSend, fragment: bytes) -> None:
         if m.streaming:
@@ -260,4 +257,4 @@ class IncomingPublishes:
         token = PendingReply("handle.continue", handle.number, m.confirm_tag)
         wanted = m.confirm_tag != 0
         number, link = channel.number, handle.link
-        self._connection.emit(Continue(number, token, link, m.dest_name, fragment, last, wanted))
+        self._emit(Continue(number, token, link, m.dest_name, fragment, last, wanted))

@@ -17,7 +17,7 @@ from gateway.adapters.commands.server_channel import (
     ServerChannels,
     ServerHandle,
 )
-from gateway.adapters.commands.server_outbound import ConnectionControl, ServerOutbound
+from gateway.adapters.commands.server_outbound import ConnectionControl, Outbound
 from gateway.adapters.commands.states import CLOSING, OPEN
 from gateway.adapters.commands.violation import Violation
 from gateway.adapters.commands.wire import layouts as w
@@ -39,8 +39,9 @@ class Server:
         control: ConnectionControl,
     ) -> None:
         self.table = table = ServerChannels(connection, channels, handle_errors)
-        self.send = ServerOutbound(connection, table, control).send
+        self.send = Outbound(connection, table, control).send
         self._connection = connection
+        self._emit = connection.emit
         self._channels = table.channels
         self._handles = table.handles
         self._incoming = IncomingPublishes(connection, table.handles)
@@ -142,33 +143,29 @@ class Server:
             channel.fail(violation.code)
             return
         token = PendingReply("channel.open", 0, m.confirm_tag)
-        self._connection.emit(ops.BeginSession(number, token, m.transacted, m.restartable))
+        self._emit(ops.BeginSession(number, token, m.transacted, m.restartable))
 
     def _close_channel(self, channel: ServerChannel, m: w.ChannelClose) -> None:
         if channel.state is CLOSING:
             self.table.remove_channel(channel)
             return
         channel.abandon()
-        self._connection.emit(ops.EndSession(channel.number, PendingReply("channel.close", 0, 1)))
+        self._emit(ops.EndSession(channel.number, PendingReply("channel.close", 0, 1)))
 
     def _ack(self, channel: ServerChannel, m: w.ChannelAck) -> None:
         """Hot."""
         token = PendingReply("channel.ack", 0, m.confirm_tag) if m.confirm_tag else None
-        self._connection.emit(ops.Acknowledge(channel.number, token, m.message_nbr))
+        self._emit(ops.Acknowledge(channel.number, token, m.message_nbr))
 
     def _commit(self, channel: ServerChannel, m: w.ChannelCommit) -> None:
         """Commit also confirms everything sent to the client (§3.3.4), acknowledged or not."""
         self._need_transaction(channel, m.options)
-        self._connection.emit(ops.Acknowledge(channel.number, None, MOST_NUMBER))
-        self._connection.emit(
-            ops.Commit(channel.number, PendingReply("channel.commit", 0, m.confirm_tag))
-        )
+        self._emit(ops.Acknowledge(channel.number, None, MOST_NUMBER))
+        self._emit(ops.Commit(channel.number, PendingReply("channel.commit", 0, m.confirm_tag)))
 
     def _rollback(self, channel: ServerChannel, m: w.ChannelRollback) -> None:
         self._need_transaction(channel, m.options)
-        self._connection.emit(
-            ops.Rollback(channel.number, PendingReply("channel.rollback", 0, m.confirm_tag))
-        )
+        self._emit(ops.Rollback(channel.number, PendingReply("channel.rollback", 0, m.confirm_tag)))
 
     def _need_transaction(self, channel: ServerChannel, options: bytes) -> None:
         read(options)
@@ -204,7 +201,7 @@ class Server:
         except Violation as violation:
             self._violated(violation, channel, handle)
             return
-        self._connection.emit(
+        self._emit(
             ops.OpenDestination(
                 channel.number,
                 PendingReply("handle.open", number, m.confirm_tag),
@@ -228,7 +225,7 @@ class Server:
         handle.channel.abandon(handle)
         self._incoming.end_stream(handle)
         token = PendingReply("handle.close", handle.number, 1)
-        self._connection.emit(ops.CloseDestination(handle.channel.number, token, handle.link))
+        self._emit(ops.CloseDestination(handle.channel.number, token, handle.link))
 
     def _consume(self, handle: ServerHandle, m: w.HandleConsume) -> None:
         if handle.service is ops.Service.PEER:
@@ -240,7 +237,7 @@ class Server:
         handle.tags += 1
         tag = f"{handle.link}/{handle.tags}"
         token = PendingReply("handle.consume", handle.number, m.confirm_tag, tag)
-        self._connection.emit(
+        self._emit(
             ops.Listen(
                 handle.channel.number,
                 token,
@@ -263,37 +260,33 @@ class Server:
             raise Violation("syntax-error", "which subscription?", Lost.LINK)
         token = PendingReply("handle.cancel", handle.number, m.confirm_tag)
         number, link = handle.channel.number, handle.link
-        self._connection.emit(ops.EndSubscription(number, token, link, m.dest_name, m.identifier))
+        self._emit(ops.EndSubscription(number, token, link, m.dest_name, m.identifier))
 
     def _flow(self, handle: ServerHandle, m: w.HandleFlow) -> None:
         if handle.service is ops.Service.PEER:
             raise Violation("command-invalid", "a peer is not paused", Lost.LINK)
         token = optional_reply("handle.flow", handle.number, m.confirm_tag)
-        self._connection.emit(
-            ops.PauseHandle(handle.channel.number, token, handle.link, m.flow_pause)
-        )
+        self._emit(ops.PauseHandle(handle.channel.number, token, handle.link, m.flow_pause))
 
     def _unget(self, handle: ServerHandle, m: w.HandleUnget) -> None:
         if handle.service is not ops.Service.QUEUE:
             raise Violation("command-invalid", "only queues take messages back", Lost.LINK)
         token = PendingReply("handle.unget", handle.number, m.confirm_tag)
-        self._connection.emit(
-            ops.GiveBack(handle.channel.number, token, handle.link, m.message_nbr)
-        )
+        self._emit(ops.GiveBack(handle.channel.number, token, handle.link, m.message_nbr))
 
     def _query(self, handle: ServerHandle, m: w.HandleQuery) -> None:
         self._need_browser(handle)
         token = PendingReply("handle.query", handle.number, 0)
         number, link = handle.channel.number, handle.link
         selector = text_of(m.selector)
-        self._connection.emit(
+        self._emit(
             ops.Query(number, token, link, m.dest_name, m.message_nbr, selector, m.mime_type)
         )
 
     def _browse(self, handle: ServerHandle, m: w.HandleBrowse) -> None:
         self._need_browser(handle)
         token = PendingReply("handle.browse", handle.number, m.confirm_tag)
-        self._connection.emit(ops.Browse(handle.channel.number, token, handle.link, m.message_nbr))
+        self._emit(ops.Browse(handle.channel.number, token, handle.link, m.message_nbr))
 
     def _need_browser(self, handle: ServerHandle) -> None:
         """Original clients browse with consumers' handles too."""

@@ -31,7 +31,7 @@ class ConnectionControl(Protocol):
         ...
 
 
-class ServerOutbound:
+class Outbound:
     """Encodes the operations of a server."""
 
     def __init__(
@@ -52,7 +52,7 @@ class ServerOutbound:
 # --- answers ------------------------------------------------------------------------------------
 
 
-def done(out: ServerOutbound, op: ops.Done) -> None:
+def done(out: Outbound, op: ops.Done) -> None:
     token = op.token
     if isinstance(token, Opening):
         out.control.opened(token)
@@ -79,12 +79,12 @@ def done(out: ServerOutbound, op: ops.Done) -> None:
             REPLY_ENCODERS.get(token.name, reply)(out, handle, token, op.result)
 
 
-def reply(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: Any) -> None:
+def reply(out: Outbound, handle: ServerHandle, token: PendingReply, result: Any) -> None:
     if token.tag:
         out.connection.write(w.HandleReply(handle.number, token.tag, SUCCESS))
 
 
-def opened(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: str) -> None:
+def opened(out: Outbound, handle: ServerHandle, token: PendingReply, result: str) -> None:
     """The name of a temporary destination is sent first (§3.5.2.2)."""
     if result:
         handle.name = result
@@ -92,14 +92,12 @@ def opened(out: ServerOutbound, handle: ServerHandle, token: PendingReply, resul
     reply(out, handle, token, result)
 
 
-def consumed(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: str) -> None:
+def consumed(out: Outbound, handle: ServerHandle, token: PendingReply, result: str) -> None:
     handle.names[token.consumer] = result
     reply(out, handle, token, result)
 
 
-def given_back(
-    out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: bool
-) -> None:
+def given_back(out: Outbound, handle: ServerHandle, token: PendingReply, result: bool) -> None:
     if result:
         reply(out, handle, token, result)
         return
@@ -107,9 +105,7 @@ def given_back(
     out.table.lose_handle(handle, code, "no such message")
 
 
-def index(
-    out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: ops.Index
-) -> None:
+def index(out: Outbound, handle: ServerHandle, token: PendingReply, result: ops.Index) -> None:
     """Send the numbers that fit a frame of the peer (§3.5.12)."""
     room = min(out.connection.frame_out, 0x10000) - 16
     text, last = number_ranges(result.numbers, room)
@@ -136,7 +132,7 @@ def number_ranges(numbers: list[int], room: int) -> tuple[str, int | None]:
 
 
 def browsed(
-    out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: ops.Looked | None
+    out: Outbound, handle: ServerHandle, token: PendingReply, result: ops.Looked | None
 ) -> None:
     """A failed browse is the only failure that closes nothing; it is reported without a tag too
     (§2.2.8.7)."""
@@ -156,11 +152,11 @@ def browsed(
     handle.channel.notify(due, *form, False, delivered=False)
 
 
-def ready(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: int) -> None:
+def ready(out: Outbound, handle: ServerHandle, token: PendingReply, result: int) -> None:
     out.connection.write(w.HandleReady(handle.number, result))
 
 
-def continued(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: str) -> None:
+def continued(out: Outbound, handle: ServerHandle, token: PendingReply, result: str) -> None:
     if not result:
         reply(out, handle, token, result)
         return
@@ -168,12 +164,12 @@ def continued(out: ServerOutbound, handle: ServerHandle, token: PendingReply, re
     out.table.lose_handle(handle, code, result)
 
 
-def closed(out: ServerOutbound, handle: ServerHandle, token: PendingReply, result: Any) -> None:
+def closed(out: Outbound, handle: ServerHandle, token: PendingReply, result: Any) -> None:
     out.connection.write(w.HandleClose(handle.number, SUCCESS))
     out.table.remove_handle(handle)
 
 
-REPLY_ENCODERS: dict[str, Callable[[ServerOutbound, ServerHandle, PendingReply, Any], None]] = {
+REPLY_ENCODERS: dict[str, Callable[[Outbound, ServerHandle, PendingReply, Any], None]] = {
     "handle.open": opened,
     "handle.consume": consumed,
     "handle.unget": given_back,
@@ -188,7 +184,7 @@ REPLY_ENCODERS: dict[str, Callable[[ServerOutbound, ServerHandle, PendingReply, 
 # --- refusals -----------------------------------------------------------------------------------
 
 
-def refused(out: ServerOutbound, op: ops.Refused) -> None:
+def refused(out: Outbound, op: ops.Refused) -> None:
     token = op.token
     if isinstance(token, Opening) or op.lost is Lost.CONNECTION:
         taken = isinstance(token, Opening) and op.condition is Condition.RESOURCE_LOCKED
@@ -208,13 +204,13 @@ def refused(out: ServerOutbound, op: ops.Refused) -> None:
         out.table.lose_channel(channel, code, op.text)
 
 
-def session_lost(out: ServerOutbound, op: ops.SessionLost) -> None:
+def session_lost(out: Outbound, op: ops.SessionLost) -> None:
     channel = out.table.channels.get(op.channel)
     if channel is not None:
         out.table.lose_channel(channel, code_of(op.condition), op.text)
 
 
-def cancelled(out: ServerOutbound, op: ops.Cancelled) -> None:
+def cancelled(out: Outbound, op: ops.Cancelled) -> None:
     """The destination that a handle consumes from is gone."""
     handle = out.table.handles.get(int(op.tag.partition("/")[0]))
     if handle is not None:
@@ -222,16 +218,16 @@ def cancelled(out: ServerOutbound, op: ops.Cancelled) -> None:
         out.table.lose_handle(handle, code, "the destination is gone")
 
 
-def deliver(out: ServerOutbound, op: ops.Deliver) -> None:
+def deliver(out: Outbound, op: ops.Deliver) -> None:
     outlet = out.table.outlet(op.channel)
     outlet.deliver(op.consumer, op.delivery, op.redelivered, op.message)
 
 
-def not_sent(out: ServerOutbound, op: ops.Operation) -> None:
+def not_sent(out: Outbound, op: ops.Operation) -> None:
     """No-op: 0.8a2 has no command for it."""
 
 
-ENCODERS: dict[type[ops.Operation], Callable[[ServerOutbound, Any], None]] = {
+ENCODERS: dict[type[ops.Operation], Callable[[Outbound, Any], None]] = {
     ops.Done: done,
     ops.Refused: refused,
     ops.SessionLost: session_lost,
