@@ -4,17 +4,21 @@ Each command has imports of its own, so that help, ``--version`` and ``inspect``
 settings nor the gateway.
 """
 
+import contextlib
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from gateway import __version__
-from gateway.errors import GatewayError, StoreError
+from gateway.errors import GatewayError, Refusal, StoreError
+
+if TYPE_CHECKING:
+    from gateway.broker.access import Access
 
 
 class Commands(typer.core.TyperGroup):
@@ -93,17 +97,9 @@ def serve(
     tls = {"port": amqps_port, "certificate": tls_cert, "key": tls_key}
     amqp = {"host": host, "port": amqp_port, "tls": given(tls) or None}
     http = {"host": host, "port": http_port}
+    top = {"data_dir": data_dir, "durable": durable, "log_level": log_level}
     settings = read_settings(
-        config,
-        **given(
-            {
-                "data_dir": data_dir,
-                "durable": durable,
-                "log_level": log_level,
-                "amqp": given(amqp) or None,
-                "http": given(http) or None,
-            }
-        ),
+        config, **given({**top, "amqp": given(amqp) or None, "http": given(http) or None})
     )
     import logging
 
@@ -178,13 +174,8 @@ def versions(
         return
     table = Table("version", "header", "roles", "handled in full", "refused")
     for row in rows:
-        table.add_row(
-            row.version,
-            row.header,
-            "server, client",
-            ", ".join(row.handled),
-            ", ".join(row.refused) or "-",
-        )
+        handled, refused = ", ".join(row.handled), ", ".join(row.refused) or "-"
+        table.add_row(row.version, row.header, "server, client", handled, refused)
     out.print(table)
 
 
@@ -212,6 +203,24 @@ def inspect(
         fail(f"{file}: {failed} of the frames could not be decoded")
 
 
+@contextlib.contextmanager
+def change_users(config: Path | None, data_dir: Path | None) -> Iterator["Access"]:
+    """The users of a data directory. Changes are written when the block ends; a running gateway
+    notices them within a second."""
+    from gateway.broker.access import Access
+    from gateway.config import read_settings
+    from gateway.store import open_records
+
+    settings = read_settings(config, **given({"data_dir": data_dir}))
+    if not settings.durable:
+        fail("durable = false: a volatile gateway has no users but guest")
+    try:
+        with open_records(settings.data_dir) as records:
+            yield Access(records)
+    except (OSError, StoreError, Refusal) as error:
+        fail(f"{settings.data_dir}: {error}")
+
+
 @users.command("add")
 def user_add(
     name: Annotated[str, typer.Argument(help="User name.")],
@@ -232,16 +241,13 @@ def user_add(
     read: Annotated[str, typer.Option(help="Names the user may read from (regex).")] = ".*",
 ) -> None:
     """Add a user, or change a user's password and permissions."""
-    from gateway.admin import change_users
-    from gateway.config import read_settings
-
     if password is None:
         import getpass
 
         password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     if not password:
         fail("a password must not be empty")
-    with change_users(read_settings(config, **given({"data_dir": data_dir}))) as access:
+    with change_users(config, data_dir) as access:
         if access.user(name) is None:
             access.add_user(name, password)
         else:
@@ -255,12 +261,16 @@ def user_add(
 @users.command("list")
 def user_list(config: ConfigFile = None, data_dir: DataDir = None) -> None:
     """List users with their tags and permissions."""
-    from gateway.admin import read_users
-    from gateway.config import read_settings
-
     table = Table("user", "tags", "from", "virtual host: configure / write / read")
-    for row in read_users(read_settings(config, **given({"data_dir": data_dir}))):
-        table.add_row(*row)
+    with change_users(config, data_dir) as access:
+        for user in access.list_users():
+            rights = (
+                f"{right.vhost}: {right.configure} / {right.write} / {right.read}"
+                for right in access.permissions_of(user.name)
+            )
+            origin = "this machine only" if user.loopback_only else "anywhere"
+            tags = ", ".join(user.tags) or "-"
+            table.add_row(user.name, tags, origin, "\n".join(rights) or "none")
     out.print(table)
 
 
@@ -271,10 +281,7 @@ def user_remove(
     data_dir: DataDir = None,
 ) -> None:
     """Remove a user and the user's permissions."""
-    from gateway.admin import change_users
-    from gateway.config import read_settings
-
-    with change_users(read_settings(config, **given({"data_dir": data_dir}))) as access:
+    with change_users(config, data_dir) as access:
         access.remove_user(name)
     out.print(f"user {name} removed", highlight=False)
 

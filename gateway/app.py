@@ -33,11 +33,10 @@ from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.message import cross_with, plainly
 from gateway.net.alarms import ResourceMonitor, memory_total
 from gateway.net.failures import FailureRecords
-from gateway.net.listener import ListenAddress, Listener
+from gateway.net.listener import ListenAddress, Listener, listen_http
 from gateway.net.listener_rules import rules_of
 from gateway.net.loop_turn import LoopTurn
 from gateway.net.passwords import Passwords
-from gateway.net.ports import listen_http
 from gateway.net.tls import server_context
 from gateway.net.websocket import AmqpSockets
 from gateway.net.websocket_frames import FrameByFrame

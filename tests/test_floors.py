@@ -14,7 +14,7 @@ FLOOR = {
     "sessions": 4, "config": 4, "inspect": 4, "crossing": 4,
     "net": 5,
     "http": 6,
-    "app": 7, "admin": 7,
+    "app": 7,
     "__main__": 8,
 }  # fmt: skip
 

@@ -17,7 +17,7 @@ from gateway.adapters.sniff import TLS_HANDSHAKE
 from gateway.bodies import Spool
 from gateway.broker.broker import Broker
 from gateway.config.amqp import AmqpSettings
-from gateway.net import ports
+from gateway.errors import ConfigError
 from gateway.net.connection import Connection
 from gateway.net.listener_rules import ListenerRules, rules_of
 from gateway.net.loop_turn import LoopTurn
@@ -29,6 +29,10 @@ log = logging.getLogger("gateway.net")
 
 COMPAT = {"": Product(), "rabbitmq-4": Product("RabbitMQ", "4.2.0", node=NODE)}
 """Product that is presented to clients of 1.0, by the setting ``compat``."""
+
+
+STALL_MS = 30_000
+"""Time in milliseconds that sent octets may stay unacknowledged on an HTTP connection."""
 
 
 class ListenAddress(NamedTuple):
@@ -86,7 +90,7 @@ class Listener:
 
     def listen(self, address: ListenAddress) -> int:
         """Open a port and accept on it; returns the port. Raises ``ConfigError`` if it is taken."""
-        opened = ports.opened(address.host, address.port, 1024)
+        opened = open_port(address.host, address.port, 1024)
         opened.setblocking(False)
         self.sockets.append(opened)
         self._spawn(self._accept(opened, address))
@@ -260,3 +264,21 @@ async def first_octets(accepted: socket.socket) -> bytes:
     finally:
         loop.remove_reader(accepted.fileno())
     return accepted.recv(len(TLS_HEADER), socket.MSG_PEEK)
+
+
+def open_port(host: str, port: int, backlog: int) -> socket.socket:
+    """A socket that listens. Raises ``ConfigError`` if the address is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=backlog)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+
+
+def listen_http(host: str, port: int) -> socket.socket:
+    """The HTTP socket. Raises ``ConfigError`` if the address is taken."""
+    listening = open_port(host, port, 2048)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # An event stream to a peer that has vanished ends by this; accepted sockets inherit it.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALL_MS)
+    return listening

@@ -28,18 +28,10 @@ class ListenerRules(NamedTuple):
 
 def rules_of(amqp: AmqpSettings, listener: AmqpListener | None = None) -> ListenerRules:
     """Rules of an additional listener, or those of the standard ports."""
-    rules = ListenerRules(
-        header_meanings([amqp.header_0_9]),
-        tuple(amqp.mechanisms),
-        amqp.anonymous_user,
-        amqp.require_tls,
-    )
-    if listener is None:
-        return rules
-    user = listener.anonymous_user
+    one = listener or amqp
     return ListenerRules(
-        header_meanings([listener.header_0_9]),
-        rules.mechanisms if listener.mechanisms is None else tuple(listener.mechanisms),
-        rules.anonymous_user if user is None else user,
-        listener.require_tls or rules.require_tls,
+        header_meanings([one.header_0_9]),
+        tuple(amqp.mechanisms if one.mechanisms is None else one.mechanisms),
+        amqp.anonymous_user if one.anonymous_user is None else one.anonymous_user,
+        one.require_tls or amqp.require_tls,
     )
