@@ -265,7 +265,9 @@ class Server:
     def _flow(self, handle: ServerHandle, m: w.HandleFlow) -> None:
         if handle.service is ops.Service.PEER:
             raise Violation("command-invalid", "a peer is not paused", Lost.LINK)
-        token = optional_reply("handle.flow", handle.number, m.confirm_tag)
+        # Without a tag, a refusal closes no handle.
+        tag = m.confirm_tag
+        token = PendingReply("handle.flow", handle.number, tag) if tag else None
         self._emit(ops.PauseHandle(handle.channel.number, token, handle.link, m.flow_pause))
 
     def _unget(self, handle: ServerHandle, m: w.HandleUnget) -> None:
@@ -298,12 +300,6 @@ class Server:
     def _ready(self, handle: ServerHandle, m: w.HandleReady) -> None:
         if not handle.channel.ready(handle, m.message_size):
             raise Violation("command-invalid", "no such message was prepared", Lost.LINK)
-
-
-def optional_reply(name: str, handle: int, tag: int) -> PendingReply | None:
-    """The token of a request that needs no reply without a tag, and whose refusal closes no
-    handle."""
-    return PendingReply(name, handle, tag) if tag else None
 
 
 def text_of(octets: bytes) -> str:
