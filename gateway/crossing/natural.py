@@ -26,7 +26,7 @@ from gateway.crossing.types import TYPES, apply_notes, decoded_map, fits, to_fie
 from gateway.message import Properties, Table
 from gateway.values import Int, Seconds, Symbol, ULong
 
-ORIGIN, OUR_ORIGIN = "x-opt-bridge-origin", "x-bridge-origin"
+ORIGIN, OUR_ORIGIN = "x-opt-gateway-origin", "x-gateway-origin"
 """Names of the capsule: as a message annotation, and as a header."""
 
 EXCHANGE, KEY = "x-exchange", "x-routing-key"
@@ -222,7 +222,7 @@ def annotations_to_headers(
         elif (
             isinstance(name, str)
             and name.startswith("x-")
-            and not name.startswith((OURS, "x-bridge-"))
+            and not name.startswith((OURS, "x-gateway-"))
             and name not in headers
             and fits(name)
         ):

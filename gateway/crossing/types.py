@@ -2,7 +2,7 @@
 
 Values whose type exists in field tables are converted directly. All others become values that a
 legacy reader can use, with a *note* (a 1.0 constructor octet) of their original type. The notes of
-a message are in the header ``x-bridge-types``: an encoded map from names to octets.
+a message are in the header ``x-gateway-types``: an encoded map from names to octets.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from gateway.values import (
 
 T = TypeVar("T")
 
-TYPES = "x-bridge-types"
+TYPES = "x-gateway-types"
 NESTED = 24
 """Maximum nesting of values that become tables and arrays; deeper ones are encoded."""
 

@@ -37,7 +37,7 @@ NAMES = st.one_of(
         ["a", "b", "trace", "x-cause", "x-opt-a", "x-opt-b", "x-exchange", "CC", "x-delivery-count",
          "JMSXGroupID", "JMSXGroupSeq", "x-death", "x-amqp10-to", "x-amqp10-body",
          "x-amqp10-subject", "x-amqp10-message-id", "x-amqp10-properties", "x-amqp10-annotations",
-         "x-amqp10-footer", "x-bridge-types", "x-bridge-origin", "x-first-death-queue"]
+         "x-amqp10-footer", "x-gateway-types", "x-gateway-origin", "x-first-death-queue"]
     ),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=10),
 )  # fmt: skip
@@ -129,7 +129,7 @@ KEYS = st.one_of(
     SYMBOLS,
     st.sampled_from(
         ["x-opt-a", "x-exchange", "x-routing-key", "x-cc", "x-opt-deaths", "x-basic-type",
-         "x-opt-bridge-headers", "x-opt-bridge-properties", "x-opt-bridge-origin", "x-death",
+         "x-opt-gateway-headers", "x-opt-gateway-properties", "x-opt-gateway-origin", "x-death",
          "x-opt-app-id", "x-first-death-queue"]
     ).map(Symbol),
     BY_TYPE["ulong"],
@@ -138,7 +138,7 @@ MAPS = st.dictionaries(KEYS, values, max_size=3)
 WORDS = st.one_of(
     TEXT,
     st.sampled_from(
-        ["x-bridge-types", "x-bridge-origin", "x-amqp10-to", "x-amqp10-body", "JMSXGroupID",
+        ["x-gateway-types", "x-gateway-origin", "x-amqp10-to", "x-amqp10-body", "JMSXGroupID",
          "x-opt-a", "CC", "x-delivery-count", "x-death", "n" * 300]
     ),
 )  # fmt: skip

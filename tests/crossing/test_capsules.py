@@ -18,7 +18,7 @@ from tests import in_memory
 from tests.crossing.messages import legacy, modern, octets_of, section
 
 KEY, OTHER = b"k" * 32, b"o" * 32
-ORIGIN, OUR_ORIGIN = "x-opt-bridge-origin", "x-bridge-origin"
+ORIGIN, OUR_ORIGIN = "x-opt-gateway-origin", "x-gateway-origin"
 
 
 def made(dialect: Dialect, header: bytes, body: bytes = b"body") -> Message:
@@ -176,7 +176,7 @@ def test_natural_and_lenient_write_no_capsule() -> None:
     for mode, fidelity in (("natural", Fidelity.NATURAL), ("lenient", Fidelity.LOSSY)):
         crossed = Crossing(KEY, mode).cross(basic({**PRICED, "t": {"a": 1}}), SECTIONS)  # type: ignore[arg-type]
         assert crossed.fidelity is fidelity and ORIGIN.encode() not in crossed.header
-        assert (b"x-opt-bridge-headers" in crossed.header) is (mode == "natural")
+        assert (b"x-opt-gateway-headers" in crossed.header) is (mode == "natural")
 
 
 def test_octets_only_if_asked() -> None:

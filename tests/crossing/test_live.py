@@ -197,7 +197,7 @@ def test_from_0_9_1_over_all_the_others_and_home(
     links.create_sender("/queues/q4").send(message)
     _, properties, body = fetched(channel, "q4")
     # Removing its address was an edit: its form in 0-9a6 is passed on.
-    del properties.headers["x-bridge-origin"]
+    del properties.headers["x-gateway-origin"]
     assert (body, properties.headers) == (b"hello", HEADERS)
     assert vars(properties) == vars(sent)
 

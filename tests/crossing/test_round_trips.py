@@ -17,7 +17,7 @@ from tests.crossing.messages import LEGACY, legacy, modern, octets_of, sections
 from tests.drawing import examples
 
 KEY = b"k" * 32
-HOP = (b"x-opt-bridge-origin", b"x-exchange", b"x-routing-key")
+HOP = (b"x-opt-gateway-origin", b"x-exchange", b"x-routing-key")
 """Annotations that are of one hop, and are not carried over."""
 FEW = settings(
     max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -79,12 +79,12 @@ def test_values_of_sections_come_back(octets: bytes) -> None:
 
 def clean(header: bytes) -> bytes:
     """Without a capsule that is not ours."""
-    return without_header(header, b"x-bridge-origin")
+    return without_header(header, b"x-gateway-origin")
 
 
 def capsuled(header: bytes, dialect: Dialect) -> bool:
     if dialect is SECTIONS:
-        return "x-opt-bridge-origin" in annotations_of(header)
+        return "x-opt-gateway-origin" in annotations_of(header)
     return BASIC_FORM.capsule_in(header) is not None
 
 

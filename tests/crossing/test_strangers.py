@@ -24,7 +24,7 @@ def test_nested_headers_are_an_annotation_with_full_types() -> None:
     octets, _ = to_sections(write_basic_properties(BasicProperties(headers=header)), b"", "x", "k")
     found = proton.Message()
     found.decode(octets + b"\x00\x53\x75\xa0\x00")
-    assert found.annotations["x-opt-bridge-headers"] == {"t": {"a": [1, {"b": None}]}}
+    assert found.annotations["x-opt-gateway-headers"] == {"t": {"a": [1, {"b": None}]}}
     assert found.properties == {"n": 1}
 
 

@@ -298,7 +298,7 @@ class Listener:
 
     async def opened(self) -> Event:
         """Reads up to the first cursor: behind gaps, if there are any."""
-        event = opened = await self.until("bridge.open")
+        event = opened = await self.until("gateway.open")
         while not event.id:
             event = await self.event()
         return opened

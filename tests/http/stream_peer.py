@@ -58,7 +58,7 @@ class Peer:
                 kind = fields.get("event", "message")
                 if kind == "message":
                     self.got.append(data)
-                elif kind == "bridge.gap":
+                elif kind == "gateway.gap":
                     self.gaps.append(data)
 
     async def hang_up(self) -> None:

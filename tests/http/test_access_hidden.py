@@ -185,7 +185,7 @@ async def test_errors_do_not_name_it(hiding: Any, listener: Any) -> None:
         for query in ("source=route:gone", "source=route:lost", "source=route:work&slow=none"):
             async with listener(port, query + "&errors=inband") as reader:
                 assert reader.status == 200
-                told = await reader.until("bridge.error")
+                told = await reader.until("gateway.error")
                 assert told.data["problem"]["status"] in (400, 404)
                 nothing_shown(json.dumps(told.data))
         await errors_over_http(hiding)
@@ -220,14 +220,14 @@ async def test_a_reader_whose_source_goes_learns_no_name(
     hiding: Any, listener: Any, query: str
 ) -> None:
     async with hiding.served() as port, listener(port, query) as reader:
-        await reader.until("bridge.open")
+        await reader.until("gateway.open")
         hiding.begin()
         if "feed" in query:
             hiding.channel.topology.delete_exchange(DeleteExchange(1, None, "hidden-ex"))
         else:
             hiding.channel.topology.delete_queue(DeleteQueue(1, None, "hidden-queue"))
         hiding.end()
-        closed = await reader.until("bridge.close")
+        closed = await reader.until("gateway.close")
         assert closed.data["source"].startswith("route:") and closed.data["reconnect"] is False
         nothing_shown(json.dumps(closed.data))
 
@@ -239,7 +239,7 @@ async def test_leases_by_a_route_are_settled_by_its_right(hiding: Any, listener:
         query = "source=route:work&ack=explicit"
         async with listener(port, query, user="", headers=mine) as reader:
             watched = Watched(reader)
-            await reader.until("bridge.open")
+            await reader.until("gateway.open")
             async with hiding.http(None) as http:
                 answer = await http.post(
                     "/v1/%2F/routes/work/messages", content=b"x", headers=mine | TEXT
@@ -252,7 +252,7 @@ async def test_leases_by_a_route_are_settled_by_its_right(hiding: Any, listener:
                 other = token("stream:%2F/route/work settle:%2F/queue/hidden-queue")
                 assert (await http.delete(path, headers=other)).status_code == 403
                 assert (await http.delete(path, headers=mine)).status_code == 200
-            await reader.until("bridge.settled")
+            await reader.until("gateway.settled")
             nothing_shown(watched.text, shown.text)
     assert hiding.depth("hidden-queue") == (0, 0)
 
@@ -265,7 +265,7 @@ async def test_renewing_asks_for_the_route(hiding: Any, listener: Any, query: st
         listener(port, query, user="", headers=mine) as reader,
         hiding.http(None) as http,
     ):
-        opened = await reader.until("bridge.open")
+        opened = await reader.until("gateway.open")
         path = f"/v1/%2F/streams/{opened.data['stream']}"
         later = token("stream:%2F/route/work", seconds=500)
         renewed = await http.patch(path, headers=later)
@@ -282,7 +282,7 @@ async def test_renewing_asks_for_the_route(hiding: Any, listener: Any, query: st
         hiding.app.state.hub.review(asyncio.get_running_loop().time())
         for stream in list(hiding.app.state.hub.streams):
             stream.tick(stream.wrote_at, time.time())
-        closed = await reader.until("bridge.close")
+        closed = await reader.until("gateway.close")
         nothing_shown(json.dumps(closed.data))
 
 
@@ -376,7 +376,7 @@ async def test_a_quota_of_leases(make_rig: Any, listener: Any) -> None:
             assert accepted.status_code == 200 and counted == {("/", "a"): 3 + 1}
         await rig.until(lambda: counted == {("/", "a"): 2 + 1})
         async with listener(port, asked + "3&errors=inband") as refused:
-            told = (await refused.until("bridge.error")).data["problem"]
+            told = (await refused.until("gateway.error")).data["problem"]
             assert told["status"] == 429 and told["quota"] == "leases"
         for token in tokens[1:]:
             await http.delete(f"/v1/%2F/deliveries/{token}")
@@ -387,7 +387,7 @@ async def test_a_quota_of_leases(make_rig: Any, listener: Any) -> None:
             rig.begin()
             rig.channel.topology.delete_queue(DeleteQueue(1, None, "orders"))
             rig.end()
-            await again.until("bridge.close")
+            await again.until("gateway.close")
         # What was leased of a queue that has gone is lost when somebody looks, or in its time.
         await rig.until(lambda: counted[("/", "a")] <= 1)
 
@@ -447,7 +447,7 @@ async def test_quotas_of_routes_and_virtual_hosts(make_rig: Any, listener: Any) 
         async with listener(port, "source=route:a") as refused:
             assert refused.status == 429
         async with listener(port, "source=route:a&errors=inband") as refused:
-            told = await refused.until("bridge.error")
+            told = await refused.until("gateway.error")
             assert told.data["problem"]["quota"] in ("streams", "route-requests")
         async with listener(port, "source=queue:orders") as second:
             await second.opened()

@@ -393,7 +393,7 @@ async def test_a_stream_is_not_a_slow_request(rig: Any) -> None:
     async with served(rig, seconds=0.5) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request(ALICE, path="/v1/%2F/events?source=exchange:prices"))
-        await reader.readuntil(b"bridge.open")
+        await reader.readuntil(b"gateway.open")
         await asyncio.sleep(1.2)
         async with rig.http() as http:
             path = "/v1/%2F/exchanges/prices/messages"

@@ -242,7 +242,7 @@ async def test_a_ticket_is_for_its_way_of_accepting(streaming: Any, listener: An
         for query, ack in ((f"{plain}&ack=none&heartbeat=20", "none"), (explicit, "explicit")):
             async with stream(listener, port, query) as reader:
                 assert reader.status == 200
-                assert (await reader.until("bridge.open")).data["ack"] == ack
+                assert (await reader.until("gateway.open")).data["ack"] == ack
 
 
 async def test_a_ticket_is_for_its_filters_and_its_journal(streaming: Any, listener: Any) -> None:
@@ -323,9 +323,9 @@ async def test_a_page_hears_of_a_bad_ticket(streaming: Any, listener: Any) -> No
         for bad in (query, f"source={SOURCE}&ticket={'A' * 43}&errors=inband"):
             async with stream(listener, port, bad.replace("#", "%23")) as reader:
                 assert reader.status == 200
-                told = (await reader.until("bridge.error")).data["problem"]
+                told = (await reader.until("gateway.error")).data["problem"]
                 assert told["status"] == 401 and told["type"].endswith("unauthorized")
-                closed = await reader.until("bridge.close")
+                closed = await reader.until("gateway.close")
                 assert closed.data["reconnect"] is False
                 assert not await reader.chunk()
             async with stream(listener, port, bad.replace("#", "%23"), closed.id) as again:
@@ -337,8 +337,8 @@ async def test_a_page_hears_of_a_session_that_has_ended(streaming: Any, listener
     query = "source=exchange:prices&errors=inband"
     async with streaming.served() as port:
         async with listener(port, query, user="", headers=headers) as reader:
-            assert (await reader.until("bridge.error")).data["problem"]["status"] == 401
-            closed = await reader.until("bridge.close")
+            assert (await reader.until("gateway.error")).data["problem"]["status"] == 401
+            closed = await reader.until("gateway.close")
             assert closed.data["reconnect"] is False
         async with listener(port, query, closed.id, user="", headers=headers) as again:
             assert again.status == 204

@@ -33,7 +33,7 @@ async def ask(house: House, case: Case) -> httpx.Response:
         return await house.http.request(asked.method, asked.url, **given)
     async with house.http.stream(asked.method, asked.url, **given) as answer:
         if media_type(answer) == "text/event-stream":
-            assert [line async for line in until(answer, "event: bridge.open")]
+            assert [line async for line in until(answer, "event: gateway.open")]
         else:
             await answer.aread()
         return answer

@@ -133,7 +133,7 @@ async def test_undeliverable_here_leaves_it_to_others(rig: Any, listener: Any) -
                 assert answer.json()["outcome"] == "modified", answer.text
                 assert answer.json()["repeated"] is repeated
             other = await reader.until()
-            while other.kind.startswith("bridge."):
+            while other.kind.startswith("gateway."):
                 other = await reader.until()
             assert other.body == {"text": "2"}
             assert rig.depth("orders") == (1, 1)
@@ -156,7 +156,7 @@ async def test_explicit_leases_each_event(rig: Any, listener: Any) -> None:
         listener(port, EXPLICIT + "&credit=2") as reader,
     ):
         assert reader.headers["amqp-resume"] == "fresh"
-        opened = await reader.until("bridge.open")
+        opened = await reader.until("gateway.open")
         assert (opened.data["ack"], opened.data["credit"]) == ("explicit", 2)
         events = [await reader.until() for _ in range(2)]
         assert [event.body["text"] for event in events] == ["0", "1"]
@@ -165,7 +165,7 @@ async def test_explicit_leases_each_event(rig: Any, listener: Any) -> None:
         first, second = (event.data["lock"]["token"] for event in events)
         assert events[0].data["lock"]["delivery_count"] == 1
         assert (await http.delete(f"{DELIVERIES}/{first}")).status_code == 200
-        settled = await reader.until("bridge.settled")
+        settled = await reader.until("gateway.settled")
         assert settled.data == {"token": first, "outcome": "accepted"}
         third = await reader.until()
         assert third.body == {"text": "2"}
@@ -188,8 +188,8 @@ async def test_readers_with_explicit_acceptance_compete(rig: Any, listener: Any)
         listener(port, EXPLICIT) as one,
         listener(port, EXPLICIT) as two,
     ):
-        await one.until("bridge.open")
-        await two.until("bridge.open")
+        await one.until("gateway.open")
+        await two.until("gateway.open")
         await publish(rig, "orders", b"1", b"2", exchange="", **TEXT)
         assert sorted((await texts(one, 1)) + (await texts(two, 1))) == ["1", "2"]
 
@@ -203,7 +203,7 @@ async def test_a_lease_that_runs_out_is_told(rig: Any, listener: Any) -> None:
         rig.begin()
         rig.broker.state.tick(rig.broker.state.now)
         rig.end()
-        lost = await reader.until("bridge.lock-lost")
+        lost = await reader.until("gateway.lock-lost")
         assert lost.data == {"token": event.data["lock"]["token"]}
         assert (await reader.until()).data["redelivered"]
 
@@ -240,11 +240,11 @@ async def test_unwritten_messages_go_back_at_once(rig: Any) -> None:
 async def test_a_deleted_queue_ends_an_explicit_stream(rig: Any, listener: Any) -> None:
     rig.queue("orders")
     async with rig.served() as port, listener(port, EXPLICIT) as reader:
-        await reader.until("bridge.open")
+        await reader.until("gateway.open")
         rig.begin()
         rig.channel.topology.delete_queue(DeleteQueue(1, None, "orders"))
         rig.end()
-        assert (await reader.until("bridge.close")).data["reconnect"] is False
+        assert (await reader.until("gateway.close")).data["reconnect"] is False
         assert not await reader.chunk()
         async with listener(port, EXPLICIT) as again:
             assert again.status == 404
@@ -266,7 +266,7 @@ async def test_the_leases_of_a_user(make_rig: Any, listener: Any) -> None:
     counted = rig.app.state.hub.leases.per_owner
     async with rig.served() as port, rig.http() as http:
         async with listener(port, EXPLICIT + "&credit=3") as first:
-            await first.until("bridge.open")
+            await first.until("gateway.open")
             async with listener(port, EXPLICIT + "&credit=3") as refused:
                 assert refused.status == 429
             await publish(rig, "orders", *(b"%d" % n for n in range(8)), exchange="", **TEXT)
@@ -278,6 +278,6 @@ async def test_the_leases_of_a_user(make_rig: Any, listener: Any) -> None:
             assert (await http.post(RECEIVE.format("orders"), json={"max": 1})).status_code == 429
             assert list(counted.values()) == [5]
             await http.delete(f"/v1/%2F/deliveries/{token}")
-            await first.until("bridge.settled")
+            await first.until("gateway.settled")
             assert list(counted.values()) == [5], "the stream may lease the next one"
         await rig.until(lambda: list(counted.values()) in ([2 + 2], [2 + 3]))

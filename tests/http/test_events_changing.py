@@ -41,7 +41,7 @@ async def test_sources_come_and_go(rig: Any, listener: Any) -> None:
         answer = await patch(rig, identity, add=[B, "queue:orders"])
         assert answer.status_code == 200
         assert [one["source"] for one in answer.json()["sources"]] == [A, B, "queue:orders"]
-        told = (await reader.until("bridge.sources")).data
+        told = (await reader.until("gateway.sources")).data
         assert [one["source"] for one in told["added"]] == [B, "queue:orders"]
         assert {one["resume"] for one in told["added"]} == {"fresh"}
         await publish(rig, "k", b"2", exchange="b", **TEXT)
@@ -54,7 +54,7 @@ async def test_sources_come_and_go(rig: Any, listener: Any) -> None:
             await again.opened()
         answer = await patch(rig, identity, remove=[A, "queue:orders", "queue:never"])
         assert [one["source"] for one in answer.json()["sources"]] == [B]
-        told = (await reader.until("bridge.sources")).data
+        told = (await reader.until("gateway.sources")).data
         assert told == {"added": [], "removed": [A, "queue:orders"]}
         await publish(rig, "k", b"5", exchange="a", **TEXT)
         await publish(rig, "k", b"6", exchange="b", **TEXT)
@@ -62,24 +62,24 @@ async def test_sources_come_and_go(rig: Any, listener: Any) -> None:
         # What left comes back where a cursor says.
         before = reader.cursor
         await patch(rig, identity, add=[A])
-        await reader.until("bridge.sources")
+        await reader.until("gateway.sources")
         held = reader.cursor
         await patch(rig, identity, remove=[A])
-        await reader.until("bridge.sources")
+        await reader.until("gateway.sources")
         await publish(rig, "k", b"7", exchange="a", **TEXT)
         answer = await patch(rig, identity, add=[A], last_event_id=held)
-        told = (await reader.until("bridge.sources")).data
+        told = (await reader.until("gateway.sources")).data
         assert told["added"][0]["resume"] == "exact"
         assert await texts(reader, 1) == ["7"]
         await patch(rig, identity, remove=[A])
         await patch(rig, identity, add=[A], **{"from": "earliest", "last_event_id": before})
-        await reader.until("bridge.sources")
-        told = (await reader.until("bridge.sources")).data
+        await reader.until("gateway.sources")
+        told = (await reader.until("gateway.sources")).data
         assert told["added"][0]["resume"] == "fresh"
         assert await texts(reader, 4) == ["1", "4", "5", "7"]
         async with rig.http() as http:
             assert (await http.delete(f"/v1/%2F/streams/{identity}")).status_code == 204
-        closed = await reader.until("bridge.close")
+        closed = await reader.until("gateway.close")
         assert closed.data["reconnect"] is False
         assert not await reader.chunk()
     assert not rig.app.state.hub.per_place
@@ -148,7 +148,7 @@ async def test_unchangeable_parameters(rig: Any, listener: Any) -> None:
         for asked in ("source=queue:orders&ack=explicit", "source=queue:orders&ack=on-next",
                       "source=queue:orders&slow=pause"):  # fmt: skip
             async with listener(port, asked) as reader:
-                opened = await reader.until("bridge.open")
+                opened = await reader.until("gateway.open")
                 answer = await patch(rig, opened.data["stream"], add=[A])
                 assert answer.status_code == 400, asked
 
@@ -253,7 +253,7 @@ async def test_presence_as_a_stream(rig: Any, listener: Any) -> None:
             listener(port, "", path=path, headers=accept, user="weak:weak") as none,
         ):
             for reader, count in ((all_of_it, 1), (some, 1), (none, 0)):
-                opened = (await reader.until("bridge.open")).data
+                opened = (await reader.until("gateway.open")).data
                 assert len(opened["subscriptions"]) == count and not opened["truncated"]
             rig.begin()
             rig.channel.start(rig.channel.subscribe("orders", "mine"))
@@ -271,9 +271,9 @@ async def test_presence_as_a_stream(rig: Any, listener: Any) -> None:
             assert '"joined"' not in some.text and '"left"' not in none.text
             rig.broker.access.clear_permissions("some", "/")
             look()
-            assert (await some.until("bridge.close")).data["reconnect"] is False
+            assert (await some.until("gateway.close")).data["reconnect"] is False
             await close(rig.app)
-            assert (await all_of_it.until("bridge.close")).data["reconnect"] is True
+            assert (await all_of_it.until("gateway.close")).data["reconnect"] is True
     assert not hub.streams
 
 
@@ -294,7 +294,7 @@ async def test_presence_is_bounded(
         assert head.status_code == 200
         path, accept = "/v1/%2F/subscriptions", {"accept": "text/event-stream"}
         async with rig.served() as port, listener(port, "", path=path, headers=accept) as first:
-            assert len((await first.until("bridge.open")).data["subscriptions"]) == 3
+            assert len((await first.until("gateway.open")).data["subscriptions"]) == 3
             assert (await http.get(path, headers=accept)).status_code == 429
     async with rig.http(None) as http:
         assert (await http.get("/v1/%2F/subscriptions")).status_code == 401

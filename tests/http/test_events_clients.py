@@ -49,7 +49,7 @@ async def test_every_block_has_data(make_rig: Any, listener: Any) -> None:
                 told = ""
                 inband = "inband" in query
                 if not inband:
-                    await reader.until("bridge.open")
+                    await reader.until("gateway.open")
                     told = "data: the opening was read block by block\n\n"
                     for stream in rig.app.state.hub.streams:
                         await publish(rig, "unwanted", b"x", **TEXT)
@@ -75,11 +75,11 @@ async def test_httpx_sse(rig: Any) -> None:
         async for event in source.aiter_sse():
             assert event.data, event
             seen.append(event.event)
-            if event.event == "bridge.open":
+            if event.event == "gateway.open":
                 assert event.retry and event.id
                 stream.tick(stream.wrote_at + 100, 0.0)  # a heartbeat
                 await rig.until(lambda: not stream.pending)
                 await publish(rig, "k", b"1", **TEXT)
             elif event.json().get("body") == {"text": "1"}:
                 stream.close("enough", False)
-        assert seen == ["bridge.open", "message", "bridge.close"]
+        assert seen == ["gateway.open", "message", "gateway.close"]

@@ -60,7 +60,7 @@ async def test_a_journal_in_memory_is_an_honest_gap(make_rig: Any, listener: Any
         rig = reborn(make_rig, rig)
     async with rig.served() as port, listener(port, TOPIC, cursor) as again:
         assert again.headers["amqp-resume"] == "gap"
-        assert (await again.until("bridge.gap")).data["lost"] is None
+        assert (await again.until("gateway.gap")).data["lost"] is None
 
 
 async def test_nothing_is_shown_before_it_is_safe(make_rig: Any, listener: Any) -> None:
@@ -99,7 +99,7 @@ async def test_the_ring_in_the_store_is_bounded_too(make_rig: Any, listener: Any
     assert (source.journal.first, source.journal.head) == (10, 12)
     async with rig.served() as port, listener(port, DURABLE, first) as again:
         assert again.headers["amqp-resume"] == "gap"
-        gap = await again.until("bridge.gap")
+        gap = await again.until("gateway.gap")
         assert (gap.data["from"], gap.data["to"], gap.data["lost"]) == (1, 9, 9)
         assert await texts(again, 3) == ["9", "10", "11"]
 
@@ -157,7 +157,7 @@ async def test_without_its_exchange_a_journal_ends(make_rig: Any, listener: Any)
         rig.channel.topology.delete_exchange(DeleteExchange(1, None, "prices"))
         rig.end()
         hub.review(0.0)
-        closed = await reader.until("bridge.close")
+        closed = await reader.until("gateway.close")
         assert closed.data["reconnect"] is False and closed.id == "b0.end"
         assert not journals(rig) and not hub.sources
         async with listener(port, query, closed.id) as again:

@@ -151,7 +151,7 @@ async def test_all_filters_must_hold_and_the_cursor_moves_on(rig: Any, listener:
             assert await texts(reader, 1) == ["1"]
             # What was left out moves the cursor.
             after = reader.cursor
-            frame = await reader.until("bridge.cursor")
+            frame = await reader.until("gateway.cursor")
             assert frame.id == frame.data["cursor"] not in ("", before, after)
         await publish(rig, "usd.b", b"4", **spot)
         await publish(rig, "eur.b", b"5", **spot)
@@ -307,7 +307,7 @@ async def test_event_names(rig: Any, listener: Any) -> None:
         await reader.opened()
         await publish(rig, "a", b"1", **TEXT, **{"Amqp-Type": '"order"'})
         assert (await reader.until("order")).body == {"text": "1"}
-        for name in ('"bridge.close"', '"error"', '"open"', '%"two%0alines"'):
+        for name in ('"gateway.close"', '"error"', '"open"', '%"two%0alines"'):
             await publish(rig, "a", b"2", **TEXT, **{"Amqp-Type": name})
             assert (await reader.event()).kind == "message"
         async with listener(port, ALL + "&event=subject") as other:
@@ -327,7 +327,7 @@ def test_no_name_breaks_out_of_its_line(name: str) -> None:
     line = event_line(name)
     assert line == b"" or (line.count(b"\n") == 1 and line.endswith(b"\n"))
     assert b"\r" not in line and b"\x00" not in line
-    assert not line.startswith(b"event: bridge.")
+    assert not line.startswith(b"event: gateway.")
 
 
 async def test_a_hard_selector_looks_at_few_events_at_once(rig: Any, listener: Any) -> None:

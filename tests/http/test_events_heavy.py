@@ -139,7 +139,7 @@ async def test_streams(make_rig: Any, listener: Any, pauses: list[float], query:
     path = f"/v1/%2F/exchanges/{exchange}/messages?routing_key=k"
     async with rig.served() as port, listener(port, query) as one, listener(port, query) as other:
         for reader in (one, other):
-            await reader.until("bridge.open")
+            await reader.until("gateway.open")
         pauses.clear()
         await put(rig, path, b"1")
         await put(rig, path)

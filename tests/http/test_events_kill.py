@@ -56,7 +56,7 @@ class Reader:
     def take(self, block: str) -> None:
         """The cursor of an event is taken with the event or not at all."""
         fields = dict(line.partition(": ")[::2] for line in block.split("\n"))
-        if fields.get("event") == "bridge.open":
+        if fields.get("event") == "gateway.open":
             self.resumes.append(json.loads(fields["data"])["resume"])
         elif "data" in fields and "event" not in fields:
             self.got.append(int(json.loads(fields["data"])["body"]["text"].split()[0]))

@@ -78,7 +78,7 @@ async def test_offsets(make_rig: Any, listener: Any) -> None:
             assert await texts(other, 2) == ["4", "5"]
         async with listener(port, f"{ALL}&from=offset:{first}") as other:
             assert other.headers["amqp-resume"] == "gap"
-            assert (await other.until("bridge.gap")).data["lost"] == 2
+            assert (await other.until("gateway.gap")).data["lost"] == 2
             assert await texts(other, 4) == list("2345")
         async with listener(port, f"{ALL}&from=offset:99999") as other:
             assert other.headers["amqp-resume"] == "fresh"
@@ -107,7 +107,7 @@ async def test_times(make_rig: Any, listener: Any) -> None:
         await publish(rig, "a", b"3", b"4", **TEXT)
         async with listener(port, ALL + "&from=-P1D") as other:
             assert other.headers["amqp-resume"] == "gap"
-            assert (await other.until("bridge.gap")).data["lost"] is None
+            assert (await other.until("gateway.gap")).data["lost"] is None
             assert await texts(other, 4) == ["1", "2", "3", "4"]
 
 
@@ -175,17 +175,17 @@ async def test_errors_inband(make_rig: Any, listener: Any) -> None:
     async with rig.served() as port:
         async with listener(port, "source=queue:none&errors=inband") as reader:
             assert reader.status == 200
-            told = await reader.until("bridge.error")
+            told = await reader.until("gateway.error")
             assert told.data["problem"]["status"] in (404, 429)
         async with listener(port, ALL + "&errors=inband") as reader:
-            told = await reader.until("bridge.error")
+            told = await reader.until("gateway.error")
             assert told.data["problem"]["type"].endswith("quota")
-            closed = await reader.until("bridge.close")
+            closed = await reader.until("gateway.close")
             assert closed.data["reconnect"] is True and not closed.id
         async with listener(port, ALL + "&errors=inband", user="alice:wrong") as reader:
             assert reader.status == 200 and "www-authenticate" not in reader.headers
-            assert (await reader.until("bridge.error")).data["problem"]["status"] == 401
-            closed = await reader.until("bridge.close")
+            assert (await reader.until("gateway.error")).data["problem"]["status"] == 401
+            closed = await reader.until("gateway.close")
             assert closed.data["reconnect"] is False and closed.id == "b0.end"
             assert not await reader.chunk()
         async with listener(port, ALL + "&errors=inband", closed.id) as reader:
@@ -199,7 +199,7 @@ async def test_an_ended_stream_stays_ended(rig: Any, listener: Any) -> None:
         rig.begin()
         rig.channel.topology.delete_queue(DeleteQueue(1, None, "orders"))
         rig.end()
-        closed = await reader.until("bridge.close")
+        closed = await reader.until("gateway.close")
         assert closed.data["reconnect"] is False and closed.id == "b0.end"
         async with listener(port, "source=queue:orders", closed.id) as again:
             assert again.status == 204
@@ -217,12 +217,12 @@ async def test_a_browser_keeps_connections_for_its_page(rig: Any, listener: Any)
             if number < 3:
                 await reader.opened()
             else:
-                warned = await reader.until("bridge.warn")
+                warned = await reader.until("gateway.warn")
                 assert warned.data == {"type": "browser-connections", "streams": number, "most": 4}
         async with listener(port, ALL, headers=browser) as fifth:
             assert fifth.status == 200
-            assert (await fifth.until("bridge.error")).data["problem"]["status"] == 429
-            assert (await fifth.until("bridge.close")).data["reconnect"] is True
+            assert (await fifth.until("gateway.error")).data["problem"]["status"] == 429
+            assert (await fifth.until("gateway.close")).data["reconnect"] is True
             assert not await fifth.chunk()
         for others in ({"user-agent": "Browser/1"}, browser | {"via": "1.1 proxy"}):
             async with listener(port, ALL, headers=others) as other:
@@ -233,7 +233,7 @@ async def test_a_browser_keeps_connections_for_its_page(rig: Any, listener: Any)
         open_ones[0].hang_up()
         await rig.until(lambda: max(hub.per_browser.values()) == 3)
         async with listener(port, ALL, headers=browser) as again:
-            assert (await again.until("bridge.warn")).data["streams"] == 4
+            assert (await again.until("gateway.warn")).data["streams"] == 4
         for reader in open_ones:
             await reader.__aexit__()
     assert not hub.per_browser
@@ -256,16 +256,16 @@ async def test_a_credential_runs_out(rig: Any) -> None:
 
     assert said(79) == b""
     reminder = said(81)
-    assert b"event: bridge.reauth" in reminder
+    assert b"event: gateway.reauth" in reminder
     assert f'"refresh":"/v1/%2F/streams/{stream.identity}"'.encode() in reminder
     assert said(82) == b""
     stream.renew(Principal("alice", expires=now + 200))
     assert said(101) == b""
     with pytest.raises(Problem):
         stream.renew(Principal("weak"))
-    assert b"event: bridge.reauth" in said(190)
+    assert b"event: gateway.reauth" in said(190)
     ended = said(200)
-    assert b"event: bridge.close" in ended and b'"reconnect":true' in ended
+    assert b"event: gateway.close" in ended and b'"reconnect":true' in ended
     assert stream.finished
     hub.leave(stream)
     await hub.close()
@@ -281,7 +281,7 @@ async def test_a_stream_has_a_longest_life(make_rig: Any) -> None:
     assert not stream.finished
     stream.tick(stream.wrote_at, hub.clock() + 1001)
     said = bytes(stream.take())
-    assert b"event: bridge.drain" in said and b"\nretry: " in b"\n" + said
+    assert b"event: gateway.drain" in said and b"\nretry: " in b"\n" + said
     assert stream.finished
     hub.leave(stream)
     await hub.close()
@@ -324,7 +324,7 @@ async def test_renewing_over_http(make_rig: Any, listener: Any) -> None:
             (stream,) = hub.streams
             assert stream.caller.expires >= int(now + 500)
             assert (await http.delete(path, headers=later)).status_code == 204
-        closed = await reader.until("bridge.close")
+        closed = await reader.until("gateway.close")
         assert closed.data["reconnect"] is False
         assert not await reader.chunk()
 
@@ -377,9 +377,9 @@ async def test_shutdown_spreads_reconnects(make_rig: Any, listener: Any) -> None
         await publish(rig, "a", b"1", **TEXT)
         await close(rig.app)
         for reader in readers:
-            drained = await reader.until("bridge.drain")
+            drained = await reader.until("gateway.drain")
             retries.append(drained.data["retry"])
-            closed = await reader.until("bridge.close")
+            closed = await reader.until("gateway.close")
             assert closed.data["reconnect"] is True and closed.data["retry"] == retries[-1]
             assert not await reader.chunk()
             await reader.__aexit__()
@@ -393,6 +393,6 @@ async def test_heartbeats_that_a_page_can_see(rig: Any, listener: Any) -> None:
         await reader.opened()
         (stream,) = rig.app.state.hub.streams
         stream.tick(stream.wrote_at + 15, 1_700_000_000.0)
-        beat = await reader.until("bridge.keepalive")
+        beat = await reader.until("gateway.keepalive")
         assert beat.data["time"] == "2023-11-14T22:13:20.000Z"
         assert beat.data["cursor"].startswith("b1.")

@@ -18,7 +18,7 @@ TEXTS = (
     b"plain",
     b" leading space",
     b":colon",
-    b"data: not a field\nid: 7\nevent: bridge.close",
+    b"data: not a field\nid: 7\nevent: gateway.close",
     b"line\nline\n\nblank before",
     b"ends with\n",
     b"\n",
@@ -55,7 +55,7 @@ async def read(port: int, query: str, count: int, **headers: str) -> AsyncIterat
                 # standard passes over. (So it cannot tell us of an empty body as bare text.)
                 continue
             yield event
-            count -= event.event in ("message", "bridge.warn")
+            count -= event.event in ("message", "gateway.warn")
             if not count:
                 return
 
@@ -76,7 +76,7 @@ async def test_bodies_come_back_as_they_were(rig: Any, kind: str) -> None:
         got: list[Any] = []
         cursors = []
         async for event in read(port, ALL, len(bodies)):
-            if event.event == "bridge.open":
+            if event.event == "gateway.open":
                 asyncio.get_running_loop().call_soon(asyncio.ensure_future, all_of(rig, kind))
             elif event.event == "message":
                 got.append(shown(json.loads(event.data)["body"]))
@@ -100,13 +100,13 @@ async def test_text_is_the_bare_body_or_a_warning(rig: Any) -> None:
         got: list[Any] = []
         count = len(TEXTS) - 1 + len(NOT_TEXTS)
         async for event in read(port, ALL + "&format=text", count):
-            if event.event == "bridge.open":
+            if event.event == "gateway.open":
                 asyncio.get_running_loop().call_soon(
                     asyncio.ensure_future, all_of(rig, "text/plain")
                 )
             elif event.event == "message":
                 got.append(event.data.encode())
-            elif event.event == "bridge.warn":
+            elif event.event == "gateway.warn":
                 got.append(json.loads(event.data)["type"])
         assert got == [*TEXTS[1:], *["not-text"] * len(NOT_TEXTS)]
 

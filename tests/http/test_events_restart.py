@@ -73,7 +73,7 @@ async def test_a_queue_redelivers_unaccepted_messages(
     rig = make_rig(store=survivors, **options)
     async with rig.served() as port, listener(port, query, cursor) as again:
         assert again.headers["amqp-resume"] == "gap"
-        assert (await again.until("bridge.gap")).data["lost"] is None
+        assert (await again.until("gateway.gap")).data["lost"] is None
         got = [await again.until() for _ in range(3)]
         assert [event.body["text"] for event in got] == ["5", "6", "7"]
         durable(rig, 8)
@@ -134,7 +134,7 @@ async def test_a_drain_loses_nothing_that_was_on_its_way(make_rig: Any, listener
             put(rig, "amq.topic", "a", number)
         await close(rig.app)
         seen = []
-        while (event := await reader.event()).kind != "bridge.close":
+        while (event := await reader.event()).kind != "gateway.close":
             if event.kind == "message":
                 seen.append(int(event.body["text"]))
         assert event.data["reconnect"] is True and not await reader.chunk()
@@ -187,7 +187,7 @@ def test_sigterm_says_goodbye_to_every_stream(tmp_path: Path) -> None:
     with Running(tmp_path, http__drain_spread_ms=20_000) as gateway:
         pages = [Page(gateway.http_port, path) for _ in range(20)]
         for page in pages:
-            until(lambda: page.told("bridge.open"), "the stream opens")  # noqa: B023
+            until(lambda: page.told("gateway.open"), "the stream opens")  # noqa: B023
         gateway.process.send_signal(signal.SIGTERM)
         for page in pages:
             page.thread.join(2 * PATIENCE)
@@ -195,15 +195,15 @@ def test_sigterm_says_goodbye_to_every_stream(tmp_path: Path) -> None:
         assert gateway.process.wait(PATIENCE) == 0
         retries = []
         for page in pages:
-            (drained,), (closed,) = page.told("bridge.drain"), page.told("bridge.close")
+            (drained,), (closed,) = page.told("gateway.drain"), page.told("gateway.close")
             assert closed["reconnect"] is True
             retries.append(drained["retry"])
         assert len(set(retries)) > 10 and max(retries) - min(retries) > 2000
         gateway.start()
         cursor = [one["id"] for one in pages[0].blocks() if one.get("id")][-1]
         again = Page(gateway.http_port, path, cursor)
-        until(lambda: again.told("bridge.open"), "the stream opens again")
-        assert again.told("bridge.open")[0]["resume"] == "exact"
+        until(lambda: again.told("gateway.open"), "the stream opens again")
+        assert again.told("gateway.open")[0]["resume"] == "exact"
         again.peer.shutdown(socket.SHUT_RDWR)
         again.thread.join(PATIENCE)
         assert not again.thread.is_alive()

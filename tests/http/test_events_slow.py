@@ -39,11 +39,11 @@ async def test_latest_gets_the_newest_per_key_and_is_told_how_many_are_left_out(
     assert bodies(stream.take()) == [4, 6, 7]
     stream.tick(stream.wrote_at, 0.0)
     lag = bytes(stream.take()).decode()
-    assert "event: bridge.lag" in lag and '"dropped":5}' in lag
+    assert "event: gateway.lag" in lag and '"dropped":5}' in lag
     put(rig, "prices", "a", 8)
     assert bodies(stream.take()) == [8]
     stream.tick(stream.wrote_at, 0.0)
-    assert b"bridge.lag" not in bytes(stream.take())
+    assert b"gateway.lag" not in bytes(stream.take())
     rig.app.state.hub.leave(stream)
     await rig.app.state.hub.close()
 
@@ -99,7 +99,7 @@ async def test_close_ends_the_stream_and_the_next_one_is_told_the_gap(make_rig: 
         put(rig, "prices", "a", number)
     said = bytes(stream.take()).decode()
     assert (
-        "event: bridge.close" in said and '"reason":"slow"' in said and '"reconnect":true' in said
+        "event: gateway.close" in said and '"reason":"slow"' in said and '"reconnect":true' in said
     )
     assert "id:" not in said and stream.finished
     hub = rig.app.state.hub

@@ -92,9 +92,9 @@ async def test_one_segment_is_one_name(rig: Any) -> None:
 HOSTILE = st.text(st.sampled_from('a:\r\n\0 \ufeff\u2028\u0085{}"\\é\x1b')) | st.sampled_from(
     [
         "x\ndata: forged",
-        "x\r\rid: b0.end\r\revent: bridge.close",
-        "\n\nevent: bridge.error\ndata: {}\n\n",
-        *("bridge.close", "open", "error", "retry: 1"),
+        "x\r\rid: b0.end\r\revent: gateway.close",
+        "\n\nevent: gateway.error\ndata: {}\n\n",
+        *("gateway.close", "open", "error", "retry: 1"),
     ]
 )
 
@@ -159,8 +159,8 @@ def test_no_property_breaks_out_of_its_event(
         ids = [value for name, value in blocks[0] if name == "id"]
         assert len(ids) == 1 and ids[0].startswith("b1.")
         assert {name for name, _ in blocks[0]} <= {"id", "event", "data"}
-        if names[0].startswith("bridge.") or names[0] in ("open", "error"):
-            assert names[0] == "bridge.warn" and form == "text"
+        if names[0].startswith("gateway.") or names[0] in ("open", "error"):
+            assert names[0] == "gateway.warn" and form == "text"
         if form != "text":
             (data,) = [value for name, value in blocks[0] if name == "data"]
             json.loads(data)

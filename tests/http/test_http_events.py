@@ -17,7 +17,7 @@ async def test_the_first_bytes(rig: Any, listener: Any) -> None:
         assert reader.headers["x-accel-buffering"] == "no"
         assert reader.headers["amqp-resume"] == "fresh"
         opened = await reader.event()
-        assert opened.kind == "bridge.open"
+        assert opened.kind == "gateway.open"
         assert opened.data["heartbeat"] == 20
         assert opened.data["stream"] == reader.headers["amqp-stream-id"]
         (source,) = opened.data["sources"]
@@ -113,7 +113,7 @@ async def test_events_dropped_from_the_ring_are_counted(make_rig: Any, listener:
         await publish(rig, "a", *(b"%d" % number for number in range(7)), **TEXT)
         async with listener(port, ALL, reader.cursor) as again:
             assert again.headers["amqp-resume"] == "gap"
-            gap = await again.until("bridge.gap")
+            gap = await again.until("gateway.gap")
             assert gap.data["lost"] == 4
             assert gap.id
             assert await texts(again, 3) == ["4", "5", "6"]
@@ -132,7 +132,7 @@ async def test_a_journal_that_lingered_out_is_an_honest_gap(make_rig: Any, liste
         assert not [name for name in rig.broker.vhosts["/"].queues]
         async with listener(port, ALL, reader.cursor) as again:
             assert again.headers["amqp-resume"] == "gap"
-            gap = await again.until("bridge.gap")
+            gap = await again.until("gateway.gap")
             assert gap.data["lost"] is None
             await publish(rig, "a", b"1", **TEXT)
             assert await texts(again, 1) == ["1"]
@@ -151,7 +151,7 @@ async def test_cursors_of_elsewhere_are_gaps_and_forged_ones_refused(
         for unknown in ("17", "b2.xyz"):
             async with listener(port, ALL, unknown) as other:
                 assert other.headers["amqp-resume"] == "gap"
-                assert (await other.until("bridge.gap")).data["lost"] is None
+                assert (await other.until("gateway.gap")).data["lost"] is None
 
 
 async def test_a_queue_is_settled_when_a_reader_has_it(rig: Any, listener: Any) -> None:

@@ -74,7 +74,7 @@ async def test_a_deleted_queue_ends_the_stream(rig: Any, listener: Any) -> None:
         rig.begin()
         rig.channel.topology.delete_queue(DeleteQueue(1, None, "orders"))
         rig.end()
-        closed = await reader.until("bridge.close")
+        closed = await reader.until("gateway.close")
         assert closed.data["reconnect"] is False
         assert not await reader.chunk()
 
@@ -87,7 +87,7 @@ async def test_a_withdrawn_permission_ends_the_stream(rig: Any, listener: Any) -
         hub.review(0.0)
         rig.broker.access.set_permissions("alice", "/", ".*", ".*", "^other$")
         hub.review(0.0)
-        closed = await reader.until("bridge.close")
+        closed = await reader.until("gateway.close")
         assert "permission" in closed.data["reason"]
         assert not next(iter(hub.sources.values())).readers
 
@@ -150,7 +150,7 @@ async def test_a_slow_reader_loses_count_not_the_stream(make_rig: Any, listener:
         seen = lost = 0
         while True:
             event = await reader.event()
-            if event.kind == "bridge.gap":
+            if event.kind == "gateway.gap":
                 lost += event.data["lost"]
             elif event.kind == "message":
                 if event.body == {"text": "end"}:
@@ -179,7 +179,7 @@ async def test_closing_says_goodbye(rig: Any, listener: Any) -> None:
     async with rig.served() as port, listener(port, f"{ALL}&source=queue:orders") as reader:
         await reader.opened()
         await close(rig.app)
-        closed = await reader.until("bridge.close")
+        closed = await reader.until("gateway.close")
         assert closed.data["reconnect"] is True
         assert not await reader.chunk()
         async with listener(port, ALL) as late:

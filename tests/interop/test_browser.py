@@ -45,7 +45,7 @@ class Watch:
 
     @property
     def opens(self) -> int:
-        return sum(kind == "bridge.open" for kind, _ in self.notes)
+        return sum(kind == "gateway.open" for kind, _ in self.notes)
 
     @property
     def numbers(self) -> list[int]:
@@ -131,7 +131,7 @@ def test_eventsource_misses_nothing(
     asked = [head for head in wire.requests if "/events?" in head and "\r\nAuthorization:" in head]
     brought = ["\r\nLast-Event-ID: b1." in head for head in asked]
     assert brought == [False] + [True] * len(ways)
-    resumed = [told["resume"] for kind, told in watch.notes if kind == "bridge.open"]
+    resumed = [told["resume"] for kind, told in watch.notes if kind == "gateway.open"]
     assert resumed == ["fresh"] + ["exact"] * len(ways)
 
 
@@ -173,6 +173,6 @@ def test_eventsource_reports_events_lost_by_a_restart(chrome: Any, tmp_path: Pat
         finally:
             first.stop()
             page.close()
-    assert [kind for kind, _ in notes] == ["bridge.open", "bridge.open", "bridge.gap"]
+    assert [kind for kind, _ in notes] == ["gateway.open", "gateway.open", "gateway.gap"]
     assert [told["resume"] for _, told in notes[:2]] == ["fresh", "gap"]
     assert notes[2][1]["lost"] is None

@@ -28,7 +28,7 @@ BODIES = (
     b"plain",
     b" leading space",
     b":colon",
-    b"data: not a field\nid: 7\nevent: bridge.close",
+    b"data: not a field\nid: 7\nevent: gateway.close",
     b"line\nline\n\nblank before",
     b"ends with\n",
     b"\n",
@@ -71,7 +71,7 @@ class Tab:
 
     @property
     def opens(self) -> list[str]:
-        return [told["resume"] for kind, told in self.notes if kind == "bridge.open"]
+        return [told["resume"] for kind, told in self.notes if kind == "gateway.open"]
 
     @property
     def numbers(self) -> list[int]:
@@ -146,7 +146,7 @@ def test_odd_bodies(chrome: Any, gateway: Server, wire: Wire, transport: str) ->
 
 def warned(tab: Tab) -> int:
     """How often it was told of something that is no text."""
-    kinds = [told["type"] for kind, told in tab.notes if kind == "bridge.warn"]
+    kinds = [told["type"] for kind, told in tab.notes if kind == "gateway.warn"]
     return kinds.count("not-text")
 
 
@@ -218,7 +218,7 @@ def test_tabs_share_one_stream(
     assert closed[0][0][0] == 0 and len(closed) == 3
     for opens in [*(tab.opens for tab in tabs), *(opens for _, opens in closed)]:
         assert set(opens[1:]) <= {"exact"}
-    assert not any(kind == "bridge.gap" for tab in tabs for kind, _ in tab.notes)
+    assert not any(kind == "gateway.gap" for tab in tabs for kind, _ in tab.notes)
     until(tabs[0].page, lambda: listeners(gateway, name) == 1, "one stream for all")
     for tab in tabs:
         tab.close()
@@ -284,7 +284,7 @@ NATIVE = """async ([url, ticket]) => {
   const source = new EventSource(url);
   source.onmessage = ({ data, lastEventId }) => window.seen.push([data, lastEventId]);
   const opened = ({ data }) => window.resumes.push(JSON.parse(data).resume);
-  source.addEventListener("bridge.open", opened);
+  source.addEventListener("gateway.open", opened);
 }"""
 
 
@@ -324,7 +324,7 @@ def test_native_eventsource_without_a_password(
 REFUSED = """([url]) => {
   window.told = [];
   window.source = new EventSource(url);
-  for (const kind of ["bridge.error", "bridge.close"])
+  for (const kind of ["gateway.error", "gateway.close"])
     window.source.addEventListener(kind, ({ data }) => window.told.push([kind, JSON.parse(data)]));
 }"""
 GONE = f"ticket={'A' * 43}"
@@ -385,8 +385,8 @@ RENEWING = """async ([source, bad]) => {
   };
   const url = "/v1/%2F/events?source=" + encodeURIComponent(source);
   const events = new AmqpEvents(url, { transport: "eventsource", share: false, ticket });
-  events.addEventListener("bridge.open", ({ data }) => window.opens.push(JSON.parse(data)));
-  events.addEventListener("bridge.sources", ({ data }) => window.changed.push(JSON.parse(data)));
+  events.addEventListener("gateway.open", ({ data }) => window.opens.push(JSON.parse(data)));
+  events.addEventListener("gateway.sources", ({ data }) => window.changed.push(JSON.parse(data)));
   events.addEventListener("error", ({ detail }) => window.errors.push(detail));
   window.more = async (add) => {
     const answer = await fetch(`/v1/%2F/streams/${window.opens[0].stream}`, {

@@ -276,7 +276,7 @@ def test_an_address_starts_nothing(console: Console, api: Api, chrome: Any) -> N
         linked.goto(f"{console.origin}/")
         linked.evaluate("""() => new Promise((open, fail) => {
             const source = new EventSource("/v1/%2F/queues/c.linked/events");
-            source.addEventListener("bridge.open", () => { source.close(); open(); });
+            source.addEventListener("gateway.open", () => { source.close(); open(); });
             source.onerror = fail; })""")
     finally:
         linked.close()

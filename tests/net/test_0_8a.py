@@ -131,7 +131,7 @@ def test_published_by_0_9_1_and_consumed_by_0_8a2(port: int) -> None:
         )  # fmt: skip
         # What 0.8a2 cannot say comes along, for the way back.
         assert seen.application is not None
-        capsule = seen.application.pop("x-bridge-origin")
+        capsule = seen.application.pop("x-gateway-origin")
         assert type(capsule) is bytes and seen.application == headers
         assert channel.queue_declare("to-8", passive=True).method.message_count == 0
         channel.queue_delete("to-8")

@@ -182,7 +182,7 @@ def test_typed_properties_and_resume(
         cursor, resume, missed = "", "fresh", ""
         for here, away in zip(VERSIONS[::2], VERSIONS[1::2], strict=True):
             async with stream(gateway, source, form, cursor) as reader:
-                opened = await reader.next("bridge.open")
+                opened = await reader.next("gateway.open")
                 assert [each["resume"] for each in opened["sources"]] == [resume]
                 if missed:
                     check(await reader.next(), missed, form, exchange, key)

@@ -2,8 +2,9 @@
 
 What the older versions have and 1.0 has not goes into message annotations, and comes back from
 there: ``x-basic-type``, ``x-opt-app-id``, ``x-opt-cluster-id``; headers that are no simple values
-into the map ``x-opt-bridge-headers``; values that do not fit their field (a time to live above 32
-bits, text that is no UTF-8 or ASCII) into the map ``x-opt-bridge-properties``. Absent stays absent.
+into the map ``x-opt-gateway-headers``; values that do not fit their field (a time to live above 32
+bits, text that is no UTF-8 or ASCII) into the map ``x-opt-gateway-properties``. Absent stays
+absent.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ from gateway.message import DIALECTS, Essentials, Properties, Table
 from gateway.values import Described, IeeeDecimal, Scaled, Symbol, ULong
 
 BASIC_TYPE, APP_ID, CLUSTER_ID = "x-basic-type", "x-opt-app-id", "x-opt-cluster-id"
-NESTED, UNFIT = "x-opt-bridge-headers", "x-opt-bridge-properties"
+NESTED, UNFIT = "x-opt-gateway-headers", "x-opt-gateway-properties"
 
 LEGACY = ((BASIC_TYPE, "type"), (APP_ID, "app_id"), (CLUSTER_ID, "cluster_id"))
 

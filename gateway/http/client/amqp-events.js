@@ -6,7 +6,7 @@
 //     token: async () => (await fetch("/token")).text(),   // or ticket, or neither (cookie)
 //   });
 //   events.addEventListener("message", ({ data, lastEventId }) => show(JSON.parse(data)));
-//   events.addEventListener("bridge.gap", ({ data }) => warn(JSON.parse(data).lost));
+//   events.addEventListener("gateway.gap", ({ data }) => warn(JSON.parse(data).lost));
 //   events.addEventListener("error", ({ detail }) => note(detail));
 //   events.close();
 //
@@ -28,7 +28,7 @@
 //   share      false: a stream that is not shared with other tabs
 //   name       distinguishes streams with the same URL, such as those of different users
 //
-// Events: those of the stream under their names ("message", "bridge.open", ...); "open"; "error"
+// Events: those of the stream under their names ("message", "gateway.open", ...); "open"; "error"
 // with {detail: {status, problem, final}}; "role" with {detail: "leader" | "follower" | "alone"}.
 
 const RECENT = 512; // events that a tab keeps for a leader that comes to power
@@ -240,12 +240,12 @@ export class AmqpEvents extends EventTarget {
   }
 
   #heed({ type, data }) {
-    if (!type.startsWith("bridge.")) return;
+    if (!type.startsWith("gateway.")) return;
     const told = JSON.parse(data);
-    if (type === "bridge.open") this.#heartbeat = told.heartbeat;
-    else if (type === "bridge.drain") this.#retry = told.retry;
-    else if (type === "bridge.reauth" && this.#role !== "follower") this.#renew(told.refresh);
-    else if (type === "bridge.close" && told.reconnect === false) {
+    if (type === "gateway.open") this.#heartbeat = told.heartbeat;
+    else if (type === "gateway.drain") this.#retry = told.retry;
+    else if (type === "gateway.reauth" && this.#role !== "follower") this.#renew(told.refresh);
+    else if (type === "gateway.close" && told.reconnect === false) {
       this.#tell({ status: 0, problem: { detail: told.reason }, final: true });
       queueMicrotask(() => this.close());
     }
@@ -393,7 +393,7 @@ export class AmqpEvents extends EventTarget {
         };
         const pass = ({ type, data, lastEventId }) => {
           alive();
-          if (type === "bridge.error") {
+          if (type === "gateway.error") {
             const { problem } = JSON.parse(data);
             refuse(new Refused(problem.status, problem));
           } else this.#came({ type, data, id: lastEventId });
@@ -434,4 +434,4 @@ export class AmqpEvents extends EventTarget {
 }
 
 const CONTROLS = ["open", "gap", "lag", "reauth", "keepalive", "cursor", "settled", "lock-lost", "drain", "warn",
-  "sources", "error", "close"].map((name) => `bridge.${name}`);
+  "sources", "error", "close"].map((name) => `gateway.${name}`);

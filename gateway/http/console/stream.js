@@ -73,8 +73,8 @@ export class Stream {
   take(kind, told) {
     const { message, state, gap } = this.handlers;
     if (kind === "message") message(told);
-    else if (kind === "bridge.open") state(told.resume === "fresh" ? "Listening." : `Listening again (${told.resume}).`, "");
-    else if (kind === "bridge.gap") gap(told);
-    else if (kind === "bridge.close" && !told.reconnect) this.end(told.reason, true);
+    else if (kind === "gateway.open") state(told.resume === "fresh" ? "Listening." : `Listening again (${told.resume}).`, "");
+    else if (kind === "gateway.gap") gap(told);
+    else if (kind === "gateway.close" && !told.reconnect) this.end(told.reason, true);
   }
 }

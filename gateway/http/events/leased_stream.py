@@ -176,7 +176,7 @@ class LeasedStream(EventStream):
             told = {"token": leased.token}
             if state.settled:
                 told["outcome"] = state.value
-            kind = "bridge.settled" if state.settled else "bridge.lock-lost"
+            kind = "gateway.settled" if state.settled else "gateway.lock-lost"
             self.pending.append(control(kind, told))
             self.wake()
         self.update_quotas()

@@ -34,8 +34,8 @@ TEXT = """Server-sent events of up to 64 sources.
 Each event is one `data:` line of JSON. `body` is `{"json":..}`, `{"text":..}` or `{"base64":..}`.
 Its `id:` is a cursor: reconnect with it in `Last-Event-ID` (browsers do) or `last_event_id`. The
 header `Amqp-Resume` has the result: `exact` (nothing lost, nothing twice), `gap` (some events are
-gone; a `bridge.gap` event has their number, `lost` null if that is unknown), or `fresh`.
-`bridge.cursor` moves the cursor past events that a filter has left out. An altered cursor is
+gone; a `gateway.gap` event has their number, `lost` null if that is unknown), or `fresh`.
+`gateway.cursor` moves the cursor past events that a filter has left out. An altered cursor is
 answered with 400.
 
 **Acceptance** (queues): a message is accepted with `ack=none` when it is written to a reader's
@@ -53,12 +53,12 @@ routing key, `close` ends the stream. A reader that takes nothing for 30 s is di
 `priority`, `property.NAME`. Or `selector`, a JMS selector: `kind = 'invoice' AND n > 3`.
 Names are application properties, JMS headers (`JMSPriority`) or fields (`amqp.subject`).
 
-Control events: `bridge.open`, `bridge.gap`, `bridge.lag`, `bridge.reauth` (renew the credential
-with `PATCH` of the stream), `bridge.sources` (sources were added or removed), `bridge.keepalive`,
-`bridge.cursor`, `bridge.settled` and `bridge.lock-lost` (explicit), `bridge.drain`, `bridge.warn`,
-`bridge.error` (with `errors=inband`, instead of another status than 200), `bridge.close`
-(`reconnect` false: the stream has ended, and a reconnect gives 204). Comments (`: hb`) keep the
-connection alive."""
+Control events: `gateway.open`, `gateway.gap`, `gateway.lag`, `gateway.reauth` (renew the credential
+with `PATCH` of the stream), `gateway.sources` (sources were added or removed), `gateway.keepalive`,
+`gateway.cursor`, `gateway.settled` and `gateway.lock-lost` (explicit), `gateway.drain`,
+`gateway.warn`, `gateway.error` (with `errors=inband`, instead of another status than 200),
+`gateway.close` (`reconnect` false: the stream has ended, and a reconnect gives 204). Comments
+(`: hb`) keep the connection alive."""
 
 EXAMPLE = {
     "id": "b1.Qk0",
@@ -255,8 +255,8 @@ def changing() -> dict[str, Any]:
     made["description"] = (
         "The credential must have the same subject, and permit all sources of the changed stream. "
         "Without a body the sources stay as they are. The stream announces the change "
-        "(`bridge.sources`) with a cursor for the new sources; a later reconnect has to name those "
-        "sources itself."
+        "(`gateway.sources`) with a cursor for the new sources; a later reconnect has to name "
+        "those sources itself."
     )
     made["requestBody"] = {
         "required": False,

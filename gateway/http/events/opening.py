@@ -1,7 +1,7 @@
 """Opening an event stream, from its routes to the stream that is ready to be written.
 
 ``EventsEndpoint.open`` takes the steps in order: the parameters (``stream_request``), the rights of
-the caller, the sources (``hub``), a position in each of them, and ``bridge.open``, the first event
+the caller, the sources (``hub``), a position in each of them, and ``gateway.open``, the first event
 of the stream (``stream``). ``refusal`` is the answer when one of the steps fails.
 """
 
@@ -50,7 +50,7 @@ PROXIED = frozenset({b"via", b"forwarded", b"x-forwarded-for"})
 CROWDED_RETRY_MS = 30_000
 NO_STORE = {"cache-control": "no-store"}
 NOWHERE = -1
-"""A position of which nothing is known: the stream says ``bridge.gap`` with unknown loss."""
+"""A position of which nothing is known: the stream says ``gateway.gap`` with unknown loss."""
 
 
 def routes(context: Context) -> list[BaseRoute]:
@@ -179,7 +179,7 @@ class EventsEndpoint:
         most = self.settings.browser_streams_max
         if browser and most and have + 1 >= self.settings.browser_streams_warn:
             told = {"type": "browser-connections", "streams": have + 1, "most": most}
-            stream.pending.append(control("bridge.warn", told))
+            stream.pending.append(control("gateway.warn", told))
         return stream
 
 
@@ -351,7 +351,7 @@ def first_connect(source: Source, begin: Start, head: int | None) -> tuple[int, 
 
 
 def source_opened(opened: OpenedSource) -> dict[str, Any]:
-    """One source in ``bridge.open``. ``offset``: of the next event."""
+    """One source in ``gateway.open``. ``offset``: of the next event."""
     reading, resume = opened
     source = reading.source
     shown: dict[str, Any] = {"source": reading.shown, "resume": resume.name}
@@ -389,8 +389,8 @@ def refusal(
     elif problem.row.retry_after:
         wait = max(wait, problem.retry_after * 1000)
     reason = {"reason": problem.detail, "reconnect": again}
-    body = control("bridge.error", {"problem": document}, retry_ms=wait)
-    body += control("bridge.close", reason, None if again else END.encode())
+    body = control("gateway.error", {"problem": document}, retry_ms=wait)
+    body += control("gateway.close", reason, None if again else END.encode())
     answer = Response(body, headers=STREAM_HEADERS)
     del answer.headers["content-length"]  # as of any stream
     return answer

@@ -118,7 +118,7 @@ class Presence:
 
 
 class PresenceStream(EventStream):
-    """The listeners at the start (``bridge.open``), then one event for each that comes or goes."""
+    """The listeners at the start (``gateway.open``), then one event for each that comes or goes."""
 
     def __init__(
         self, presence: Presence, caller: Principal, vhost: str, everything: bool, nodes: bool

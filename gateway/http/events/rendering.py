@@ -4,7 +4,7 @@ may ask for, and control events.
 ``json`` is ``data_line``. ``full`` has every section typed. ``cloudevents`` is the JSON format of
 CloudEvents 1.0: an event that came as one keeps its attributes, any other message gets them made.
 ``text`` is the bare body, and only for bodies that a line-based format can carry: UTF-8 without
-carriage returns; anything else becomes a ``bridge.warn``.
+carriage returns; anything else becomes a ``gateway.warn``.
 """
 
 import random
@@ -81,7 +81,7 @@ def data_head(source: str) -> bytes:
 def control(
     event: str, data: dict[str, Any], cursor: bytes | None = None, retry_ms: int | None = None
 ) -> bytes:
-    """A control event such as ``bridge.open``. A cursor and a reconnect time always stand in an
+    """A control event such as ``gateway.open``. A cursor and a reconnect time always stand in an
     event: simple clients make an empty message of a block without data."""
     retry = b"retry: %d\n" % retry_ms if retry_ms is not None else b""
     line = b"id: " + cursor + b"\n" if cursor is not None else b""
@@ -131,12 +131,12 @@ def text_line(source: str, position: int, message: Message) -> Octets:
                 return b"data: " + body.replace(b"\n", b"\ndata: ") + b"\n\n"
             reason = "the body has a carriage return"
     told = {"type": "not-text", "source": source, "position": position, "reason": reason}
-    return control("bridge.warn", told)
+    return control("gateway.warn", told)
 
 
 def too_large(source: str, position: int, message: Message) -> bytes:
     told = {"type": "too-large", "source": source, "position": position}
-    return control("bridge.warn", {**told, "octets": len(message.body)})
+    return control("gateway.warn", {**told, "octets": len(message.body)})
 
 
 # --- CloudEvents --------------------------------------------------------------------------------

@@ -100,5 +100,5 @@ def apply(stream: EventStream, asked: Change) -> None:
     hub.count(stream, stream.vhost)
     told = {"added": list(map(source_opened, added)), "removed": [one.shown for one in gone]}
     gaps, cursor = report_gaps(stream, added)
-    stream.pending += [control("bridge.sources", told, cursor), *gaps]
+    stream.pending += [control("gateway.sources", told, cursor), *gaps]
     stream.wake()

@@ -123,7 +123,7 @@ class EventStream:
         """When the stream, and when its credential, began; seconds since 1970."""
 
     def announce(self, resume: Resume, cursor: bytes | None = None, **told: Any) -> None:
-        """The fields of the answer, and ``bridge.open`` with the reconnect time."""
+        """The fields of the answer, and ``gateway.open`` with the reconnect time."""
         self.resume = resume
         fields = {**STREAM_HEADERS, "amqp-stream-id": self.identity, "amqp-resume": resume.name}
         self.headers = [(name.encode(), value.encode()) for name, value in fields.items()]
@@ -136,7 +136,7 @@ class EventStream:
         if self.caller.expires is not None:
             opened["expires_at"] = moment(int(self.caller.expires * 1000))
         wait = jittered(self.hub.settings.reconnect_ms)
-        self.pending = [control("bridge.open", opened, cursor, wait)]
+        self.pending = [control("gateway.open", opened, cursor, wait)]
 
     def read(self, source: Source, position: int) -> Reading:
         """Begin to read a source that has been joined."""
@@ -217,7 +217,7 @@ class EventStream:
         self.update_direct()
         told: dict[str, Any] = {"source": self.label(source.name), "reason": text}
         if self.readings:
-            self.pending.append(control("bridge.warn", {"type": "source-lost"} | told))
+            self.pending.append(control("gateway.warn", {"type": "source-lost"} | told))
             self.wake()
         else:
             self.end(told, False)
@@ -225,7 +225,7 @@ class EventStream:
     def close(self, reason: str, reconnect: bool = True, retry_ms: int | None = None) -> None:
         told: dict[str, Any] = {"reason": reason}
         if retry_ms is not None:
-            self.pending.append(control("bridge.drain", {"retry": retry_ms}, retry_ms=retry_ms))
+            self.pending.append(control("gateway.drain", {"retry": retry_ms}, retry_ms=retry_ms))
             told["retry"] = retry_ms
         self.end(told, reconnect)
 
@@ -234,7 +234,7 @@ class EventStream:
         if self.finished:
             return
         told["reconnect"] = reconnect
-        self.pending.append(control("bridge.close", told, None if reconnect else END.encode()))
+        self.pending.append(control("gateway.close", told, None if reconnect else END.encode()))
         self.finished = True
         self.wake()
 
@@ -275,7 +275,7 @@ class EventStream:
             beat = HEARTBEAT
             if self.options.keepalive:
                 told = {"time": moment(int(wall * 1000)), "cursor": self.cursor().decode()}
-                beat = control("bridge.keepalive", told)
+                beat = control("gateway.keepalive", told)
             self.pending.append(beat)
             self.wake()
 
@@ -290,7 +290,7 @@ class EventStream:
         ):
             self.reminded = True
             told = {"expires_at": moment(int(expires * 1000)), "refresh": self.path}
-            self.pending.append(control("bridge.reauth", told))
+            self.pending.append(control("gateway.reauth", told))
             self.wake()
         elif wall - self.opened >= self.hub.settings.stream_seconds > 0:
             self.close("the stream has lived long enough", True, self.hub.settings.reconnect_ms)
@@ -311,11 +311,11 @@ class EventStream:
                 }
                 self.hub.dropped += reading.dropped
                 reading.dropped = 0
-                self.pending.append(control("bridge.lag", told))
+                self.pending.append(control("gateway.lag", told))
                 self.wake()
         if any([one.position != one.told for one in self.readings]):
             cursor = self.cursor()
-            self.pending.append(control("bridge.cursor", {"cursor": cursor.decode()}, cursor))
+            self.pending.append(control("gateway.cursor", {"cursor": cursor.decode()}, cursor))
             self.wake()
 
     # --- output ---------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ class EventStream:
         if gap.lost is not None:
             detail |= {"from": gap.start, "to": gap.end}
         detail["lost"] = gap.lost
-        pending.append(control("bridge.gap", detail, self.cursor()))
+        pending.append(control("gateway.gap", detail, self.cursor()))
         return True
 
     def take_from(self, reading: Reading, pending: list[Octets]) -> None:

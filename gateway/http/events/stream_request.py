@@ -108,7 +108,7 @@ class StreamQuery(BaseModel):
         default="latest",
         alias="from",
         description="Start of a first connection: `latest`, `earliest`, `offset:N` (a position "
-        "from `bridge.open`), `time:RFC3339`, or a duration back from now, `-PT5M`",
+        "from `gateway.open`), `time:RFC3339`, or a duration back from now, `-PT5M`",
     )
     last_event_id: str | SkipJsonSchema[None] = Field(
         default=None, description="Cursor, as in the header `Last-Event-ID`", examples=["b1.Qk0"]

@@ -160,6 +160,6 @@ def event_line(name: str) -> bytes:
     octets = name.encode("utf-8", "replace")
     if not octets or len(octets) > MOST_NAME or min(octets) < 0x20:
         return b""
-    if octets in (b"open", b"error") or octets.startswith(b"bridge."):
+    if octets in (b"open", b"error") or octets.startswith(b"gateway."):
         return b""
     return b"event: " + octets + b"\n"

@@ -237,7 +237,7 @@ def test_properties_without_a_field_are_carried_in_annotations(case: str) -> Non
     assert found.given() == NATURAL[case].given()
     sections = s.split_header(header)
     carried = s.section_value(header, sections.single[s.ANNOTATIONS])
-    assert set(carried) <= {"x-opt-bridge-headers", "x-opt-bridge-properties"}
+    assert set(carried) <= {"x-opt-gateway-headers", "x-opt-gateway-properties"}
     if s.APPLICATION in sections.single:
         simple = s.section_value(header, sections.single[s.APPLICATION])
         assert not any(isinstance(v, list | dict | tuple) for v in simple.values())
