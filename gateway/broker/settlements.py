@@ -99,8 +99,22 @@ class ChannelSettlements:
             self.exclude(tags, entries)
             outcome = Outcome.DECLINE
         if self.transaction is not None:
-            return self.transaction.settling(tags, entries, outcome)
+            return self.retiring(self.transaction, tags, entries, outcome)
         return self.concluding(handed(entries, outcome))
+
+    def retiring(
+        self, transaction: Transaction, tags: list[int], entries: list[Entry], outcome: Outcome
+    ) -> Iterator[None]:
+        """Settle many in a transaction, as a long operation. What is left when the channel ends
+        meanwhile, and the transaction with it, is released."""
+        for first in range(0, len(tags), PORTION):
+            if self.window.closed:
+                yield from self.concluding(handed(entries[first:], Outcome.RELEASE))
+                return
+            last = first + PORTION
+            for tag, entry in zip(tags[first:last], entries[first:last], strict=True):
+                transaction.settle(tag, entry, outcome)
+            yield
 
     def conclude(self, settled: Iterable[tuple[Entry, Outcome]], atomic: bool = False) -> None:
         """Apply these outcomes. Credit is taken back first and used last, so that released messages

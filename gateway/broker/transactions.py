@@ -42,14 +42,6 @@ class Transaction:
     def settle(self, tag: int, entry: Entry, outcome: Outcome) -> None:
         self.settlements.append((tag, entry, outcome))
 
-    def settling(self, tags: list[int], entries: list[Entry], outcome: Outcome) -> Iterator[None]:
-        """Settle many, in portions."""
-        for first in range(0, len(tags), PORTION):
-            last = first + PORTION
-            for tag, entry in zip(tags[first:last], entries[first:last], strict=True):
-                self.settlements.append((tag, entry, outcome))
-            yield
-
     def take_publishes(self) -> list[tuple[Message, bool, bool]]:
         publishes, self.publishes = self.publishes, []
         self.octets = 0

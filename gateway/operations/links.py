@@ -185,7 +185,7 @@ class Retire(Operation):
 @dataclass(slots=True)
 class SettleMany(Operation):
     """Settle many deliveries with one outcome, as ``Settle`` or ``Modify`` would each, but without
-    ``elsewhere``."""
+    ``elsewhere``, and at once also on a channel with transactions."""
 
     channel: int
     deliveries: list[int]

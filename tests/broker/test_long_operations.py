@@ -23,7 +23,7 @@ from gateway.broker.lanes import Entry, Lane
 from gateway.broker.long_operations import LongOperations
 from gateway.broker.queues import Queue
 from gateway.errors import Condition, Refusal
-from gateway.operations import Outcome
+from gateway.operations import Outcome, Xid
 from tests.broker.fakes import Heard, House, consume, declare, fetch_all, limited, message, put
 
 PORTION = 10
@@ -587,3 +587,27 @@ class Tracked:
     def track(entry: Entry) -> "Tracked":
         entry.origin = Tracked()
         return entry.origin
+
+
+@pytest.mark.parametrize("branch", [False, True])
+def test_a_channel_ends_while_it_settles_much_in_a_transaction(branch: bool) -> None:
+    house = House()
+    channel, _ = house.channel()
+    count = 3 * PORTION
+    declare(channel)
+    put(channel, *map(str, range(count)))
+    if branch:
+        channel.select_branches()
+        channel.needed_branches().start(Xid(1, b"x"))
+    else:
+        channel.select_transactions()
+    consume(channel)
+    steps = channel.settlements.settling(0, Outcome.ACCEPT)
+    assert steps is not None
+    work = house.broker.state.long_operations
+    work.begin(steps, lambda refusal: None, atomic=False)
+    channel.close()
+    while work.waiting:
+        work.work()
+    queue = house.client.vhost.queues["q"]
+    assert (queue.depth, queue.unsettled) == (count, 0)
