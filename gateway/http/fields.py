@@ -7,7 +7,7 @@ malformed values are refused.
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import http_sf
@@ -17,6 +17,7 @@ from gateway.http.typed import BadValue, read_value, write_value
 from gateway.message import Properties
 
 MAX_SHORT = 255
+Short = TypeVar("Short", bound=bytes | str)
 PLAIN = re.compile(r"[ !#-\[\]-~]*")
 HTTP_CODINGS = frozenset({"gzip", "x-gzip", "deflate", "compress", "x-compress", "br", "zstd"})
 
@@ -72,10 +73,7 @@ def string_value(name: str, value: Any) -> str:
 
 
 def string(name: str, raw: bytes) -> str:
-    value = string_value(name, bare(name, raw))
-    if len(value.encode()) > MAX_SHORT:
-        raise BadField(name, f"must not be longer than {MAX_SHORT} octets")
-    return value
+    return short(name, string_value(name, bare(name, raw)))
 
 
 def identifier(name: str, raw: bytes) -> Any:
@@ -86,7 +84,7 @@ def identifier(name: str, raw: bytes) -> Any:
         raise BadField(name, "takes no parameter but t")
     if kind is None:
         if type(value) is bytes:
-            return short_binary(name, value)
+            return short(name, value)
         kind = Token("string")
     if not isinstance(kind, Token) or str(kind) not in ("string", "uuid", "ulong", "binary"):
         raise BadField(name, "t must be string, uuid, ulong or binary")
@@ -94,29 +92,24 @@ def identifier(name: str, raw: bytes) -> Any:
         found = read_value(value, str(kind))
     except BadValue as error:
         raise BadField(name, str(error)) from None
-    if isinstance(found, str) and len(found.encode()) > MAX_SHORT:
-        raise BadField(name, f"must not be longer than {MAX_SHORT} octets")
-    return short_binary(name, found) if isinstance(found, bytes) else found
+    return short(name, found) if isinstance(found, bytes | str) else found
 
 
-def short_binary(name: str, value: bytes) -> bytes:
-    if len(value) > MAX_SHORT:
+def short(name: str, value: Short) -> Short:
+    if len(value if isinstance(value, bytes) else value.encode()) > MAX_SHORT:
         raise BadField(name, f"must not be longer than {MAX_SHORT} octets")
     return value
 
 
 def user_id(name: str, raw: bytes) -> bytes:
     value = bare(name, raw)
-    octets = value if type(value) is bytes else string_value(name, value).encode()
-    return short_binary(name, octets)
+    return short(name, value if type(value) is bytes else string_value(name, value).encode())
 
 
 def text(name: str, raw: bytes) -> str:
     """A plain HTTP field (not structured), such as Content-Type."""
-    if len(raw) > MAX_SHORT:
-        raise BadField(name, f"must not be longer than {MAX_SHORT} octets")
     try:
-        return raw.decode("ascii")
+        return short(name, raw).decode("ascii")
     except UnicodeDecodeError:
         raise BadField(name, "must be ASCII") from None
 

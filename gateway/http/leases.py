@@ -10,6 +10,7 @@ digest of the owner (8), first deadline in ms (6).
 
 import hashlib
 import os
+import struct
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
@@ -30,7 +31,7 @@ MOST_CLOSED = 100_000
 
 
 EPOCH_OCTETS = 8
-SIZES = (EPOCH_OCTETS, 6, 6, 8, 6)
+LAYOUT = struct.Struct(f"{EPOCH_OCTETS}s6s6s8s6s")
 MOST_TEXT = 256
 
 
@@ -73,7 +74,6 @@ class Lease:
     """One delivery in the hands of a caller. Times are ms since 1970, ``length`` ms."""
 
     table: "LeaseTable"
-    number: int
     holder: LeaseHolder
     vhost: str
     queue: str
@@ -86,12 +86,9 @@ class Lease:
     state: LeaseState = LeaseState.OPEN
     forget: int = 0
     due: int | None = None
+    number: int = field(init=False)
     since: int = field(init=False)
     until: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.since = self.table.state.now
-        self.until = self.since + self.length
 
     @property
     def message(self) -> Message | None:
@@ -121,25 +118,14 @@ class LeaseTable:
         """How many leases ended how since the start."""
         self.granted = 0
 
-    def grant(
-        self,
-        holder: LeaseHolder,
-        vhost: str,
-        queue: str,
-        owner: Owner,
-        delivery: int,
-        count: int,
-        length: int,
-        route: str = "",
-    ) -> Lease:
-        """A delivery is unsettled with ``holder``; it goes back when the lease runs out."""
+    def grant(self, lease: Lease) -> Lease:
+        """It begins. Its delivery is unsettled with its holder, and goes back when it runs out."""
         self.granted += 1
-        lease = Lease(
-            self, self.granted, holder, vhost, queue, owner, delivery, count, length, route
-        )
+        lease.number = self.granted
+        lease.since = self.state.now
         self.leases[lease.number] = lease
-        self.per_owner[owner] += 1
-        self.state.schedule(lease, lease.until)
+        self.per_owner[lease.owner] += 1
+        self.renew(lease, lease.length)
         return lease
 
     def token(self, lease: Lease) -> str:
@@ -247,13 +233,9 @@ class Tokens:
         if len(text) > MOST_TEXT:
             raise Forged("longer than any token")
         plain = self.sealer.reveal(text)
-        if len(plain) != sum(SIZES):
+        if len(plain) != LAYOUT.size:
             raise Forged("not the shape of a lease")
-        parts = []
-        for size in SIZES:
-            parts.append(plain[:size])
-            plain = plain[size:]
-        epoch, number, place, owner, until = parts
+        epoch, number, place, owner, until = LAYOUT.unpack(plain)
         return Claim(
             epoch, int.from_bytes(number, "big"), place, owner, int.from_bytes(until, "big")
         )

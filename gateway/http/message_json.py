@@ -7,12 +7,14 @@ if the content type is textual and the octets are UTF-8, else ``{"base64": ...}`
 
 import base64
 import json
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from gateway.bodies import Body
 from gateway.http.observe.trace import trace_of
 from gateway.http.octets import Chunks, Octets, octets_of, omitted
 from gateway.http.typed import json_value, moment
+from gateway.http.typed_json import refuse
 from gateway.message import Message, Properties
 
 LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
@@ -75,14 +77,10 @@ def body_shown(json: bool, text: bool, large: Body) -> Octets:
 
 def is_json(body: bytes) -> bool:
     try:
-        json.loads(body.decode(), parse_constant=refuse_constant, parse_int=str, parse_float=str)
+        json.loads(body.decode(), parse_constant=refuse, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 def readable_properties(message: Message) -> Properties | None:
@@ -98,14 +96,10 @@ def readable_properties(message: Message) -> Properties | None:
 def metadata(properties: Properties) -> dict[str, Any]:
     """The simple view of the properties, without those that are absent."""
     shown: dict[str, Any] = {}
-    for attribute, name in PLAIN:
+    for attribute, name, show in SHOWN:
         value = getattr(properties, attribute)
         if value is not None:
-            shown[name] = json_value(value)
-    for attribute, name in MOMENTS:
-        value = getattr(properties, attribute)
-        if value is not None:
-            shown[name] = moment(value)
+            shown[name] = show(value)
     if properties.user_id is not None:
         shown["user_id"] = properties.user_id.decode("utf-8", "replace")
     group = {
@@ -121,26 +115,23 @@ def metadata(properties: Properties) -> dict[str, Any]:
     return shown
 
 
-PLAIN = (
-    ("message_id", "id"),
-    ("correlation_id", "correlation_id"),
-    ("subject", "subject"),
-    ("to", "to"),
-    ("reply_to", "reply_to"),
-    ("content_type", "content_type"),
-    ("content_encoding", "content_encoding"),
-    ("type", "type"),
-    ("app_id", "app_id"),
-    ("durable", "durable"),
-    ("priority", "priority"),
-    ("ttl", "ttl_ms"),
+SHOWN: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+    ("message_id", "id", json_value),
+    ("correlation_id", "correlation_id", json_value),
+    ("subject", "subject", json_value),
+    ("to", "to", json_value),
+    ("reply_to", "reply_to", json_value),
+    ("content_type", "content_type", json_value),
+    ("content_encoding", "content_encoding", json_value),
+    ("type", "type", json_value),
+    ("app_id", "app_id", json_value),
+    ("durable", "durable", json_value),
+    ("priority", "priority", json_value),
+    ("ttl", "ttl_ms", json_value),
+    ("creation_time", "time", moment),
+    ("absolute_expiry_time", "expires_at", moment),
 )
-MOMENTS = (("creation_time", "time"), ("absolute_expiry_time", "expires_at"))
-GROUP = (
-    ("group_id", "id"),
-    ("group_sequence", "sequence"),
-    ("reply_to_group_id", "reply_to"),
-)
+GROUP = (("group_id", "id"), ("group_sequence", "sequence"), ("reply_to_group_id", "reply_to"))
 
 
 def is_event(content_type: str | None) -> bool:

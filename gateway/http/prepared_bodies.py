@@ -51,13 +51,6 @@ def verdict(steps: Steps) -> Generator[bytes, None, bool]:
         yield b""
 
 
-def steps_of(shown: BodyForm, octets: bytes) -> Iterator[bytes]:
-    """The view of these octets, a piece at a time."""
-    if shown.lines:
-        return line_steps(octets)
-    return body_steps(shown.json, shown.text, octets)
-
-
 def line_steps(octets: bytes) -> Iterator[bytes]:
     """The same octets as ``rendering.text_line``. Raises ``NotText``."""
     if not (yield from verdict(utf8_steps(octets))):
@@ -137,8 +130,9 @@ async def prepare(key: BodyForm, body: Body) -> BodyForm | None:
                 octets = await asyncio.to_thread(octets_of, body)
                 if octets is None:
                     break  # too large to be shown
+                steps = line_steps(octets) if key.lines else body_steps(key.json, key.text, octets)
                 try:
-                    PREPARED[key] = await gathered(steps_of(key, octets))
+                    PREPARED[key] = await gathered(steps)
                 except NotText as reason:
                     PREPARED[key] = Chunks(())
                     NOT_TEXT[key] = str(reason)

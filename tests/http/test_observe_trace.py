@@ -173,7 +173,7 @@ async def test_a_publish_on_demand(make_rig: Any) -> None:
             assert canary.position == position
         rig.held = True
         assert (await http.get("/readyz")).status_code == 200
-        canary.limit = 0.05
+        canary.limit_seconds = 0.05
         for _ in range(2):
             answer = await http.get("/readyz?canary=1")
             assert answer.status_code == 503
@@ -181,7 +181,7 @@ async def test_a_publish_on_demand(make_rig: Any) -> None:
                 "status": "not-ready", "checks": {"amqp": True, "store": True, "publish": False}
             }  # fmt: skip
         assert canary.position == 4, "one at a time"
-        canary.limit = 60
+        canary.limit_seconds = 60
         # Those who ask while one is under way that began before share the next one.
         asking = [asyncio.create_task(canary.check(True)) for _ in range(5)]
         await asyncio.sleep(0)

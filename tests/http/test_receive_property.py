@@ -77,9 +77,9 @@ class Leases(RuleBasedStateMachine):
     def receive(self, owner: Any, most: int, length: int) -> None:
         receive_channel = self.receive_channels.of("/", owner[0])
         for taken in receive_channel.fetch("q", most, 1000):
-            lease = self.table.grant(
-                receive_channel, "/", "q", owner, taken.delivery, taken.count, length
-            )
+            delivery, count = taken.delivery, taken.count
+            lease = Lease(self.table, receive_channel, "/", "q", owner, delivery, count, length)
+            self.table.grant(lease)
             body = self.body(lease)
             assert body == self.ready.pop(0)
             self.held[body] = (lease, self.now + length)

@@ -187,16 +187,12 @@ class LeasedStream(EventStream):
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         assert self.channel is not None
         count = self.channel.delivery_count(delivery) + 1
-        lease = self.leases.grant(
-            self,
-            self.vhost,
-            self.name.name,
-            self.caller.identity,
-            delivery,
-            count,
-            self.lease_ms,
-            "" if self.alias is None else self.alias.route.name,
+        route = "" if self.alias is None else self.alias.route.name
+        owner, queue = self.caller.identity, self.name.name
+        lease = Lease(
+            self.leases, self, self.vhost, queue, owner, delivery, count, self.lease_ms, route
         )
+        self.leases.grant(lease)
         token = self.leases.token(lease)
         self.held_leases[delivery] = Leased(lease, token)
         self.update_quotas()

@@ -222,13 +222,16 @@ def opening(name: str, *first: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def operation(name: str, summary: str, responses: dict[str, Any], *rows: p.Row) -> dict[str, Any]:
+def operation(
+    name: str, summary: str, responses: dict[str, Any], *rows: p.Row, **more: Any
+) -> dict[str, Any]:
     return {
         "tags": ["events"],
         "operationId": name,
         "summary": summary,
         "parameters": [VHOST, STREAM],
         "responses": {**row_responses(p.UNAUTHORIZED, p.FORBIDDEN, *rows), **responses},
+        **more,
     }
 
 
@@ -238,31 +241,21 @@ def state() -> dict[str, Any]:
 
 
 def changing() -> dict[str, Any]:
-    made = operation(
+    return operation(
         "renew_stream",
         "Renew the credential of a stream, and change its sources",
         state(),
-        *(
-            p.BY_STATUS[404],
-            p.INVALID,
-            p.INVALID_CURSOR,
-            p.TOO_LARGE,
-            p.UNSUPPORTED_MEDIA,
-            p.SCHEMA,
-        ),
-        *(p.NOT_FOUND, p.QUOTA, p.LOCKED, p.INTERNAL),
+        *(p.BY_STATUS[404], p.INVALID, p.INVALID_CURSOR, p.TOO_LARGE, p.UNSUPPORTED_MEDIA),
+        *(p.SCHEMA, p.NOT_FOUND, p.QUOTA, p.LOCKED, p.INTERNAL),
+        description="The credential must have the same subject, and permit all sources of the "
+        "changed stream. Without a body the sources stay as they are. The stream announces the "
+        "change (`gateway.sources`) with a cursor for the new sources; a later reconnect has to "
+        "name those sources itself.",
+        requestBody={
+            "required": False,
+            "content": json_content(reference(StreamChange), {"remove": ["queue:invoices"]}),
+        },
     )
-    made["description"] = (
-        "The credential must have the same subject, and permit all sources of the changed stream. "
-        "Without a body the sources stay as they are. The stream announces the change "
-        "(`gateway.sources`) with a cursor for the new sources; a later reconnect has to name "
-        "those sources itself."
-    )
-    made["requestBody"] = {
-        "required": False,
-        "content": json_content(reference(StreamChange), {"remove": ["queue:invoices"]}),
-    }
-    return made
 
 
 def streams() -> dict[str, dict[str, Any]]:
@@ -281,11 +274,8 @@ def subscriptions() -> dict[str, dict[str, Any]]:
     found = json_content(reference(Subscriptions), example)
     change = {"change": "joined", "subscription": LISTENER}
     found |= json_content({}, {"data": json.dumps(change)}, "text/event-stream")
-    made = operation(
-        "list_subscriptions",
-        "List listeners and their sources",
-        {"200": {"description": "Listeners over HTTP and AMQP", "content": found}},
-        p.NOT_FOUND,
-    )
-    made["parameters"] = [VHOST]
-    return {"get": made}
+    answers = {"200": {"description": "Listeners over HTTP and AMQP", "content": found}}
+    summary = "List listeners and their sources"
+    return {
+        "get": operation("list_subscriptions", summary, answers, p.NOT_FOUND, parameters=[VHOST])
+    }

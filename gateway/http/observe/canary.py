@@ -7,6 +7,7 @@ the pending one.
 """
 
 import asyncio
+from dataclasses import dataclass
 
 from gateway.http.dependencies import HttpDependencies
 from gateway.message import DIALECTS, Message, Properties
@@ -14,24 +15,22 @@ from gateway.message import DIALECTS, Message, Properties
 DIALECT = "0-9-1"
 
 
+@dataclass(slots=True)
 class Canary:
     """The check. ``fresh_seconds`` is the time that a good result is valid. ``limit_seconds`` is
     the time limit of one check."""
 
-    def __init__(
-        self, dependencies: HttpDependencies, fresh_seconds: float, limit_seconds: float
-    ) -> None:
-        self.dependencies = dependencies
-        self.fresh = fresh_seconds
-        self.limit = limit_seconds
-        self.number: int | None = None
-        self.position = 0
-        self.waiting: asyncio.Future[None] | None = None
-        self.began = 0.0
-        self.last_good: float | None = None
-        """Time of the last success, by the clock of the loop."""
-        self.last_seconds = 0.0
-        self.ever = False
+    dependencies: HttpDependencies
+    fresh_seconds: float
+    limit_seconds: float
+    number: int | None = None
+    position: int = 0
+    waiting: asyncio.Future[None] | None = None
+    began: float = 0.0
+    last_good: float | None = None
+    """Time of the last success, by the clock of the loop."""
+    last_seconds: float = 0.0
+    ever: bool = False
 
     async def check(self, anew: bool = False) -> bool:
         """Whether a publish completes in time. ``anew`` requires one that begins after this call;
@@ -43,14 +42,14 @@ class Canary:
         loop = asyncio.get_running_loop()
         if self.waiting is None:
             good = self.last_good
-            if not anew and good is not None and loop.time() - good < self.fresh:
+            if not anew and good is not None and loop.time() - good < self.fresh_seconds:
                 return True
             self.send(loop)
         waiting = self.waiting
         return waiting is None or await self.arrives(waiting)
 
     async def arrives(self, waiting: "asyncio.Future[None]") -> bool:
-        left = self.began + self.limit - asyncio.get_running_loop().time()
+        left = self.began + self.limit_seconds - asyncio.get_running_loop().time()
         if left > 0:
             await asyncio.wait([waiting], timeout=left)
         return waiting.done()

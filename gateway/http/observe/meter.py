@@ -2,19 +2,18 @@
 
 from bisect import bisect_left
 from collections import Counter
+from dataclasses import dataclass, field
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the buckets in seconds; larger values count in the last bucket."""
 
 
+@dataclass(slots=True)
 class Histogram:
     """A histogram of durations. ``counts`` has one more entry than there are bounds."""
 
-    __slots__ = ("counts", "seconds")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS) + 1)
-        self.seconds = 0.0
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    seconds: float = 0.0
 
     def add(self, seconds: float) -> None:
         self.counts[bisect_left(BOUNDS, seconds)] += 1
@@ -30,15 +29,13 @@ class Histogram:
         return shown
 
 
+@dataclass(slots=True)
 class PublishMeter:
     """Outcomes of messages published over HTTP: accepted, unroutable, rejected, unknown. Each
     message counts once, when its outcome is known."""
 
-    __slots__ = ("outcomes", "confirms")
-
-    def __init__(self) -> None:
-        self.outcomes: Counter[str] = Counter()
-        self.confirms = Histogram()
+    outcomes: Counter[str] = field(default_factory=Counter)
+    confirms: Histogram = field(default_factory=Histogram)
 
     def confirmed(self, seconds: float, accepted: bool, returned: bool) -> None:
         self.confirms.add(seconds)

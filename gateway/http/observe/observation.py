@@ -4,9 +4,10 @@ import logging
 import re
 import secrets
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Token
+from dataclasses import dataclass, field
 from itertools import count
 from time import perf_counter
 from typing import Any
@@ -24,26 +25,19 @@ GOOD_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 Headers = list[tuple[bytes, bytes]]
 
 
+@dataclass(slots=True)
 class Observe:
     """Observes all requests. ``labels`` has the route templates by endpoint; ``requests`` counts
     answers by method, route template and status; ``durations`` is by route template. With
     ``log_requests`` each answered request is logged; an event stream is logged when it ends."""
 
-    def __init__(
-        self,
-        labels: Mapping[Any, str],
-        requests: Counter[tuple[str, str, int]],
-        durations: dict[str, Histogram],
-        spans: Spans | None,
-        log_requests: bool = False,
-    ) -> None:
-        self.labels = labels
-        self.requests = requests
-        self.durations = durations
-        self.spans = spans
-        self.log_requests = log_requests
-        self.numbers = count(1)
-        self.prefix = secrets.token_hex(6).encode()
+    labels: Mapping[Any, str]
+    requests: Counter[tuple[str, str, int]]
+    durations: dict[str, Histogram]
+    spans: Spans | None
+    log_requests: bool = False
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    prefix: bytes = field(default_factory=lambda: secrets.token_hex(6).encode())
 
 
 class Observation:

@@ -6,40 +6,28 @@ operator's, for example by ``opentelemetry-instrument amqp-gateway serve``.
 
 import sys
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from gateway.http.observe.trace import Trace
 
 NAME = "amqp-gateway"
 
 
-class Span(Protocol):
-    """The part of an OpenTelemetry span that is used."""
-
-    def set_attribute(self, key: str, value: Any) -> None: ...
-
-    def get_span_context(self) -> Any: ...
-
-    def end(self) -> None: ...
+Span = Any
+"""Of OpenTelemetry."""
 
 
-class Spans:
+class Spans(NamedTuple):
     """Makes one server span per request, a child of the caller's."""
 
-    def __init__(self, tracer: Any, api: Any, propagator: Any) -> None:
-        self.tracer = tracer
-        self.api = api
-        self.propagator = propagator
+    tracer: Any
+    api: Any
+    propagator: Any
 
     def start(self, name: str, trace: Trace | None, attributes: dict[str, Any]) -> Span:
         carrier = {} if trace is None else {"traceparent": trace.parent, "tracestate": trace.state}
-        span: Span = self.tracer.start_span(
-            name,
-            context=self.propagator.extract(carrier),
-            kind=self.api.SpanKind.SERVER,
-            attributes=attributes,
-        )
-        return span
+        context, kind = self.propagator.extract(carrier), self.api.SpanKind.SERVER
+        return self.tracer.start_span(name, context=context, kind=kind, attributes=attributes)
 
     def inside(self, span: Span) -> AbstractContextManager[Any]:
         """Make the span the parent of spans that are started within the request."""
@@ -57,11 +45,8 @@ class Spans:
         span.set_attribute("http.response.status_code", status)
         span.set_attribute("http.route", route)
         if status >= 500:
-            self.api_status(span)
+            span.set_status(self.api.Status(self.api.StatusCode.ERROR))
         span.end()
-
-    def api_status(self, span: Any) -> None:
-        span.set_status(self.api.Status(self.api.StatusCode.ERROR))
 
 
 def find_spans() -> Spans | None:

@@ -267,13 +267,16 @@ class Receiver:
         batch.give_back(found[left:])
         batch.leases += [
             self.leases.grant(
-                batch.receive_channel,
-                call.vhost,
-                call.queue,
-                owner,
-                taken.delivery,
-                taken.count,
-                lease_ms,
+                Lease(
+                    self.leases,
+                    batch.receive_channel,
+                    call.vhost,
+                    call.queue,
+                    owner,
+                    taken.delivery,
+                    taken.count,
+                    lease_ms,
+                )
             )
             for taken in found[:left]
         ]
