@@ -15,12 +15,12 @@ from starlette.types import ASGIApp, Receive, Scope
 from gateway.http.access.credential_cache import CredentialCache
 from gateway.http.access.front import Front
 from gateway.http.observe.observation import Observation
+from gateway.http.path_segments import decode_segment
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Node, Target, queue_segment, routing_key
 from gateway.http.publish.messages import PublishEndpoint
 from gateway.http.publish.preferences import FORMATS, MARKS
 from gateway.http.publish.results import Answer
-from gateway.http.segments import decode_segment
 
 LONGEST = 2400
 """Octets of path and query: room for the longest names, percent-encoded."""

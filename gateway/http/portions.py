@@ -116,9 +116,8 @@ class Whole(Response):
         media_type: str = "application/json",
     ) -> None:
         super().__init__(None, 200, headers, media_type)
+        self.headers["content-length"] = str(len(octets))
         self.octets = octets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [pair for pair in self.raw_headers if pair[0] != b"content-length"]
-        headers.append((b"content-length", b"%d" % len(self.octets)))
-        await send_answer(send, self.status_code, headers, self.octets)
+        await send_answer(send, self.status_code, self.raw_headers, self.octets)

@@ -1,7 +1,7 @@
 """The caller, the virtual host and the body of a request, as all routes read them.
 
 Names stand in the *raw* path, one percent-encoded segment each, so that ``%2F`` stays inside its
-segment; ``access.front`` makes routing see them that way and ``segments`` decodes them.
+segment; ``access.front`` makes routing see them that way and ``path_segments`` decodes them.
 """
 
 from typing import Annotated, TypeVar
@@ -16,8 +16,8 @@ from gateway.http import problems
 from gateway.http.access.principal import MONITORS, Action, Principal
 from gateway.http.context import Context
 from gateway.http.dependencies import HttpDependencies
+from gateway.http.path_segments import decode_segment
 from gateway.http.problems import Problem
-from gateway.http.segments import decode_segment
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -25,6 +25,12 @@ M = TypeVar("M", bound=BaseModel)
 async def authenticate(context: Context, scope: Scope) -> Principal:
     """The caller. Raises ``Problem``: 401 without valid credentials, never anonymous."""
     return await context.authenticator.authenticate(scope)
+
+
+async def read_caller(context: Context, scope: Scope) -> tuple[Principal, str]:
+    """The caller, and the virtual host that its path names. Raises ``Problem``."""
+    principal = await authenticate(context, scope)
+    return principal, vhost_of(context.broker, scope["path_params"]["vhost"])
 
 
 async def read_limited(scope: Scope, receive: Receive, limit: int) -> bytes:

@@ -198,7 +198,7 @@ async def test_a_publish_on_demand(make_rig: Any) -> None:
 async def test_the_canary_leaves_nothing_behind(make_rig: Any) -> None:
     rig = make_rig(volatile=False, canary_seconds=5)
     canary = rig.app.state.context.canary
-    canary.fresh = 0
+    canary.fresh_seconds = 0
     for _ in range(3):
         assert await canary.check()
         rig.end()

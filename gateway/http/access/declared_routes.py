@@ -16,8 +16,8 @@ from gateway.http import problems
 from gateway.http.access.authenticator import PRINCIPAL, Authenticator
 from gateway.http.access.json_schema import Check, schema_check
 from gateway.http.access.principal import Action
+from gateway.http.path_segments import decode_segment
 from gateway.http.problems import Problem
-from gateway.http.segments import decode_segment
 
 SMALL = 4096
 """Maximum octets of a body that is validated on the loop."""

@@ -1,7 +1,7 @@
 """The routes that each listener serves, and the fields of every response: CORS and security.
 
 Names are in the *raw* path, one percent-encoded segment each, so that ``%2F`` stays within its
-segment: routing uses the undecoded path, and ``segments.decode_segment`` decodes.
+segment: routing uses the undecoded path, and ``path_segments.decode_segment`` decodes.
 """
 
 from starlette.types import ASGIApp, Receive, Scope, Send

@@ -24,10 +24,10 @@ from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import MONITORS, Action, Principal
 from gateway.http.context import Context
+from gateway.http.path_segments import decode_segment
 from gateway.http.portions import Portioned, array, spread
 from gateway.http.problems import Problem, Row
 from gateway.http.request_parameters import authenticate, read_limited, read_query
-from gateway.http.segments import decode_segment
 from gateway.http.typed_json import once, refuse
 
 AT_ONCE = 64 * 1024

@@ -42,23 +42,24 @@ class DurableSource(Source):
     def __init__(
         self, hub: SourceOwner, vhost: str, name: SourceName, record: dict[str, Any] | None = None
     ) -> None:
-        super().__init__(hub, vhost, name, 1 if record is None else record["start"])
-        store = hub.broker.state.store
-        self.store = store
+        state = hub.broker.state
+        known = record or {
+            "number": state.number(),
+            "epoch": os.urandom(EPOCH_OCTETS).hex(),
+            "start": 1,
+            "user": "",
+            "used": 0,
+        }
+        super().__init__(hub, vhost, name, known["start"])
+        self.store = state.store
         self.waiting: deque[Waiting] = deque()
         self.asked = 0
         """The batch that was last waited for."""
         self.queue = PREFIX + digest_of(vhost, f"{name}\0durable").hex()
-        if record is None:
-            self.number = hub.broker.state.number()
-            self.epoch = os.urandom(EPOCH_OCTETS)
-            self.user = ""
-            self.used = hub.broker.state.now
-        else:
-            self.number = record["number"]
-            self.epoch = bytes.fromhex(record["epoch"])
-            self.user = record["user"]
-            self.used = record["used"] or hub.broker.state.now
+        self.number: int = known["number"]
+        self.epoch = bytes.fromhex(known["epoch"])
+        self.user: str = known["user"]
+        self.used: int = known["used"] or state.now
         self.key = self.digest + self.epoch
         self.renderer = self.make_renderer()
         self.next = self.journal.born

@@ -18,7 +18,7 @@ from gateway.http.events.presence import Presence, PresenceStream
 from gateway.http.events.source_changes import apply, read_change
 from gateway.http.events.stream import EventStream
 from gateway.http.problems import Problem, of_refusal
-from gateway.http.request_parameters import authenticate, vhost_of
+from gateway.http.request_parameters import read_caller
 from gateway.http.typed import moment
 
 NO_STORE = {"cache-control": "no-store"}
@@ -50,8 +50,7 @@ class StreamAdmin:
         self.hub = context.hub
 
     async def stream(self, request: Request) -> Response:
-        caller = await authenticate(self.context, request.scope)
-        vhost = vhost_of(self.context.broker, request.path_params["vhost"])
+        caller, vhost = await read_caller(self.context, request.scope)
         stream = self.find(vhost, request.path_params["stream"], caller)
         if request.method == "DELETE":
             stream.close("the stream was closed on request", False)
@@ -108,8 +107,7 @@ class Subscriptions:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request, broker = Request(scope, receive), self.context.broker
-        caller = await authenticate(self.context, scope)
-        vhost = vhost_of(broker, request.path_params["vhost"])
+        caller, vhost = await read_caller(self.context, scope)
         if not broker.access.may_enter(caller.user, vhost):
             raise Problem(problems.FORBIDDEN, f"no permission in virtual host {vhost!r}")
         everything = watches(self.context, caller)

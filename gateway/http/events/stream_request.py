@@ -27,8 +27,8 @@ from gateway.http.filters import (
     read_filter,
     read_selector,
 )
+from gateway.http.path_segments import decode_segment
 from gateway.http.problems import Problem
-from gateway.http.segments import decode_segment
 from gateway.http.typed_json import once, refuse
 
 MOST_FIELDS = 256

@@ -14,8 +14,8 @@ from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.catalogue import Catalogue, fill, read_parameters
 from gateway.http.access.principal import Action, Principal
+from gateway.http.path_segments import decode_segment
 from gateway.http.problems import Problem, of_refusal
-from gateway.http.segments import decode_segment
 from gateway.message import Message
 
 LONGEST_NAME = 255

@@ -14,6 +14,7 @@ from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
 from gateway.http.leases import Lease, LeaseState, Owner
+from gateway.http.path_segments import decode_segment
 from gateway.http.problems import Problem
 from gateway.http.receive.channels import (
     ReceiveChannel,
@@ -22,8 +23,7 @@ from gateway.http.receive.channels import (
     Wait,
 )
 from gateway.http.receive.requests import Receive
-from gateway.http.request_parameters import authenticate, vhost_of
-from gateway.http.segments import decode_segment
+from gateway.http.request_parameters import read_caller
 from gateway.operations import Outcome
 
 Key = tuple[str, str, Owner, str]
@@ -132,8 +132,7 @@ class Receiver:
     async def authorize(self, scope: Scope, action: Action) -> tuple[Principal, str, str]:
         """The caller, virtual host and queue of a request. Raises ``Problem``, also if the caller
         may not do this."""
-        principal = await authenticate(self.context, scope)
-        vhost = vhost_of(self.broker, scope["path_params"]["vhost"])
+        principal, vhost = await read_caller(self.context, scope)
         queue = decode_segment(scope["path_params"]["queue"])
         principal.need(self.broker, action, vhost, "queue", queue)
         return principal, vhost, queue

@@ -226,12 +226,12 @@ class RedriveEndpoints:
             refused = error if isinstance(error, Problem) else problems.of_refusal(error)
             drive.fail(seen, refused.row.kind)
             return 0
-        if what == "gone":
-            drive.skipped += 1
-        elif what == "moved":
+        if what == "moved":
             drive.redriven += 1
             self.redriven += 1
             return 1
+        if what == "gone":
+            drive.skipped += 1
         else:
             drive.fail(seen, "destination-full" if what == "full" else what)
         return 0

@@ -37,7 +37,7 @@ from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import Query
 from gateway.http.receive.views import encoded_fields, message_json, raw_fields
 from gateway.http.receive.waiting import Alarm
-from gateway.http.request_parameters import authenticate, read_limited, read_query, vhost_of
+from gateway.http.request_parameters import read_caller, read_limited, read_query
 from gateway.message import DIALECTS, Message
 
 MOST_LINGERING = 10_000
@@ -199,8 +199,7 @@ class RequestReplyEndpoint:
         self.__name__ = "request_reply"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        principal = await authenticate(self.context, scope)
-        vhost = vhost_of(self.context.broker, scope["path_params"]["vhost"])
+        principal, vhost = await read_caller(self.context, scope)
         target = read_address(read_query(scope["query_string"], TargetQuery).to)
         target.permit(principal, vhost)
         given = [value for name, value in scope["headers"] if name == b"prefer"]

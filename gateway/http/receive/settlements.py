@@ -30,7 +30,7 @@ from gateway.http.receive.requests import (
 from gateway.http.receive.views import with_message
 from gateway.http.receive.waiting import stored_turn
 from gateway.http.redaction import redacted
-from gateway.http.request_parameters import authenticate, read_query, vhost_of
+from gateway.http.request_parameters import read_caller, read_query
 from gateway.http.sealing import Foreign, Forged
 from gateway.http.typed import moment
 from gateway.message import Table
@@ -134,17 +134,11 @@ class SettlementEndpoints:
 
     # --- endpoints ------------------------------------------------------------------------------
 
-    async def authorize(self, request: Request) -> tuple[Principal, str]:
-        """The caller and virtual host of a request. Raises ``Problem``."""
-        principal = await authenticate(self.context, request.scope)
-        vhost = vhost_of(self.context.broker, request.path_params["vhost"])
-        return principal, vhost
-
     def endpoint(self, settle: Settle, kind: type[BaseModel] | None = None) -> Handler:
         """Settles or renews one delivery. ``kind``: the model of the body, ``None`` for none."""
 
         async def settle_one(request: Request) -> Response:
-            principal, vhost = await self.authorize(request)
+            principal, vhost = await read_caller(self.context, request.scope)
             read_query(request.scope["query_string"], Query)
             asked = None if kind is None else await read_request(request, kind)
             async with stored_turn(self.dependencies, "this"):
@@ -155,7 +149,7 @@ class SettlementEndpoints:
 
     async def on_inspect(self, request: Request) -> Response:
         """How a lease stands, with the message while it is open."""
-        principal, vhost = await self.authorize(request)
+        principal, vhost = await read_caller(self.context, request.scope)
         query = read_query(request.scope["query_string"], ViewQuery)
         with self.dependencies.turn():
             lease = self.find(principal, vhost, request.path_params["token"])
@@ -180,7 +174,7 @@ class SettlementEndpoints:
         """Many at once, each with its own result: 200 if all went well, else 207."""
         if request.method != "POST":
             raise Problem(problems.BY_STATUS[405], "only POST", headers={"allow": "POST"})
-        principal, vhost = await self.authorize(request)
+        principal, vhost = await read_caller(self.context, request.scope)
         read_query(request.scope["query_string"], Query)
         items: list[SettleItem] = check(list[SettleItem], await read_json(request))
         if not 0 < len(items) <= MOST_ITEMS:
