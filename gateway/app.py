@@ -390,8 +390,10 @@ async def serve(settings: Settings) -> None:
         if gateway.amqps_port is not None:
             log.info("AMQP over TLS on %s:%d", amqp.host, gateway.amqps_port)
         for one, port in zip(amqp.listeners, gateway.more_ports, strict=True):
-            text = "AMQP on %s:%d, where 1 1 0 9 is %s"
-            log.info(text, one.host or amqp.host, port, one.header_0_9)
+            meaning = f"1 1 0 9 is {one.header_0_9}"
+            if one.header_0_10 is not None:
+                meaning += f" and 1 1 0 10 is {one.header_0_10}"
+            log.info("AMQP on %s:%d, where %s", one.host or amqp.host, port, meaning)
         log.info("HTTP on http://%s:%d/", http.host, gateway.http_port)
         if gateway.admin_port is not None:
             log.info("administration on http://%s:%d/", settings.admin.host, gateway.admin_port)

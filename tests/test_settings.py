@@ -20,6 +20,7 @@ APART = {
     "host": "of each listener",
     "port": "of each listener",
     "header_0_9": "of each AMQP listener",
+    "header_0_10": "of each AMQP listener",
     "require_tls": "of each AMQP listener",
     "mechanisms": "of each AMQP listener",
     "anonymous_user": "of each AMQP listener",

@@ -15,6 +15,8 @@ from gateway.adapters.methods.drafts.engine import DraftEngine
 from gateway.adapters.methods.drafts.versions import DRAFTS
 from gateway.adapters.methods.engine import HEADERS
 from gateway.adapters.methods.engine import Engine as MethodEngine
+from gateway.adapters.methods.transitional.engine import Engine as TransitionalEngine
+from gateway.adapters.methods.transitional.versions import HEADERS as TRANSITIONAL_HEADERS
 from gateway.adapters.methods.transitional.versions import METHODS, REQUESTS
 from gateway.adapters.methods.wire.tables import VERSIONS as PUBLISHED
 from gateway.adapters.options import Credentials, Limits, Product
@@ -75,6 +77,8 @@ class VersionRow(NamedTuple):
     """Folder of its engine, its trace and its probe."""
     tls_header: bytes = b""
     """Header with which a client asks for TLS on the same port (1.0 §5.2.1); empty without one."""
+    by_choice: bool = False
+    """Its headers select it only on a listener that is set to it."""
 
     @property
     def capabilities(self) -> Capability:
@@ -83,6 +87,9 @@ class VersionRow(NamedTuple):
 
 START = shape("01 0000 00...... 000a 000a")
 """Type, channel, size (no start has 16 MiB), class and method."""
+
+REQUESTED_START = shape("09 0000 00...... ................ ................ ........ 000a 000a")
+"""Type, channel, size, identifier of the request, response mark, reserved, class and method."""
 
 START_0_9A6 = shape("01 .. 0000 00...... 0001 0001")
 """Type, any octet, channel, size, class and method."""
@@ -103,14 +110,22 @@ def _published(name: str, preference: int) -> VersionRow:
 
 
 def _draft(name: str, preference: int, start: Shape) -> VersionRow:
-    return VersionRow(name, (DRAFTS[name].header,), start, preference, DraftEngine, "methods")
+    headers = (DRAFTS[name].header,)
+    return VersionRow(name, headers, start, preference, DraftEngine, "methods", by_choice=True)
+
+
+def _transitional(name: str, preference: int, start: Shape) -> VersionRow:
+    headers = TRANSITIONAL_HEADERS
+    return VersionRow(
+        name, headers, start, preference, TransitionalEngine, "methods", by_choice=True
+    )
 
 
 VERSIONS: Mapping[str, VersionRow] = {
     row.name: row
     for row in (
         VersionRow(
-            commands.VERSION, (commands.HEADER,), CHALLENGE, 8, CommandEngine, "commands"
+            commands.VERSION, (commands.HEADER,), CHALLENGE, 10, CommandEngine, "commands"
         ),
         _draft("0-9a0", 5, START_0_9A0),
         _draft("0-9a0-7", 6, START_0_9A0_7),
@@ -118,6 +133,8 @@ VERSIONS: Mapping[str, VersionRow] = {
         _published("0-8", 7),
         _published("0-9", 3),
         _published("0-9-1", 1),
+        _transitional(REQUESTS, 8, REQUESTED_START),
+        _transitional(METHODS, 9, START),
         VersionRow(
             performatives.VERSION, (performatives.HEADER, performatives.SASL_HEADER), (), 2,
             PerformativeEngine, "performatives", performatives.TLS_HEADER,
@@ -128,7 +145,7 @@ VERSIONS: Mapping[str, VersionRow] = {
 
 FINAL_0_10 = "0-10"
 
-RECORDED: Mapping[str, str] = {REQUESTS: "methods", METHODS: "methods", FINAL_0_10: "segments"}
+RECORDED: Mapping[str, str] = {FINAL_0_10: "segments"}
 """Families of versions that only ``inspect`` knows: they have no engine."""
 
 PREFERRED: tuple[str, ...] = tuple(sorted(VERSIONS, key=lambda name: VERSIONS[name].preference))
@@ -136,7 +153,7 @@ PREFERRED: tuple[str, ...] = tuple(sorted(VERSIONS, key=lambda name: VERSIONS[na
 
 
 def opened_by(header: bytes) -> tuple[str, ...]:
-    """The versions that open with this header, the one it stands for by default first."""
+    """The versions that open with this header, the one it stands for by default first, if any."""
     return tuple(name for name in PREFERRED if header in VERSIONS[name].headers)
 
 
@@ -154,11 +171,13 @@ class HeaderMeanings(NamedTuple):
 
 
 def header_meanings(chosen: Iterable[str] = ()) -> HeaderMeanings:
-    """Meanings in which each of the ``chosen`` versions has its header; all other headers stand for
-    their first version."""
-    headers = {header for row in VERSIONS.values() for header in row.headers}
-    versions = {one: opened_by(one)[0] for one in headers if len(one) == HEADER_OCTETS}
-    versions.update((VERSIONS[name].headers[0], name) for name in chosen)
+    """Meanings in which each of the ``chosen`` versions has its headers. All other headers stand
+    for the version that needs no choice, or for none."""
+    rows = [row for row in VERSIONS.values() if not row.by_choice]
+    rows += [VERSIONS[name] for name in chosen]
+    versions = {
+        header: row.name for row in rows for header in row.headers if len(header) == HEADER_OCTETS
+    }
     silent = any(Capability.SILENT in VERSIONS[name].capabilities for name in versions.values())
     return HeaderMeanings(versions, silent)
 

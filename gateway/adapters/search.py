@@ -2,8 +2,9 @@
 
 A client opens with a header. The server answers with a first frame, with the header that it prefers
 (0-9-1 §2.2.4, 1.0 §2.2), or with the end of the stream, as 0.8a2 and the drafts of 2005 refuse.
-``AMQP 1 1 0 9`` opens 0-9 and both drafts, 0-9a0 with two readings of its method header; their
-first frame, connection.start, is laid out differently in each.
+``AMQP 1 1 0 9`` opens 0-9 and both drafts, 0-9a0 with two readings of its method header, and
+``AMQP 1 1 0 10`` both revisions of the transitional 0-10; their first frame, connection.start, is
+laid out differently in each.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,9 +30,12 @@ def answer_of(octets: bytes, asked: str) -> Answer | None:
     if head[:4] == b"AMQP"[: len(head)]:
         if len(head) < HEADER_OCTETS:
             return None
-        row = VERSIONS[asked]
-        echoed = not row.first_frame and head in row.headers
-        return Answer(asked) if echoed else Answer(header=head)
+        group = {name: VERSIONS[name] for name in sharing(asked)}
+        echoing = (
+            name for name, row in group.items() if not row.first_frame and head in row.headers
+        )
+        echoed = next(echoing, "")
+        return Answer(echoed) if echoed else Answer(header=head)
     frames = ((name, VERSIONS[name].first_frame) for name in sharing(asked))
     fits = {name: _fits(frame, octets) for name, frame in frames if frame}
     for name, fit in fits.items():

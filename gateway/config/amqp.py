@@ -3,11 +3,13 @@
 Limits that adapters enforce have their defaults in ``gateway.limits``.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
 
+from gateway.adapters.methods.transitional.versions import REQUESTS
 from gateway.adapters.registry import sharing
 from gateway.broker.limits import read_queue_arguments
 from gateway.config.section import Section
@@ -15,15 +17,25 @@ from gateway.errors import Refusal
 from gateway.limits import MECHANISMS, Limits, Mechanism
 
 
-def _choice(value: str) -> str:
-    if value not in SHARED_0_9:
-        raise ValueError(f"should be {', '.join(SHARED_0_9[:-1])} or {SHARED_0_9[-1]}")
-    return value
+def _one_of(versions: list[str]) -> Callable[[str], str]:
+    def checked(value: str) -> str:
+        if value not in versions:
+            raise ValueError(f"should be {', '.join(versions[:-1])} or {versions[-1]}")
+        return value
+
+    return checked
 
 
 SHARED_0_9 = sorted(sharing("0-9"))
-Meaning = Annotated[str, AfterValidator(_choice), WithJsonSchema({"enum": SHARED_0_9})]
+Meaning0_9 = Annotated[
+    str, AfterValidator(_one_of(SHARED_0_9)), WithJsonSchema({"enum": SHARED_0_9})
+]
 """Versions that open with AMQP 1 1 0 9; 0-9a0-7 is 0-9a0 with method headers of 7 octets."""
+SHARED_0_10 = sorted(sharing(REQUESTS))
+Meaning0_10 = Annotated[
+    str, AfterValidator(_one_of(SHARED_0_10)), WithJsonSchema({"enum": SHARED_0_10})
+]
+"""Versions that open with AMQP 1 1 0 10."""
 
 DEFAULTS = Limits()
 RequireTls = Literal["no", "passwords", "yes"]
@@ -54,8 +66,13 @@ class AmqpListener(Section):
 
     host: str | None = Field(default=None, description="address to listen on; unset: `amqp.host`")
     port: int = Field(ge=0, le=65535, description="TCP port; 0 takes a free one")
-    header_0_9: Meaning = Field(
+    header_0_9: Meaning0_9 = Field(
         default="0-9", description="version that the header AMQP 1 1 0 9 selects on this listener"
+    )
+    header_0_10: Meaning0_10 | None = Field(
+        default=None,
+        description="version that the headers AMQP 1 1 0 10 and AMQP 1 1 99 0 select on this "
+        "listener; unset: they are refused",
     )
     tls_only: bool = Field(
         default=False, description="true: a TLS-only port; false: TLS by first octet"
@@ -78,8 +95,13 @@ class AmqpSettings(Section):
 
     host: str = Field(default="127.0.0.1", description="address to listen on")
     port: int = Field(default=5672, ge=0, le=65535, description="TCP port; 0 takes a free one")
-    header_0_9: Meaning = Field(
+    header_0_9: Meaning0_9 = Field(
         default="0-9", description="version that the header AMQP 1 1 0 9 selects on this listener"
+    )
+    header_0_10: Meaning0_10 | None = Field(
+        default=None,
+        description="version that the headers AMQP 1 1 0 10 and AMQP 1 1 99 0 select on this "
+        "listener; unset: they are refused",
     )
     require_tls: RequireTls = Field(
         default="no",

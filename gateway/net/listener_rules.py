@@ -30,7 +30,7 @@ def rules_of(amqp: AmqpSettings, listener: AmqpListener | None = None) -> Listen
     """Rules of an additional listener, or those of the standard ports."""
     one = listener or amqp
     return ListenerRules(
-        header_meanings([one.header_0_9]),
+        header_meanings(filter(None, (one.header_0_9, one.header_0_10))),
         tuple(amqp.mechanisms if one.mechanisms is None else one.mechanisms),
         amqp.anonymous_user if one.anonymous_user is None else one.anonymous_user,
         one.require_tls or amqp.require_tls,

@@ -10,11 +10,13 @@ from gateway.adapters.search import Answer, Search, answer_of
 from gateway.errors import Condition, Refusal
 from tests.adapters.commands import recorded as commands
 from tests.adapters.methods.drafts import recorded as drafts
+from tests.adapters.methods.transitional import recorded as transitional
 from tests.adapters.test_vectors import FILES, turns
 from tests.pair import Users
 
 HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
 SHARED_0_9 = sharing("0-9")
+SHARED_0_10 = sharing("0-10-07-24")
 
 
 def client(version: str, mechanism: str = "PLAIN") -> Adapter:
@@ -43,7 +45,7 @@ def heard(octets: bytes, asked: str) -> Answer | None:
 
 @pytest.mark.parametrize("version", PREFERRED)
 def test_our_own_server(version: str) -> None:
-    looking = search(*(SHARED_0_9 if version in SHARED_0_9 else (version,)))
+    looking = search(*sharing(version))
     header = looking.begin()
     octets = served(version, header)
     found = next(filter(None, (looking.hear(octets[:at]) for at in range(1, len(octets) + 1))))
@@ -51,8 +53,7 @@ def test_our_own_server(version: str) -> None:
     assert found.output() == [], "the header is said"
     found.receive(octets)
     assert found.output() and not found.closing, "it answers"
-    asked = SHARED_0_9[0] if version in SHARED_0_9 else version
-    assert heard(octets, asked) == Answer(version)
+    assert all(heard(octets, asked) == Answer(version) for asked in sharing(version))
 
 
 @pytest.mark.parametrize(
@@ -69,10 +70,14 @@ def test_our_own_server(version: str) -> None:
         ("0100 0000 000000ce 0001 0001 0009", "0-9a6"),
         ("01 0000 00010101 000a 000a 0009", "0-9"),
         ("01 0000 000000ce 000a 000a 0800", "0-9"),
+        ("09 0000 000000ce 0000000000000001 0000000000000000 00000000 000a 000a", "0-10-07-24"),
+        ("09 0000 00010101 ffffffffffffffff 0000000000000007 00000009 000a 000a", "0-10-07-24"),
+        ("01 0000 000000ce 000a 000a 000a", "0-10-07-27"),
     ],
 )
 def test_layouts_of_connection_start(octets: str, version: str) -> None:
-    assert heard(bytes.fromhex(octets), "0-9") == Answer(version)
+    asked = SHARED_0_10[0] if version in SHARED_0_10 else "0-9"
+    assert heard(bytes.fromhex(octets), asked) == Answer(version)
 
 
 def recorded() -> Iterator[tuple[str, bytes]]:
@@ -81,6 +86,8 @@ def recorded() -> Iterator[tuple[str, bytes]]:
         yield path.parent.name, next(octets for mark, octets in turns(path) if mark == ">")
     for name in drafts.NAMES:
         yield "0-9a6", drafts.octets(name, False)
+    for name in transitional.NAMES:
+        yield transitional.version_of(name), transitional.octets(name, False)
     for path in sorted(commands.FOLDER.glob("*.txt")):
         lines = [line for line in commands.read(path.stem) if line.connection == "A"]
         yield "0.8a2", b"".join(line.octets for line in lines if not line.from_client)
@@ -90,10 +97,10 @@ def test_recorded_servers() -> None:
     seen = set()
     for version, octets in recorded():
         if octets[2:3] == b"\x0a" or version != "0.8a2":
-            asked = "0-9" if version in SHARED_0_9 else version
+            asked = sharing(version)[0]
             assert heard(octets[:64], asked) == Answer(version)
             seen.add(version)
-    assert seen == {"0-8", "0-9", "0-9-1", "0-9a6", "0.8a2"}
+    assert seen == {"0-8", "0-9", "0-9-1", "0-9a6", "0.8a2", *SHARED_0_10}
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", ""])
@@ -158,7 +165,8 @@ def test_each_header_once() -> None:
         begun.append(looking.begin())
         with pytest.raises(Refusal):
             looking.hear(b"AMQP\x00\x00\x09\x01")
-    assert len(begun) == len(set(begun)) == 5
+    assert len(begun) == len(set(begun)) == 6
+    assert begun[-2:] == [b"AMQP\x01\x01\x00\x0a", b"\x80\x01"]
 
 
 def test_a_server_that_hangs_up_may_come_back() -> None:

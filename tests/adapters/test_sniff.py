@@ -11,6 +11,7 @@ from gateway.adapters.registry import header_meanings
 from gateway.adapters.sniff import FALLBACK, Detected, detect
 
 DRAFT = header_meanings(["0-9a6"])
+HEADER_0_10, HEADER_99_0 = b"AMQP\x01\x01\x00\x0a", b"AMQP\x01\x01\x63\x00"
 
 HEADERS = {
     b"AMQP\x00\x00\x09\x01": "0-9-1",
@@ -32,6 +33,19 @@ def test_amqp(header: bytes, version: str) -> None:
 def test_versions_of_the_header_of_0_9() -> None:
     assert detect(b"AMQP\x01\x01\x00\x09", DRAFT) == Detected("amqp", "0-9a6")
     assert detect(b"AMQP\x00\x00\x09\x01", DRAFT) == Detected("amqp", "0-9-1")
+
+
+@pytest.mark.parametrize("version", ["0-10-07-24", "0-10-07-27"])
+@pytest.mark.parametrize("header", [HEADER_0_10, HEADER_99_0])
+def test_the_transitional_0_10_has_to_be_chosen(header: bytes, version: str) -> None:
+    assert detect(header) == Detected("unknown", "", FALLBACK)
+    assert detect(header, DRAFT) == Detected("unknown")
+    chosen = header_meanings(["0-9a6", version])
+    for size in range(8):
+        assert detect(header[:size], chosen) is None
+    assert detect(header, chosen) == detect(header + b"\x09", chosen) == Detected("amqp", version)
+    assert detect(b"AMQP\x01\x01\x00\x09", chosen) == Detected("amqp", "0-9a6")
+    assert detect(b"AMQP\x00\x00\x09\x01", chosen) == Detected("amqp", "0-9-1")
 
 
 def test_commands() -> None:

@@ -22,7 +22,7 @@ from gateway.message import Dialect, Message, Properties
 from gateway.operations import DeclareQueue, EndSession, Publish, PurgeQueue
 from gateway.values import Byte, Char, Float, Int, Scaled, Seconds, Symbol, Timestamp, ULong
 from tests.net.running import PATIENCE, Running
-from tests.net.test_every_pair import DRAFTS, VERSIONS, entered, gateway
+from tests.net.test_every_pair import DRAFTS, TRANSITIONAL, VERSIONS, entered, gateway
 
 __all__ = ["gateway"]
 
@@ -77,7 +77,7 @@ NEW: Values = {
 }
 SAID: dict[str, Values] = {
     "0.8a2": OLD,
-    **dict.fromkeys(DRAFTS, NESTED),
+    **dict.fromkeys((*DRAFTS, *TRANSITIONAL), NESTED),
     **dict.fromkeys(("0-8", "0-9", "0-9-1"), LATER),
     "1.0": NEW,
 }

@@ -1,7 +1,7 @@
 """One queue for all versions: each receives the messages of each, with their common properties.
 
-All speak with our client role to one gateway, whose further listeners know the drafts of 2005; what
-other people's clients see is in ``tests/interop``.
+All speak with our client role to one gateway, whose further listeners know the drafts of 2005 and
+the transitional 0-10; what other people's clients see is in ``tests/interop``.
 """
 
 import asyncio
@@ -35,8 +35,16 @@ from tests import in_memory
 from tests.net.running import PATIENCE, Running
 
 DRAFTS = ("0-9a0", "0-9a0-7", "0-9a6")
-VERSIONS = ("0.8a2", *DRAFTS, "0-8", "0-9", "0-9-1", "1.0")
-LISTENERS = "".join(f'[[amqp.listeners]]\nport = 0\nheader_0_9 = "{name}"\n' for name in DRAFTS)
+TRANSITIONAL = ("0-10-07-24", "0-10-07-27")
+VERSIONS = ("0.8a2", *DRAFTS, "0-8", "0-9", "0-9-1", *TRANSITIONAL, "1.0")
+CHOSEN = {
+    **dict.fromkeys(DRAFTS, ("header_0_9", "1 1 0 9")),
+    **dict.fromkeys(TRANSITIONAL, ("header_0_10", "1 1 0 10")),
+}
+"""The setting that chooses a version, and the name of its header in the log."""
+LISTENERS = "".join(
+    f'[[amqp.listeners]]\nport = 0\n{setting} = "{name}"\n' for name, (setting, _) in CHOSEN.items()
+)
 HOUR = 3_600_000
 QUEUE = "shared"
 
@@ -63,9 +71,9 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def port_of(gateway: Running, version: str) -> int:
-    if version not in DRAFTS:
+    if version not in CHOSEN:
         return gateway.port
-    return gateway._port(rf"AMQP on \S+:(\d+), where 1 1 0 9 is {version}\s")
+    return gateway._port(rf"AMQP on \S+:(\d+), where .*{CHOSEN[version][1]} is {version}\s")
 
 
 @asynccontextmanager
@@ -117,28 +125,34 @@ def test_every_pair(gateway: Running, consumer: str) -> None:
                         await writer.drain()
                         delivery = await heard(reader)
                         assert delivery.message.body == body, publisher
-                        check(delivery.message.properties, publisher, before)
+                        check(delivery.message.properties, {publisher, consumer}, before)
             await reader.request(Unsubscribe(1, None, "mine"))
 
     asyncio.run(all_publish())
 
 
-def check(found: Properties, publisher: str, before: float) -> None:
-    """Nothing is lost, and nothing has another type. An hour is an hour or the date of its end,
+LETTERED = {**GIVEN["application"], "large": str(1 << 40), "yes": 1}
+"""Values in the letters of July 2007."""
+
+
+def check(found: Properties, pair: set[str], before: float) -> None:
+    """Nothing is lost, and nothing has another type but what the transitional 0-10 has no letter
+    for. An hour is an hour or the date of its end,
     which 0.8a2 has in seconds."""
+    given = {**GIVEN, "application": LETTERED} if pair & {*TRANSITIONAL} else GIVEN
     seen = {name: getattr(found, name) for name in GIVEN}
     seen["application"] = application(found)
-    assert seen == GIVEN, publisher
+    assert seen == given, pair
     assert all(
-        isinstance(value, type(GIVEN["application"][name]))
+        isinstance(value, type(given["application"][name]))
         for name, value in seen["application"].items()
-    ), publisher
+    ), pair
     if found.ttl is not None:
-        assert 0 < found.ttl <= HOUR, publisher
+        assert 0 < found.ttl <= HOUR, pair
     else:
         ends = found.absolute_expiry_time
-        assert ends is not None, publisher
-        assert before + HOUR - 1000 <= ends <= time.time() * 1000 + HOUR + 1000, publisher
+        assert ends is not None, pair
+        assert before + HOUR - 1000 <= ends <= time.time() * 1000 + HOUR + 1000, pair
 
 
 def test_consumers_of_all_versions_share_the_work(gateway: Running) -> None:

@@ -25,11 +25,20 @@ from gateway.operations import (
 )
 from gateway.store.plain import write_plain
 from tests.net.running import PATIENCE, Running, until
-from tests.net.test_every_pair import DRAFTS, LISTENERS, QUEUE, VERSIONS, entered, heard, message
+from tests.net.test_every_pair import (
+    DRAFTS,
+    LISTENERS,
+    QUEUE,
+    TRANSITIONAL,
+    VERSIONS,
+    entered,
+    heard,
+    message,
+)
 
 FAR = "x" * 300
 UNSAID = "unsaid"
-FETCHING = ("0-8", "0-9", "0-9-1", *DRAFTS)
+FETCHING = ("0-8", "0-9", "0-9-1", *DRAFTS, *TRANSITIONAL)
 
 
 @pytest.fixture(scope="module")

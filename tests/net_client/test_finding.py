@@ -20,26 +20,33 @@ from tests.net_client.test_dialer import Puppet, answering
 
 SHARED_0_9 = sharing("0-9")
 DRAFTS = SHARED_0_9[1:]
+TRANSITIONAL = ("0-10-07-24", "0-10-07-27")
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """One gateway, with a listener for each meaning of AMQP 1 1 0 9."""
+    """One gateway, with a listener for each choice of AMQP 1 1 0 9 and of AMQP 1 1 0 10."""
     folder: Path = tmp_path_factory.mktemp("listeners")
     file = folder / "gateway.toml"
     file.write_text(
         "".join(f'[[amqp.listeners]]\nport = 0\nheader_0_9 = "{name}"\n' for name in DRAFTS)
+        + "".join(
+            f'[[amqp.listeners]]\nport = 0\nheader_0_10 = "{name}"\n' for name in TRANSITIONAL
+        )
     )
     with Running(folder, "--config", file) as running:
         yield running
 
 
-@pytest.mark.parametrize("version", SHARED_0_9)
+@pytest.mark.parametrize("version", [*SHARED_0_9, *TRANSITIONAL])
 async def test_each_listener(gateway: Running, version: str) -> None:
-    port = gateway.port
+    port, group = gateway.port, SHARED_0_9
     if version in DRAFTS:
         port = gateway._port(rf"AMQP on \S+:(\d+), where 1 1 0 9 is {version}\s")
-    for wished in (SHARED_0_9, SHARED_0_9[::-1]):
+    elif version in TRANSITIONAL:
+        group = TRANSITIONAL
+        port = gateway._port(rf"AMQP on \S+:(\d+), where .* and 1 1 0 10 is {version}\s")
+    for wished in (group, group[::-1]):
         remote = await dial(("127.0.0.1", port), version=wished)
         assert remote.adapter.version == remote.peer.version == version
         await remote.request(BeginSession(1, None))
@@ -47,7 +54,7 @@ async def test_each_listener(gateway: Running, version: str) -> None:
         await remote.request(EndSession(1, None))
         await remote.close()
     with pytest.raises(Refusal, match=f"it speaks {version}") as caught:
-        await dial(("127.0.0.1", port), version=[one for one in SHARED_0_9 if one != version])
+        await dial(("127.0.0.1", port), version=[one for one in group if one != version])
     assert caught.value.condition is Condition.NOT_IMPLEMENTED
 
 
@@ -102,6 +109,8 @@ OPENINGS = {
     "0-9a0": b"AMQP\x01\x01\x00\x09",
     "0-9a0-7": b"AMQP\x01\x01\x00\x09",
     "0-9a6": b"AMQP\x01\x01\x00\x09",
+    "0-10-07-24": b"AMQP\x01\x01\x00\x0a",
+    "0-10-07-27": b"AMQP\x01\x01\x00\x0a",
     "0.8a2": b"\x80\x01",
 }
 
@@ -114,7 +123,7 @@ async def test_a_server_of_one_version_that_speaks_slowly(version: str) -> None:
         assert remote.adapter.version == version
         await remote.request(BeginSession(1, None))
         await remote.close(0.2)
-    assert len(only.asked) == len(set(only.asked)) <= 5, "each header once"
+    assert len(only.asked) == len(set(only.asked)) <= 6, "each header once"
 
 
 async def test_the_header_that_is_answered_is_dialled_next() -> None:
@@ -169,10 +178,10 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
         ([b"220 mail.example ESMTP\r\n"], True, 1, Condition.NOT_IMPLEMENTED, "220 mail.example"),
         ([b"\x01", b"\x02\x03"], True, 1, Condition.NOT_IMPLEMENTED, "no AMQP"),
         ([bytes(100_000)], True, 1, Condition.NOT_IMPLEMENTED, "no AMQP: 00 00"),
-        ([], False, 5, Condition.CONNECTION_FORCED, "0.8a2 (it hangs up without a word)"),
-        ([b"AMQP\x00"], False, 5, Condition.CONNECTION_FORCED, "it hangs up after"),
-        ([b"AMQP\x00\x00\x09\x01"], False, 5, Condition.NOT_IMPLEMENTED, "it answers AMQP 0 0 9 1"),
-        ([b"AMQP\x01\x01\x00\x0a"], False, 5, Condition.NOT_IMPLEMENTED, "AMQP 1 1 0 10"),
+        ([], False, 6, Condition.CONNECTION_FORCED, "0.8a2 (it hangs up without a word)"),
+        ([b"AMQP\x00"], False, 6, Condition.CONNECTION_FORCED, "it hangs up after"),
+        ([b"AMQP\x00\x00\x09\x01"], False, 6, Condition.NOT_IMPLEMENTED, "it answers AMQP 0 0 9 1"),
+        ([b"AMQP\x01\x01\x00\x0a"], False, 6, Condition.NOT_IMPLEMENTED, "AMQP 1 1 0 10"),
     ],
 )  # fmt: skip
 async def test_who_speaks_no_version_of_ours(

@@ -21,7 +21,7 @@ from gateway.adapters.methods.transitional.frames import Frames
 from gateway.adapters.methods.transitional.incoming import Incoming
 from gateway.adapters.methods.transitional.numbering import Numbering
 from gateway.adapters.methods.transitional.outbound import ENCODERS
-from gateway.adapters.methods.transitional.versions import METHODS, REQUESTS, REVISIONS
+from gateway.adapters.methods.transitional.versions import HEADERS, METHODS, REQUESTS, REVISIONS
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.bodies import Spool
@@ -80,9 +80,7 @@ class Engine:
         self.heartbeat = Heartbeat(limits)
         self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.channels)
         self.frames = Frames(self.table, Incoming(self), ARGUMENTS)
-        self.life = life = Lifecycle(
-            self, (self.table.header,), refusal=self.table.header, names_unknown=False
-        )
+        self.life = life = Lifecycle(self, HEADERS, refusal=self.table.header, names_unknown=False)
         self.receive, self.tick, self.lost = life.receive, life.tick, life.lost
         self.found, self.output = life.found, buffer.take
         self.refill = buffer.large.refill
@@ -96,6 +94,7 @@ class Engine:
         """The peer has shown in which frames it sends its methods: so are ours from now on."""
         self.requests = requests
         self.table = REVISIONS[REQUESTS if requests else METHODS]
+        self.connection.peer.version = self.table.name
 
     # --- out -------------------------------------------------------------------------------------
 

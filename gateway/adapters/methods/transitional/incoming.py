@@ -135,6 +135,8 @@ class Incoming:
         if method.name in CONTENTS:
             self._begin_content(channel, method, m)
             return
+        if method.name == "channel.close-ok":
+            channel.move("channel.close-ok")  # of a channel that is not being closed
         if not engine.server:
             client.take(engine, channel, method, m, carried, found)
             return

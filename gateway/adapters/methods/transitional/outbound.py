@@ -31,11 +31,13 @@ def _close(engine: Any, op: Close) -> None:
 
 
 def _end(engine: Any, condition: Condition | None, text: str, method: int, theirs: bool) -> None:
-    """Close the connection. Python clients send no close-ok, so it is not awaited."""
+    """Close the connection. Python clients send no close-ok, so a server does not wait for it."""
     life = engine.life
     if life.state is states.CLOSING:
         return
     life.send_close(condition, text, method, theirs=theirs)
+    if not engine.server:
+        return
     life.follow([*life.abandon(), Closed(condition, text, theirs=theirs)])
 
 
