@@ -149,11 +149,8 @@ class BasicForm(Legacy):
         kept = [each for each in parts.entries or [] if not each[0].startswith(CARRIERS_OCTETS)]
         return joined(parts._replace(entries=kept or None))
 
-    def same(self, one: bytes, other: bytes) -> bool:
-        return same_basic(one, other)
-
-    def unequal(self, one: bytes, other: bytes) -> list[str]:
-        return unequal_basic(one, other)
+    same = staticmethod(same_basic)
+    unequal = staticmethod(unequal_basic)
 
 
 class SectionsForm(Form):
@@ -186,14 +183,9 @@ class SectionsForm(Form):
         kept = {key: value for key, value in annotations.items() if key not in ours}
         return header if len(kept) == len(annotations) else with_annotations(header, kept)
 
-    def same(self, one: bytes, other: bytes) -> bool:
-        return same_sections(one, other)
-
-    def unequal(self, one: bytes, other: bytes) -> list[str]:
-        return unequal_sections(one, other)
-
-    def edited(self, header: bytes, found: Properties, changed: set[str], form: bytes) -> bytes:
-        return rewritten(header, found, changed, form)
+    same = staticmethod(same_sections)
+    unequal = staticmethod(unequal_sections)
+    edited = staticmethod(rewritten)
 
 
 def without_hop_by_hop(header: bytes) -> bytes:

@@ -58,11 +58,11 @@ def overlay_map(table: dict[Any, Any], old: dict[Any, Any], new: dict[Any, Any])
     return changed
 
 
-def rewritten(header: bytes, properties: Properties, changed: set[str], form: bytes) -> bytes:
+def rewritten(header: bytes, found: Properties, changed: set[str], form: bytes) -> bytes:
     """A stored header of 1.0 in which only sections with changed properties are rewritten. ``form``
     is the form of the body, as in a header. Raises ``ValueError``."""
     sections = {SECTION_OF.get(name, PROPERTIES) for name in changed}
-    anew = SECTIONS.write(properties)
+    anew = SECTIONS.write(found)
     if PROPERTIES in sections or HEADER in sections:
         sections.add(ANNOTATIONS)  # holds values that do not fit their field
     old, new = split_header(header).single, split_header(anew).single

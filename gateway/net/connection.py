@@ -204,9 +204,6 @@ class Connection(asyncio.Protocol):
         if not self._login_pause:
             self._read_again()
 
-    def eof_received(self) -> bool | None:
-        return None
-
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True
         self._stop_hangup_timer()
