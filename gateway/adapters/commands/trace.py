@@ -8,7 +8,7 @@ from gateway.adapters.commands.content import read_head
 from gateway.adapters.commands.frames import head_of, read_command
 from gateway.adapters.commands.violation import Violation
 from gateway.adapters.commands.wire.tables import HEADER, VERSION
-from gateway.adapters.core.trace_lines import Line, preview
+from gateway.adapters.core.trace_lines import Line, given_fields, preview
 
 TABLES = frozenset(["challenges", "options", "dictionary", "headers"])
 SECRETS = frozenset(["responses"])
@@ -50,7 +50,10 @@ class Reader:
                 return
             number = getattr(record, "handle_id", getattr(record, "channel_id", 0))
             try:
-                kind, text = "command", f"{command.name} {given_fields(record)}".rstrip()
+                kind, text = (
+                    "command",
+                    f"{command.name} {given_fields(record, SECRETS, field_text)}".rstrip(),
+                )
             except ValueError as error:
                 kind, text = "broken", f"{command.name}: {error}"
             yield Line(at, end - at, number, kind, text)
@@ -70,7 +73,7 @@ def fragment(octets: bytes, first: bool) -> tuple[str, str]:
     if first:
         try:
             record, start = read_head(octets)
-            header = given_fields(record)
+            header = given_fields(record, SECRETS, field_text)
         except ValueError as error:
             return "broken", f"{error}; {preview(octets)}"
         body = octets[start:]
@@ -78,20 +81,7 @@ def fragment(octets: bytes, first: bool) -> tuple[str, str]:
     return "fragment", f"{len(octets)} octets: {preview(octets)}"
 
 
-def given_fields(record: Any) -> str:
-    """The fields that differ from their defaults. Secrets are counted, not shown."""
-    found = []
-    for name, default in record.defaults().items():
-        value = getattr(record, name)
-        if value == default:
-            continue
-        found.append(f"{name}={field_text(name, value)}")
-    return " ".join(found)
-
-
 def field_text(name: str, value: Any) -> str:
-    if name in SECRETS:
-        return f"<{len(value)} octets>"
     if name in TABLES:
         try:
             return repr(fields.read_table(value))

@@ -1,8 +1,10 @@
 """Lines of a readable trace, as the readers of all families write them, and the octets of a peer in
 lines that people read."""
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Container, Iterator
+from typing import Any, NamedTuple, Protocol
+
+from gateway.adapters.record import Record
 
 HEADER_OCTETS = 8
 """Length of a protocol header; that of 0.8a2 has two octets."""
@@ -41,6 +43,17 @@ def header_line(data: bytes, at: int) -> Line | None:
         return Line(at, left, 0, "cut", "the last protocol header is cut")
     numerals = ".".join(map(str, data[at + 4 : at + HEADER_OCTETS]))
     return Line(at, HEADER_OCTETS, 0, "protocol header", f"AMQP {numerals}")
+
+
+def given_fields(
+    record: Record, secrets: Container[str], text_of: Callable[[str, Any], str]
+) -> str:
+    """The fields that differ from their defaults. Secrets are counted, not shown."""
+    return " ".join(
+        f"{name}=<{len(value)} octets>" if name in secrets else f"{name}={text_of(name, value)}"
+        for name, default in record.defaults().items()
+        if (value := getattr(record, name)) is not None and value != default
+    )
 
 
 PREVIEW = 48

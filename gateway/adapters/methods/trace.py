@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from gateway.adapters.core.trace_lines import Line, header_line, preview
+from gateway.adapters.core.trace_lines import Line, given_fields, header_line, preview
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.drafts import types as draft_fields
 from gateway.adapters.methods.drafts.content import DEEPEST
@@ -226,17 +226,9 @@ class Reader:
         return f"{described}, body of {size} octets {shown}".rstrip()
 
     def _fields(self, record: Any) -> str:
-        """The fields that differ from their defaults. Secrets are counted, not shown."""
-        shown = []
-        for name, default in record.defaults().items():
-            value = getattr(record, name)
-            if value is not None and value != default:
-                shown.append(f"{name}={self._value(name, value)}")
-        return " ".join(shown)
+        return given_fields(record, SECRETS, self._value)
 
     def _value(self, name: str, value: Any) -> str:
-        if name in SECRETS:
-            return f"<{len(value)} octets>"
         if not isinstance(value, bytes):
             return repr(value)
         if name in TABLES:
