@@ -163,6 +163,12 @@ def reference(model: type[BaseModel]) -> dict[str, Any]:
     return {"$ref": REFERENCE.format(model=model.__name__)}
 
 
+def example_of(model: type[BaseModel]) -> dict[str, Any]:
+    """An example of a shape: the members that have one."""
+    fields = model.model_fields.items()
+    return {name: field.examples[0] for name, field in fields if field.examples}
+
+
 def json_content(
     schema: dict[str, Any], example: Any = None, media: str = "application/json"
 ) -> Any:
@@ -171,6 +177,11 @@ def json_content(
     if example is not None:
         shown["example"] = example
     return {media: shown}
+
+
+def model_content(model: type[BaseModel]) -> Any:
+    """As ``json_content``, with the examples of the members of the model."""
+    return json_content(reference(model), example_of(model))
 
 
 def row_responses(*rows: Row) -> dict[str, Any]:

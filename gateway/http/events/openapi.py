@@ -9,11 +9,13 @@ from gateway.http import problems as p
 from gateway.http.description import (
     LISTED,
     VHOST,
+    example_of,
     in_header,
     in_path,
     in_queries,
     in_query,
     json_content,
+    model_content,
     reference,
     row_responses,
 )
@@ -96,68 +98,47 @@ OPENS = (
 
 
 class StreamSource(Shape):
-    source: str
-    position: int
-    behind: int
-    slow: str
+    source: str = Field(examples=["queue:orders"])
+    position: int = Field(examples=[17])
+    behind: int = Field(examples=[0])
+    slow: str = Field(examples=["pause"])
 
 
 class StreamState(Shape):
     """One live stream."""
 
-    stream: str
-    user: str
-    since: str
-    expires_at: str | None
-    resume: str = Field(examples=["exact"])
-    heartbeat: int
-    format: str
-    event: str
-    ack: str
-    sources: list[StreamSource]
+    stream: str = Field(examples=["5f0c8d1e0b9a4c7d"])
+    user: str = Field(examples=["guest"])
+    since: str = Field(examples=["2026-08-21T10:00:00.000Z"])
+    expires_at: str | None = Field(examples=[None])
+    resume: str = Field(examples=["fresh"])
+    heartbeat: int = Field(examples=[15])
+    format: str = Field(examples=["json"])
+    event: str = Field(examples=["none"])
+    ack: str = Field(examples=["none"])
+    sources: list[StreamSource] = Field(examples=[[example_of(StreamSource)]])
 
 
 class Subscription(Shape):
     """One listener. ``protocol`` is ``http`` for streams, ``amqp`` for consumers; ``kind`` is
     ``queue``, ``exchange`` or ``route``."""
 
-    kind: str = Field(examples=["queue"])
-    name: str
-    binding: str | None
-    protocol: str
-    user: str
-    stream: str | None = None
-    since: str | None = None
+    kind: str = Field(examples=["exchange"])
+    name: str = Field(examples=["amq.topic"])
+    binding: str | None = Field(examples=["#"])
+    protocol: str = Field(examples=["http"])
+    user: str = Field(examples=["guest"])
+    stream: str | None = Field(default=None, examples=["5f0c8d1e0b9a4c7d"])
+    since: str | None = Field(default=None, examples=["2026-08-21T10:00:00.000Z"])
     consumer: str | None = None
 
 
 class Subscriptions(Shape):
-    subscriptions: list[Subscription]
-    truncated: bool = Field(description="the list is incomplete")
+    subscriptions: list[Subscription] = Field(examples=[[example_of(Subscription)]])
+    truncated: bool = Field(description="the list is incomplete", examples=[False])
 
 
 MODELS = (StreamState, StreamSource, StreamChange, Subscription, Subscriptions)
-STATE = {
-    "stream": "5f0c8d1e0b9a4c7d",
-    "user": "guest",
-    "since": "2026-08-21T10:00:00.000Z",
-    "expires_at": None,
-    "resume": "fresh",
-    "heartbeat": 15,
-    "format": "json",
-    "event": "none",
-    "ack": "none",
-    "sources": [{"source": "queue:orders", "position": 17, "behind": 0, "slow": "pause"}],
-}
-LISTENER = {
-    "kind": "exchange",
-    "name": "amq.topic",
-    "binding": "#",
-    "protocol": "http",
-    "user": "guest",
-    "stream": "5f0c8d1e0b9a4c7d",
-    "since": "2026-08-21T10:00:00.000Z",
-}
 
 
 def stream_operation(
@@ -236,8 +217,7 @@ def operation(
 
 
 def state() -> dict[str, Any]:
-    return {"200": {"description": "The stream", "content": json_content(
-        reference(StreamState), STATE)}}  # fmt: skip
+    return {"200": {"description": "The stream", "content": model_content(StreamState)}}
 
 
 def changing() -> dict[str, Any]:
@@ -270,9 +250,8 @@ def streams() -> dict[str, dict[str, Any]]:
 
 
 def subscriptions() -> dict[str, dict[str, Any]]:
-    example = {"subscriptions": [LISTENER], "truncated": False}
-    found = json_content(reference(Subscriptions), example)
-    change = {"change": "joined", "subscription": LISTENER}
+    found = model_content(Subscriptions)
+    change = {"change": "joined", "subscription": example_of(Subscription)}
     found |= json_content({}, {"data": json.dumps(change)}, "text/event-stream")
     answers = {"200": {"description": "Listeners over HTTP and AMQP", "content": found}}
     summary = "List listeners and their sources"

@@ -8,11 +8,13 @@ from gateway.http import problems as p
 from gateway.http.description import (
     FIELDS,
     VHOST,
+    example_of,
     in_header,
     in_path,
     in_queries,
     in_query,
     json_content,
+    model_content,
     reference,
     row_responses,
 )
@@ -45,22 +47,24 @@ MESSAGE: dict[str, Any] = {
 class Delivery(Shape):
     """One delivered message. In mode "auto" it is accepted already and has no token."""
 
-    token: str | None = None
+    token: str | None = Field(default=None, examples=[TOKEN])
     lock_until: str | None = Field(default=None, examples=["2026-08-21T10:00:30.000Z"])
-    delivery_count: int = Field(description="number of this delivery of the message, from 1")
-    redelivered: bool
-    message: dict[str, Any]
+    delivery_count: int = Field(
+        description="number of this delivery of the message, from 1", examples=[1]
+    )
+    redelivered: bool = Field(examples=[False])
+    message: dict[str, Any] = Field(examples=[MESSAGE])
 
 
 class Deliveries(Shape):
-    deliveries: list[Delivery]
+    deliveries: list[Delivery] = Field(examples=[[example_of(Delivery)]])
 
 
 class Standing(Shape):
     """State of a lease, with the message while the lease is open."""
 
-    state: str = Field(examples=["leased"], description="leased or settled")
-    outcome: str | None = None
+    state: str = Field(examples=["settled"], description="leased or settled")
+    outcome: str | None = Field(default=None, examples=["accepted"])
     lock_until: str | None = None
     delivery_count: int | None = None
     redelivered: bool | None = None
@@ -72,55 +76,60 @@ class Settled(Shape):
     so before."""
 
     outcome: str = Field(examples=["accepted"])
-    confirmed: bool = True
-    repeated: bool = False
+    confirmed: bool = Field(default=True, examples=[True])
+    repeated: bool = Field(default=False, examples=[False])
 
 
 class Renewed(Shape):
     outcome: str = Field(examples=["renewed"])
-    lock_until: str
+    lock_until: str = Field(examples=["2026-08-21T10:01:00.000Z"])
 
 
 class SettleResults(Shape):
     """One entry per item, in order: its status, and its outcome or its problem."""
 
-    results: list[dict[str, Any]]
+    results: list[dict[str, Any]] = Field(
+        examples=[[{"index": 0, "token": TOKEN, "status": 200, **example_of(Settled)}]]
+    )
 
 
 class Looked(Shape):
     """One browsed message."""
 
     position: str = Field(examples=["0-17"])
-    deliveries: int = Field(description="number of earlier deliveries")
+    deliveries: int = Field(description="number of earlier deliveries", examples=[0])
     expires: str | None = None
-    message: dict[str, Any]
+    message: dict[str, Any] = Field(examples=[MESSAGE])
 
 
 class Page(Shape):
     """``next`` is the value of ``after`` for the next page; an empty page is the last one."""
 
-    ready: int
-    messages: list[Looked]
-    next: str | None
+    ready: int = Field(examples=[1])
+    messages: list[Looked] = Field(examples=[[example_of(Looked)]])
+    next: str | None = Field(examples=["0-17"])
 
 
 class Redriven(Shape):
     """Outcome of the examined dead letters."""
 
-    redriven: int
+    redriven: int = Field(examples=[1])
     skipped: int = Field(
-        description="dead letters that did not match or were taken by another consumer"
+        description="dead letters that did not match or were taken by another consumer",
+        examples=[0],
     )
-    failed: int
+    failed: int = Field(examples=[0])
     failures: list[dict[str, str]] = Field(
-        description="position and reason of the first hundred failures"
+        description="position and reason of the first hundred failures", examples=[[]]
     )
-    complete: bool = Field(description="true if all dead letters were examined")
-    next: str | None = Field(description="position to continue from in the next call")
+    complete: bool = Field(description="true if all dead letters were examined", examples=[True])
+    next: str | None = Field(
+        description="position to continue from in the next call", examples=[None]
+    )
 
 
 class Purged(Shape):
-    purged: int
+    purged: int = Field(examples=[3])
 
 
 MODELS = (
@@ -166,8 +175,8 @@ TOKEN_IN_PATH = {
 }
 
 
-def ok(model: type[Shape], example: Any) -> Operation:
-    return {"description": "Done", "content": json_content(reference(model), example)}
+def ok(model: type[Shape]) -> Operation:
+    return {"description": "Done", "content": model_content(model)}
 
 
 def body(model: Any, example: Any) -> Operation:
@@ -196,9 +205,7 @@ def make(
     return made
 
 
-SETTLED = {"outcome": "accepted", "confirmed": True, "repeated": False}
-SEEN = {"position": "0-17", "deliveries": 0, "message": MESSAGE}
-PAGE = {"200": ok(Page, {"ready": 1, "messages": [SEEN], "next": "0-17"})}
+PAGE = {"200": ok(Page)}
 PAGES = [QUEUE, *in_queries(PageQuery)]
 
 
@@ -209,11 +216,7 @@ def settle(name: str, summary: str, text: str, model: Any, example: Any) -> Oper
         rows += (p.SCHEMA, p.TOO_LARGE)
     if model is Modify:
         rows += (p.OUTCOME_UNSUPPORTED,)
-    result = (
-        ok(Renewed, {"outcome": "renewed", "lock_until": "2026-08-21T10:01:00.000Z"})
-        if model is Renew
-        else ok(Settled, SETTLED)
-    )
+    result = ok(Renewed if model is Renew else Settled)
     return make(name, summary, text, [TOKEN_IN_PATH], {"200": result}, *rows, asks=asks)
 
 
@@ -224,14 +227,7 @@ def receive() -> Operation:
         | {"schema": {"type": "string", "pattern": "^[!-~]{1,128}$"}},
         *in_queries(Receive),
     ]
-    delivery = {
-        "token": TOKEN,
-        "lock_until": "2026-08-21T10:00:30.000Z",
-        "delivery_count": 1,
-        "redelivered": False,
-        "message": MESSAGE,
-    }
-    got = ok(Deliveries, {"deliveries": [delivery]})
+    got = ok(Deliveries)
     got["content"]["*/*"] = {"schema": {"type": "string", "format": "binary"}}
     # A raw answer has the message's own type, which may be JSON of any shape.
     document = got["content"]["application/json"]
@@ -256,12 +252,11 @@ def receive() -> Operation:
 
 def bulk() -> Operation:
     items = {"type": "array", "items": reference(SettleItem), "minItems": 1, "maxItems": 1000}
-    result = {"index": 0, "token": TOKEN, "status": 200, **SETTLED}
     return make(
         "settle", "Settle many deliveries", "Each item has its own result: 200 if all succeeded, "
         "else 207.", [],
         {
-            "200": ok(SettleResults, {"results": [result]}),
+            "200": ok(SettleResults),
             "207": {
                 "description": "Some failed",
                 "content": json_content(reference(SettleResults)),
@@ -308,8 +303,6 @@ def request_reply() -> Operation:
     )  # fmt: skip
 
 
-REDRIVEN = {"redriven": 1, "skipped": 0, "failed": 0, "failures": [], "complete": True,
-            "next": None}  # fmt: skip
 ONE = "/v1/{vhost}/deliveries/{token}"
 LETTERS = "/v1/{vhost}/dead-letters/{queue}"
 NO_QUEUE = (p.NOT_FOUND, p.LOCKED)
@@ -324,7 +317,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", ONE): make(
         "inspect_delivery", "Show the state of a lease", "With the message while it is open.",
         [TOKEN_IN_PATH, *in_queries(ViewQuery)],
-        {"200": ok(Standing, {"state": "settled", "outcome": "accepted"})}, *GONE,
+        {"200": ok(Standing)}, *GONE,
     ),
     ("DELETE", ONE): settle("accept", "Accept a delivery", "Removes the message.", None, None),
     ("PATCH", ONE): settle(
@@ -346,11 +339,11 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ),
     ("DELETE", LETTERS): make(
         "purge_dead_letters", "Purge dead letters", "Removes all ready dead letters.", [QUEUE],
-        {"200": ok(Purged, {"purged": 3})}, *NO_QUEUE, p.UNKNOWN,
+        {"200": ok(Purged)}, *NO_QUEUE, p.UNKNOWN,
     ),
     ("POST", f"{LETTERS}/redrive"): make(
         "redrive", "Redrive dead letters", REDRIVE_TEXT, [QUEUE],
-        {"200": ok(Redriven, REDRIVEN)}, *NO_QUEUE, p.CONFLICT, p.SCHEMA, p.TOO_LARGE, p.UNKNOWN,
+        {"200": ok(Redriven)}, *NO_QUEUE, p.CONFLICT, p.SCHEMA, p.TOO_LARGE, p.UNKNOWN,
         asks=body(Redrive, {"filter": {"reason": "rejected"}, "limit": 100}),
     ),
     ("POST", "/v1/{vhost}/requests"): request_reply(),
