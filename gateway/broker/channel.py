@@ -7,7 +7,7 @@ The parts are called directly: ``publish_path``, ``topology``, ``settlements``,
 import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from gateway.broker.access import Access
 from gateway.broker.branches import Branches, ChannelBranches
@@ -16,7 +16,7 @@ from gateway.broker.consumers import Consumer, Window
 from gateway.broker.coordinator import TransactionCoordinator
 from gateway.broker.cursors import Copies, Cursor, Matches
 from gateway.broker.exclusions import Exclusions
-from gateway.broker.lanes import Entry
+from gateway.broker.lanes import Copy, Entry
 from gateway.broker.limits import read_consumer_priority
 from gateway.broker.long_operations import PORTION, freeing
 from gateway.broker.names import check_name
@@ -302,6 +302,30 @@ class Channel:
         queue.touch()
         queue.count_delivery(entry)
         return self.hold(queue, entry)
+
+    def acquire(self, deliveries: list[int]) -> list[int]:
+        """Take the messages of which these browsed deliveries are copies, as far as they are still
+        ready: the deliveries are held from now on. Those that are held already stay so. Returns
+        the deliveries that are held."""
+        held = []
+        unsettled = self.window.unsettled
+        for tag in deliveries:
+            entry = unsettled.get(tag)
+            if isinstance(entry, Copy) and entry.consumer is not None:
+                consumer = cast(Consumer, entry.consumer)
+                queue = cast(Queue, consumer.queue)
+                taken = queue.backlog.pick(entry.original.priority, entry.position)
+                if taken is None:
+                    continue
+                consumer.release(entry)
+                entry.lane.queue.unsettled -= 1
+                queue.count_delivery(taken)
+                queue.hold(taken)
+                consumer.hold(taken)
+                unsettled[tag] = taken
+            if entry is not None:
+                held.append(tag)
+        return held
 
     def readable(self, queue: str) -> Queue:
         """Refuses with 403, 404, or 405 if it is another's."""

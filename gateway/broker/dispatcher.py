@@ -18,7 +18,7 @@ from typing import Protocol, cast
 from gateway.broker.backlog import Backlog
 from gateway.broker.consumers import Consumer
 from gateway.broker.cursors import Cursor
-from gateway.broker.lanes import Entry, Lane, by_position
+from gateway.broker.lanes import Copy, Entry, Lane, by_position
 from gateway.broker.state import SOON, BrokerState, Timed
 from gateway.broker.store import StoredMessage
 from gateway.message import Message
@@ -274,7 +274,7 @@ class Dispatcher:
             self.state.looks += 1
             cursor.looked(lane, position)
             if wants(self.state, consumer, cursor, message, origin):
-                consumer.give(copied(cursor, position, message, 0))
+                consumer.give(copied(cursor, lane, position, message, 0))
 
     def wanted_now(self, message: Message, origin: object) -> bool:
         """Whether somebody with a filter would take a message that is put now."""
@@ -341,7 +341,7 @@ class Dispatcher:
                     if cursor.copies is None:
                         return self.backlog.take(lane, one)
                     before = one.deliveries if isinstance(one, Entry) else lane.deliveries(position)
-                    return copied(cursor, position, message, before)
+                    return copied(cursor, lane, position, message, before)
                 else:
                     cursor.looked(lane, position)
                     message.forget_properties()
@@ -390,8 +390,8 @@ def standing(lane: Lane, cursor: Cursor) -> Iterator[Entry | StoredMessage]:
         kept = lane.paged_after(kept.position)
 
 
-def copied(cursor: Cursor, position: int, message: Message, deliveries: int) -> Entry:
+def copied(cursor: Cursor, lane: Lane, position: int, message: Message, deliveries: int) -> Entry:
     """A copy for a consumer of copies; its settlement does not touch the queue."""
-    entry = Entry(cast(Lane, cursor.copies), position, message, None, False, None)
+    entry = Copy(cast(Lane, cursor.copies), position, message, lane)
     entry.deliveries = deliveries
     return entry

@@ -122,6 +122,17 @@ class Entry:
         self.consumer: Holder | None = None
 
 
+class Copy(Entry):
+    """A copy for a consumer that browses; its ``lane`` is a stand-in. ``original``: the lane in
+    which the message stands at the same position."""
+
+    __slots__ = ("original",)
+
+    def __init__(self, lane: "Lane", position: int, message: Message, original: "Lane") -> None:
+        super().__init__(lane, position, message, None, False, None)
+        self.original = original
+
+
 class Lane:
     """Messages of equal priority. ``next`` is the position the next one gets; ``paged`` counts
     those that are only in the store, which stand at ``paged_from`` and after. Up to ``restored``,

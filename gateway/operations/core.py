@@ -242,7 +242,7 @@ class Subscribe(Request):
     true (``Selector.matches``). ``copy``: browse; the messages stay in the queue and settlement has
     no effect. ``credit``: number of deliveries before the next ``Credit``; ``None`` is no limit.
     ``ends``: when the messages that are ready have been delivered, the consumer ends (``Cancelled``
-    with ``ended``).
+    with ``ended``). ``remaining_ttl``: a message that expires comes as ``ExpiringMessage``.
     """
 
     queue: str
@@ -255,6 +255,7 @@ class Subscribe(Request):
     copy: bool = False
     credit: int | None = None
     ends: bool = False
+    remaining_ttl: bool = False
 
 
 @dataclass(slots=True)
@@ -325,6 +326,15 @@ class Recover(Request):
     same consumers."""
 
     requeue: bool = False
+
+
+@dataclass(slots=True)
+class Acquire(Request):
+    """Hold the messages that these browsed deliveries are copies of, as far as they are still in
+    their queue; their settlement has its effect then. Answered with the deliveries that are
+    held."""
+
+    deliveries: list[int]
 
 
 @dataclass(slots=True)

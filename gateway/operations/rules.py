@@ -42,3 +42,10 @@ PUBLISHED = VersionRules(
 """The documents of 0-8 and 0-9."""
 EARLY = VersionRules(unknown_vhost=Condition.INVALID_PATH)
 """The documents of 2005: 0.8a2 (with RFC 011, 402), 0-9a0 and 0-9a6."""
+FINAL_0_10 = PUBLISHED._replace(
+    no_queue=(Condition.NOT_FOUND, Lost.SESSION),
+    other_type=(Condition.NOT_ALLOWED, Lost.SESSION),
+    channel_prefetch=False,
+    lasting_exclusive=True,
+)
+"""0-10 as it was published in 2008."""

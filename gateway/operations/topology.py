@@ -172,11 +172,14 @@ class QueueState:
 
 @dataclass(slots=True)
 class FoundQueue(QueueState):
-    """Result of ``FindQueue``: also the queue's arguments, and its first bindings as exchange, key
-    and arguments."""
+    """Result of ``FindQueue``: also the queue's arguments and flags, and its first bindings as
+    exchange, key and arguments."""
 
     arguments: Table = field(default_factory=dict)
     bindings: tuple[tuple[str, str, Table], ...] = ()
+    durable: bool = False
+    exclusive: bool = False
+    auto_delete: bool = False
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from gateway.broker.channel import Channel
 from gateway.operations import (
+    Acquire,
     Cancelled,
     Credit,
     Done,
@@ -41,6 +42,7 @@ class ConsumerOperations:
             Unsubscribe: self._unsubscribe,
             Credit: self.credit,
             Fetch: self._fetch,
+            Acquire: self._acquire,
             FindQueue: self._find_queue,
         }
 
@@ -64,6 +66,7 @@ class ConsumerOperations:
             matches=operation.filter,
             copy=operation.copy,
             credit=operation.credit,
+            remaining_ttl=operation.remaining_ttl,
         )
         # The first delivery must not overtake the answer.
         start = partial(self._start, operation.channel, channel, tag, operation.ends)
@@ -106,6 +109,10 @@ class ConsumerOperations:
         fetched = channel.fetch(operation.queue, operation.no_ack)
         self._replies.answer(operation.channel, operation.token, fetched)
 
+    def _acquire(self, channel: Channel, operation: Acquire) -> None:
+        held = channel.acquire(operation.deliveries)
+        self._replies.answer(operation.channel, operation.token, held)
+
     def _find_queue(self, channel: Channel, operation: FindQueue) -> None:
         queue = channel.vhost.queues.get(operation.name)
         state = None
@@ -115,7 +122,14 @@ class ConsumerOperations:
                 for b in islice(channel.vhost.bindings_to(queue), MOST_BINDINGS)
             )
             state = FoundQueue(
-                queue.name, queue.depth, len(queue.consumers), queue.arguments, bindings
+                queue.name,
+                queue.depth,
+                len(queue.consumers),
+                queue.arguments,
+                bindings,
+                queue.durable,
+                queue.owner is not None,
+                queue.auto_delete,
             )
         # At once, not behind earlier answers: the next request of the adapter depends on it.
         self._context.adapter.send(Done(operation.channel, operation.token, state))

@@ -330,7 +330,7 @@ def test_synchronized_when_earlier_messages_are_safe(peer: Peer) -> None:
     assert peer.heard() == [Done(1, 3)]
     found = peer.says(FindQueue(1, 4, "q"))
     bindings = (("amq.topic", "a", {"x-selector": "n = 1"}),)
-    assert found == [Done(1, 4, FoundQueue("q", 1, 0, {}, bindings))]
+    assert found == [Done(1, 4, FoundQueue("q", 1, 0, {}, bindings, durable=True))]
     assert peer.says(FindQueue(1, 5, "none")) == [Done(1, 5)]
 
 

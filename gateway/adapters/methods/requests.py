@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from gateway.adapters.core.qpid_arguments import binding_arguments, read_consumer_arguments
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.essentials import count_arguments
-from gateway.adapters.methods.qpid_arguments import binding_arguments, read_consumer_arguments
 from gateway.adapters.methods.wire import layouts as w
 from gateway.errors import Condition, Lost, PeerError, Unwritable
 from gateway.message import Table

@@ -116,6 +116,8 @@ class Frames:
         change at any time."""
         self.limit = limit
         self.channels = channels
+        self.waiting = False
+        """Frames are kept and not looked at: a login is being decided. ``feed(b"")`` continues."""
         self._handler = handler
         self._sessions = sessions
         self._room = Room(max_body, spool)
@@ -154,6 +156,11 @@ class Frames:
         """All complete frames of what came. Hot."""
         stopped = self._stopped
         if stopped:
+            return None
+        waiting = self.waiting
+        if waiting:
+            self._pieces.append(data)
+            self._held += len(data)
             return None
         if self._held:
             self._pieces.append(data)
@@ -239,6 +246,9 @@ class Frames:
                 code = data[at + head] << 8 | data[at + 13]
                 handler.on_control(channel, code, data, at + 14, stop, found)
                 limit = self.limit
+                if self.waiting:
+                    at = stop
+                    break
             else:
                 violation = self._frame(kind, track, channel, data, at + head, stop, found)
                 if violation is not None:

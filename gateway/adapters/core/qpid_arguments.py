@@ -1,4 +1,4 @@
-"""Arguments of basic.consume and queue.bind by which clients of Qpid filter and browse."""
+"""Arguments of subscriptions and bindings by which clients of Qpid filter and browse."""
 
 from typing import Any, NamedTuple
 
@@ -7,8 +7,6 @@ from gateway.message import Table
 from gateway.selector import Selector, SelectorError
 
 SELECTOR = "x-filter-jms-selector"
-CONSUME = 60 << 16 | 20
-"""The number of basic.consume."""
 BROWSE = "x-filter-no-consume"
 BINDING_SELECTOR = "x-selector"
 AUTO_CLOSE = "x-filter-auto-close"
@@ -66,4 +64,4 @@ def _selector(text: Any) -> Selector | None:
 
 
 def _refused(text: str) -> PeerError:
-    return PeerError(Condition.PRECONDITION_FAILED, text, Lost.SESSION, CONSUME)
+    return PeerError(Condition.PRECONDITION_FAILED, text, Lost.SESSION)

@@ -1,0 +1,144 @@
+"""Numbers of commands, and the sets of them that are complete.
+
+Both sides number their commands with 32 bits that wrap around. Here a number only grows; its lower
+32 bits are sent, and those of the peer are completed by the number that comes next. Whatever the
+peer puts into a set, a step is made per command that it still concerns, not per number.
+"""
+
+from bisect import bisect_left, bisect_right
+from typing import Generic, TypeVar
+
+from gateway.adapters.segments.types import Ranges
+
+SERIALS = 0xFFFFFFFF
+FEW = 64
+"""Numbers of commands that are gone which are not worth removing."""
+MOST_GAPS = 1000
+"""Ranges in a set that we send. What is behind them is sent when they have grown together."""
+
+Value = TypeVar("Value")
+
+
+def unwrapped(ranges: Ranges | None, following: int) -> list[tuple[int, int]]:
+    """Ranges of the peer, in numbers that do not wrap around; those that never existed are left
+    out. ``following``: the next number of these commands."""
+    found = []
+    for first, last in ranges or ():
+        low = following - ((following - first) & SERIALS)
+        high = min(low + ((last - first) & SERIALS), following - 1)
+        if high >= 0 and low <= high:
+            found.append((max(low, 0), high))
+    return found
+
+
+class ReceivedCommands:
+    """The commands of the peer: everything below ``following`` that is not pending is complete."""
+
+    __slots__ = ("following", "pending", "_first")
+
+    def __init__(self, following: int = 0) -> None:
+        self.following = following
+        """The number of the next command."""
+        self.pending: dict[int, None] = {}
+        """Commands that are not complete, ascending."""
+        self._first = following
+        """The peer knows that the commands before it are complete."""
+
+    def next(self) -> int:
+        """The number of a command that has come; it is pending."""
+        number = self.following
+        self.following = number + 1
+        self.pending[number] = None
+        return number
+
+    def skip_to(self, following: int) -> None:
+        """The peer continues with another number (session.command-point)."""
+        self.following = following
+        if not self.pending:
+            self._first = following
+
+    @property
+    def oldest(self) -> int:
+        """The first command that is not complete, or the next one."""
+        return next(iter(self.pending), self.following)
+
+    def complete_ranges(self) -> Ranges:
+        """The complete commands of which the peer does not know it yet, as they are sent."""
+        found: list[tuple[int, int]] = []
+        first = self._first
+        for number in self.pending:
+            if number > first:
+                found.append((first & SERIALS, (number - 1) & SERIALS))
+                if len(found) == MOST_GAPS:
+                    return tuple(found)
+            first = max(first, number + 1)
+        if self.following > first:
+            found.append((first & SERIALS, (self.following - 1) & SERIALS))
+        return tuple(found)
+
+    def known(self, ranges: Ranges | None) -> None:
+        """The peer knows that these are complete (session.known-completed)."""
+        for low, high in unwrapped(ranges, self.following):
+            if low <= self._first <= high:
+                self._first = min(high + 1, self.oldest)
+
+
+class SentCommands(Generic[Value]):
+    """Commands of ours that are still of interest, each with a value, by their numbers.
+
+    The number of one that is gone stays in the list of numbers until a range passes it, or until
+    most of them are gone: no range costs more than the commands that it has to pass once."""
+
+    __slots__ = ("_values", "_numbers")
+
+    def __init__(self) -> None:
+        self._values: dict[int, Value] = {}
+        self._numbers: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(self, number: int, value: Value) -> None:
+        """A command was sent, behind all others. Hot."""
+        self._values[number] = value
+        numbers = self._numbers
+        numbers.append(number)
+        if len(numbers) > 2 * len(self._values) + FEW:
+            numbers[:] = sorted(self._values)
+
+    def restore(self, values: dict[int, Value]) -> None:
+        """Commands that were taken are here again."""
+        if values:
+            self._values.update(values)
+            self._numbers[:] = sorted(self._values)
+
+    def look(self, ranges: list[tuple[int, int]]) -> dict[int, Value]:
+        """Those in these ranges, which stay."""
+        values, numbers = self._values, self._numbers
+        found: dict[int, Value] = {}
+        for first, last in ranges:
+            low, high = bisect_left(numbers, first), bisect_right(numbers, last)
+            found.update((each, values[each]) for each in numbers[low:high] if each in values)
+        return found
+
+    def take(self, ranges: list[tuple[int, int]]) -> dict[int, Value]:
+        """Take out those in these ranges."""
+        found: dict[int, Value] = {}
+        values, numbers = self._values, self._numbers
+        for first, last in ranges:
+            if first == last:
+                value = values.pop(first, None)
+                if value is not None:
+                    found[first] = value
+                continue
+            low, high = bisect_left(numbers, first), bisect_right(numbers, last)
+            for number in numbers[low:high]:
+                value = values.pop(number, None)
+                if value is not None:
+                    found[number] = value
+            del numbers[low:high]
+        return found
+
+    def clear(self) -> None:
+        self._values.clear()
+        self._numbers.clear()

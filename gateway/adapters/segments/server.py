@@ -1,0 +1,445 @@
+"""Commands of a client as operations, and their results."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from gateway.adapters.core.qpid_arguments import binding_arguments, read_consumer_arguments
+from gateway.adapters.segments.completion import unwrapped
+from gateway.adapters.segments.decoding import read_map
+from gateway.adapters.segments.encoding import write_map
+from gateway.adapters.segments.session import Answer, Request, Serve, Unacceptable, ranges_of
+from gateway.adapters.segments.subscriptions import UNLIMITED, Subscription
+from gateway.adapters.segments.wire import layouts as w
+from gateway.adapters.segments.wire.tables import (
+    OPERATIONS,
+    AcceptMode,
+    AcquireMode,
+    CreditUnit,
+    ErrorCode,
+    FlowMode,
+)
+from gateway.message import Table
+from gateway.operations import (
+    Acquire,
+    Bind,
+    Commit,
+    Credit,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    FindBindings,
+    FindExchange,
+    FindQueue,
+    FoundBindings,
+    FoundExchange,
+    FoundQueue,
+    Operation,
+    Outcome,
+    PurgeQueue,
+    Rollback,
+    Select,
+    Settle,
+    SettleMany,
+    Subscribe,
+    Synchronize,
+    Unbind,
+    Unsubscribe,
+)
+
+ALTERNATE = "alternate-exchange"
+DEAD_LETTER = "x-dead-letter-exchange"
+QUEUE_ARGUMENTS = {
+    "qpid.max_count": "x-max-length",
+    "qpid.max_size": "x-max-length-bytes",
+    "qpid.priorities": "x-max-priority",
+    "x-qpid-priorities": "x-max-priority",
+}
+"""Arguments of Qpid's queues, and those of the broker that mean the same."""
+POLICIES = {"ring": "drop-head", "ring_strict": "drop-head", "reject": "reject-publish"}
+POLICY, OVERFLOW = "qpid.policy_type", "x-overflow"
+
+
+def _table(octets: bytes | None) -> Table:
+    return read_map(octets) if octets else {}
+
+
+def queue_arguments(given: Table) -> Table:
+    """With the broker's names for what Qpid's users limit a queue by. A limit without a policy
+    rejects, as in Qpid."""
+    arguments = dict(given)
+    for theirs, ours in QUEUE_ARGUMENTS.items():
+        value = given.get(theirs)
+        if isinstance(value, str) and value.isdigit() and value.isascii():
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            arguments.setdefault(ours, int(value))
+    if "qpid.max_count" in given or "qpid.max_size" in given:
+        policy = POLICIES.get(str(given.get(POLICY, "reject")))
+        if policy is not None:
+            arguments.setdefault(OVERFLOW, policy)
+    return arguments
+
+
+def _named(name: str | None, what: str) -> str:
+    """A name that must not be empty."""
+    if not name:
+        raise Unacceptable(ErrorCode.INVALID_ARGUMENT, f"{what} has no name")
+    return name
+
+
+# --- topology ------------------------------------------------------------------------------------
+
+
+def _declare_exchange(r: Request) -> list[Operation]:
+    m: w.ExchangeDeclare = r.record
+    arguments = _table(m.arguments)
+    if m.alternate_exchange:
+        arguments[ALTERNATE] = m.alternate_exchange
+    name = _named(m.exchange, "the exchange")
+    flags = m.passive, m.durable, m.auto_delete
+    return [DeclareExchange(r.session.number, r, name, m.type or "", *flags, arguments=arguments)]
+
+
+def _delete_exchange(r: Request) -> list[Operation]:
+    name = _named(r.record.exchange, "the exchange")
+    return [DeleteExchange(r.session.number, r, name, r.record.if_unused)]
+
+
+def _bind(r: Request) -> list[Operation]:
+    m: w.ExchangeBind = r.record
+    queue, exchange, key = _named(m.queue, "the queue"), m.exchange or "", m.binding_key or ""
+    arguments = binding_arguments(_table(m.arguments))
+    if arguments:
+        r.session.bound[queue, exchange, key] = arguments
+    return [Bind(r.session.number, r, queue, exchange, key, arguments)]
+
+
+def _unbind(r: Request) -> list[Operation]:
+    """A binding is named by its key alone; the broker tells them apart by their arguments too."""
+    m: w.ExchangeUnbind = r.record
+    queue, exchange, key = _named(m.queue, "the queue"), m.exchange or "", m.binding_key or ""
+    arguments = r.session.bound.pop((queue, exchange, key), {})
+    return [Unbind(r.session.number, r, queue, exchange, key, arguments)]
+
+
+def _bound(r: Request) -> list[Operation]:
+    m: w.ExchangeBound = r.record
+    arguments = binding_arguments(_table(m.arguments)) or None
+    queue = m.queue or None
+    return [FindBindings(r.session.number, r, m.exchange or "", queue, m.binding_key, arguments)]
+
+
+def _declare_queue(r: Request) -> list[Operation]:
+    """A queue that is exclusive and auto-delete ends with its session."""
+    m: w.QueueDeclare = r.record
+    arguments = queue_arguments(_table(m.arguments))
+    if m.alternate_exchange:
+        arguments[DEAD_LETTER] = m.alternate_exchange
+    name = _named(m.queue, "the queue")
+    if m.exclusive and m.auto_delete and not m.passive:
+        r.session.owned[name] = None
+    auto_delete = m.auto_delete and not m.exclusive
+    flags = m.passive, m.durable, m.exclusive, auto_delete
+    return [DeclareQueue(r.session.number, r, name, *flags, arguments)]
+
+
+def _delete_queue(r: Request) -> list[Operation]:
+    m: w.QueueDelete = r.record
+    name = _named(m.queue, "the queue")
+    return [DeleteQueue(r.session.number, r, name, m.if_unused, m.if_empty)]
+
+
+def _purge_queue(r: Request) -> list[Operation]:
+    return [PurgeQueue(r.session.number, r, _named(r.record.queue, "the queue"))]
+
+
+# --- subscriptions -------------------------------------------------------------------------------
+
+
+def _subscribe(r: Request) -> list[Operation]:
+    m: w.MessageSubscribe = r.record
+    session, name = r.session, m.destination or ""
+    if name in session.subscriptions:
+        raise Unacceptable(ErrorCode.NOT_ALLOWED, f"the destination {name!r} is in use")
+    queue = _named(m.queue, "the queue")
+    arguments = _table(m.arguments)
+    read = read_consumer_arguments(arguments)
+    accept, acquire = m.accept_mode or AcceptMode.EXPLICIT, m.acquire_mode or 0
+    subscription = Subscription(session.number, name, accept, acquire)
+    session.subscriptions[name] = subscription
+    return [
+        Subscribe(
+            session.number,
+            r,
+            queue,
+            name,
+            subscription.settled,
+            m.exclusive,
+            read.no_local,
+            arguments,
+            None if read.selector is None else read.selector.matches,
+            read.copy or acquire == AcquireMode.NOT_ACQUIRED,
+            0,
+            remaining_ttl=True,
+        )
+    ]
+
+
+def _on_subscription(
+    serve: Callable[[Request, Subscription], list[Operation]],
+) -> Serve:
+    """A command for a subscription: refused if there is none, and behind a flush of it."""
+
+    def in_turn(r: Request) -> list[Operation]:
+        name = r.record.destination or ""
+        subscription = r.session.subscriptions.get(name)
+        if subscription is None:
+            raise Unacceptable(ErrorCode.NOT_FOUND, f"there is no subscription {name!r}")
+        if not subscription.flushing:
+            return serve(r, subscription)
+        subscription.behind.append(partial(r.session.serve_later, r, in_turn))
+        return []
+
+    return in_turn
+
+
+def _cancel(r: Request, subscription: Subscription) -> list[Operation]:
+    subscription.drop()
+    return [Unsubscribe(r.session.number, r, subscription.name)]
+
+
+def _set_flow_mode(r: Request, subscription: Subscription) -> list[Operation]:
+    mode = r.record.flow_mode or FlowMode.CREDIT
+    if mode > FlowMode.WINDOW:
+        raise Unacceptable(ErrorCode.INVALID_ARGUMENT, f"there is no flow mode {mode}")
+    if not subscription.idle:
+        raise Unacceptable(ErrorCode.ILLEGAL_STATE, "a flow mode is set where no credit is left")
+    subscription.window = mode == FlowMode.WINDOW
+    r.session.complete(r.number)
+    return []
+
+
+def _flow(r: Request, subscription: Subscription) -> list[Operation]:
+    m: w.MessageFlow = r.record
+    unit = m.unit or CreditUnit.MESSAGE
+    if unit > CreditUnit.BYTE:
+        raise Unacceptable(ErrorCode.INVALID_ARGUMENT, f"there is no credit unit {unit}")
+    subscription.add(unit, UNLIMITED if m.value is None else m.value)
+    r.session.complete(r.number)
+    return [subscription.tell()]
+
+
+def _stop(r: Request, subscription: Subscription) -> list[Operation]:
+    subscription.drop()
+    return [subscription.tell(r)]
+
+
+def _flush(r: Request, subscription: Subscription) -> list[Operation]:
+    credit: Credit = subscription.tell(r, drain=True)
+    subscription.drop()
+    subscription.flushing = True
+    return [credit]
+
+
+# --- settlement ----------------------------------------------------------------------------------
+
+
+def _accept(r: Request) -> list[Operation]:
+    session = r.session
+    taken = session.unsettled.take(unwrapped(r.record.transfers, session.sent))
+    session.batch(r.number)
+    if session.transactional:
+        session.accepted.update(taken)
+        return [
+            Settle(session.number, delivery, False, Outcome.ACCEPT) for delivery in taken.values()
+        ]
+    return _settled(session.number, list(taken.values()), Outcome.ACCEPT)
+
+
+def _settle(outcome: Outcome) -> Serve:
+    """Release and reject, which no transaction covers."""
+
+    def serve(r: Request) -> list[Operation]:
+        session = r.session
+        taken = session.unsettled.take(unwrapped(r.record.transfers, session.sent))
+        session.batch(r.number)
+        if not taken:
+            return []
+        return [SettleMany(session.number, list(taken.values()), outcome)]
+
+    return serve
+
+
+def _settled(channel: int, deliveries: list[int], outcome: Outcome) -> list[Operation]:
+    if len(deliveries) == 1:
+        return [Settle(channel, deliveries[0], False, outcome)]
+    return [SettleMany(channel, deliveries, outcome)] if deliveries else []
+
+
+def _acquire(r: Request) -> list[Operation]:
+    """Take messages that were browsed."""
+    session = r.session
+    known = session.unsettled.look(unwrapped(r.record.transfers, session.sent))
+    return [Acquire(session.number, r, list(known.values()))]
+
+
+def _resume(r: Request) -> list[Operation]:
+    text = f"there is nothing to resume for {r.record.destination or ''!r}"
+    raise Unacceptable(ErrorCode.NOT_FOUND, text)
+
+
+# --- transactions --------------------------------------------------------------------------------
+
+
+def _select(r: Request) -> list[Operation]:
+    if r.session.transactional:
+        raise Unacceptable(ErrorCode.ILLEGAL_STATE, "the session is transactional already")
+    r.session.transactional = True
+    return [Select(r.session.number, r)]
+
+
+def _end_transaction(operation: Callable[[int, Any], Operation]) -> Serve:
+    def serve(r: Request) -> list[Operation]:
+        if not r.session.transactional:
+            raise Unacceptable(ErrorCode.ILLEGAL_STATE, "the session is not transactional")
+        return [operation(r.session.number, r)]
+
+    return serve
+
+
+def _sync(r: Request) -> list[Operation]:
+    return [Synchronize(r.session.number, r)]
+
+
+def _ignore(r: Request) -> list[Operation]:
+    """A result or an exception of the client: nothing follows from it."""
+    r.session.complete(r.number)
+    return []
+
+
+_SERVE: dict[str, Serve] = {
+    "execution.sync": _sync,
+    "execution.result": _ignore,
+    "execution.exception": _ignore,
+    "message.accept": _accept,
+    "message.reject": _settle(Outcome.REJECT),
+    "message.release": _settle(Outcome.RELEASE),
+    "message.acquire": _acquire,
+    "message.resume": _resume,
+    "message.subscribe": _subscribe,
+    "message.cancel": _on_subscription(_cancel),
+    "message.set-flow-mode": _on_subscription(_set_flow_mode),
+    "message.flow": _on_subscription(_flow),
+    "message.flush": _on_subscription(_flush),
+    "message.stop": _on_subscription(_stop),
+    "tx.select": _select,
+    "tx.commit": _end_transaction(Commit),
+    "tx.rollback": _end_transaction(Rollback),
+    "exchange.declare": _declare_exchange,
+    "exchange.delete": _delete_exchange,
+    "exchange.query": lambda r: [FindExchange(r.session.number, r, r.record.name or "")],
+    "exchange.bind": _bind,
+    "exchange.unbind": _unbind,
+    "exchange.bound": _bound,
+    "queue.declare": _declare_queue,
+    "queue.delete": _delete_queue,
+    "queue.purge": _purge_queue,
+    "queue.query": lambda r: [FindQueue(r.session.number, r, r.record.queue or "")],
+}
+
+_CODES = {kind.name: kind.code for kind in OPERATIONS.values()}
+SERVE = {_CODES[name]: serve for name, serve in _SERVE.items()}
+"""By code. What is not here is refused with not-implemented."""
+
+BATCHED = frozenset(
+    _CODES[name]
+    for name in (
+        "message.accept", "message.reject", "message.release", "message.flow",
+        "message.set-flow-mode",
+    )
+)  # fmt: skip
+
+
+# --- results -------------------------------------------------------------------------------------
+
+
+def _exchange_found(r: Request, found: FoundExchange | None) -> Any:
+    if found is None:
+        return w.ExchangeQueryResult(not_found=True)
+    return w.ExchangeQueryResult(found.type, found.durable, False, write_map(found.arguments))
+
+
+def _queue_found(r: Request, found: FoundQueue | None) -> Any:
+    """Of an unknown queue a struct without any field."""
+    if found is None:
+        return w.QueueQueryResult()
+    owned = found.name in r.session.owned
+    return w.QueueQueryResult(
+        found.name,
+        found.arguments.get(DEAD_LETTER),
+        found.durable,
+        found.exclusive,
+        found.auto_delete or owned,
+        write_map(found.arguments),
+        found.messages,
+        found.consumers,
+    )
+
+
+def _bindings_found(r: Request, found: FoundBindings) -> Any:
+    return w.ExchangeBoundResult(
+        found.exchange_not_found,
+        found.queue_not_found,
+        found.queue_not_matched,
+        found.key_not_matched,
+        found.arguments_not_matched,
+    )
+
+
+def _acquired(r: Request, result: Any) -> Any:
+    session, held = r.session, set(result)
+    known = session.unsettled.look(unwrapped(r.record.transfers, session.sent))
+    return w.Acquired(ranges_of([number for number, each in known.items() if each in held]))
+
+
+def _cancelled(r: Request, result: Any) -> None:
+    r.session.subscriptions.pop(r.record.destination or "", None)
+
+
+def _flushed(r: Request, result: Any) -> None:
+    subscription = r.session.subscriptions.get(r.record.destination or "")
+    if subscription is not None:
+        subscription.flushing = False
+        behind, subscription.behind = subscription.behind, []
+        for serve in behind:
+            serve()
+
+
+def _committed(r: Request, result: Any) -> None:
+    r.session.accepted.clear()
+
+
+def _rolled_back(r: Request, result: Any) -> None:
+    """The client still holds what it had accepted."""
+    r.session.unsettled.restore(r.session.accepted)
+    r.session.accepted = {}
+
+
+def _deleted(r: Request, result: Any) -> None:
+    r.session.owned.pop(r.record.queue, None)
+
+
+_ANSWERS: dict[str, Answer] = {
+    "exchange.query": _exchange_found,
+    "queue.query": _queue_found,
+    "exchange.bound": _bindings_found,
+    "message.acquire": _acquired,
+    "message.cancel": _cancelled,
+    "message.flush": _flushed,
+    "tx.commit": _committed,
+    "tx.rollback": _rolled_back,
+    "queue.delete": _deleted,
+}
+ANSWERS = {_CODES[name]: answer for name, answer in _ANSWERS.items()}

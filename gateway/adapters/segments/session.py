@@ -1,0 +1,543 @@
+"""One session: the numbers of its commands, their completion, and its deliveries; also an
+``Outlet``.
+
+Commands are completed out of order. Publishes and settlements of one read are completed together,
+when all of them are performed and stored (``flush_unsafe``). ``session.completed`` is sent once a
+turn at most, when the output is taken: if a command with sync completes, an execution.sync is
+reached, the peer asks, or 1000 commands are complete.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from gateway.adapters.core.allowance import MOST_VALUES
+from gateway.adapters.core.output import CROWD, HEAVY, OutputBuffer
+from gateway.adapters.segments.completion import (
+    SERIALS,
+    ReceivedCommands,
+    SentCommands,
+    unwrapped,
+)
+from gateway.adapters.segments.content import received, sent
+from gateway.adapters.segments.essentials import (
+    DISCARD_UNROUTABLE,
+    IMMEDIATE,
+    arrived,
+    route,
+)
+from gateway.adapters.segments.frames import LargeBodyFrames, command, control, opening_frames
+from gateway.adapters.segments.lifecycle import Lifecycle
+from gateway.adapters.segments.operation_types import OperationType
+from gateway.adapters.segments.operations import (
+    read_fields,
+    write_command,
+    write_control,
+    write_struct,
+)
+from gateway.adapters.segments.subscriptions import Subscription
+from gateway.adapters.segments.types import ALLOWANCE, FieldError
+from gateway.adapters.segments.violation import Violation, command_invalid, undecodable
+from gateway.adapters.segments.wire import layouts as w
+from gateway.adapters.segments.wire.tables import (
+    CODES,
+    OPERATIONS,
+    AcceptMode,
+    ErrorCode,
+    RejectCode,
+)
+from gateway.bodies import Body, LargeBody
+from gateway.errors import Condition, PeerError
+from gateway.message import ExpiringMessage, Message, Table
+from gateway.operations import (
+    Done,
+    Operation,
+    Publish,
+    Refused,
+    Returned,
+    SessionLost,
+    Synchronize,
+    Unsent,
+)
+
+TRANSFER, SYNC = 0x0401, 0x0301
+OFTEN = 1000
+"""Complete commands after which the peer is told without having asked."""
+
+
+class State(Enum):
+    """Of a session."""
+
+    ATTACHED = "attached"
+    ENDING = "ending"
+    """The peer has detached; it is answered when the broker has ended the session."""
+    FAILED = "failed"
+    """The peer has broken a rule, and is told behind the answers to earlier commands."""
+    DETACHING = "detaching"
+    """We have detached: everything until the answer is ignored."""
+    ENDED = "ended"
+
+
+ATTACHED = State.ATTACHED
+
+
+class SessionEngine(Protocol):
+    """The engine, as far as its sessions need it."""
+
+    buffer: OutputBuffer
+    life: Lifecycle
+    frame_limit: int
+
+    def completions_due(self, session: "Session") -> None:
+        """Tell the peer what is complete when the output is taken."""
+        ...
+
+    def tell_due(self) -> None:
+        """Tell it now, before something that must not come first."""
+        ...
+
+
+class Request(NamedTuple):
+    """A command that is being performed; also the token of its operation."""
+
+    session: "Session"
+    number: int
+    kind: OperationType
+    record: Any
+
+    def done(self, op: Done) -> None:
+        """It is performed: its result, then its completion."""
+        session = self.session
+        if session.state in (State.DETACHING, State.ENDED):
+            return
+        answer = session.answers.get(self.kind.code)
+        if answer is not None:
+            result = answer(self, op.result)
+            if result is not None:
+                value = write_struct(result)
+                session.send(w.ExecutionResult(self.number & SERIALS, value))
+        if self.kind.code == SYNC:
+            session.synchronized(self.number)
+        else:
+            session.complete(self.number)
+
+    def refused(self, op: Refused) -> None:
+        """The broker has refused it, which costs the session."""
+        code = session_code(op.condition)
+        name = getattr(self.record, "queue", None) or getattr(self.record, "exchange", None)
+        declares = self.kind.name in ("queue.declare", "exchange.declare")
+        if declares and code == ErrorCode.UNAUTHORIZED_ACCESS and str(name).startswith("amq."):
+            code = ErrorCode.NOT_ALLOWED  # "reserved-names"
+        self.session.tell_exception(code, op.text, self.number, self.kind.code)
+
+
+class Performed(NamedTuple):
+    """The token of ``Synchronize`` behind publishes and settlements: their numbers, and messages
+    whose publisher hears of their fate."""
+
+    session: "Session"
+    numbers: list[int]
+    messages: list[Message]
+
+    def done(self, op: Done) -> None:
+        session = self.session
+        accepted = [session.explicit.pop(id(message), None) for message in self.messages]
+        routed = [number for number in accepted if number is not None]
+        if routed and session.state is ATTACHED:
+            session.send(w.MessageAccept(ranges_of(routed)))
+        for number in self.numbers:
+            session.complete(number)
+
+    def refused(self, op: Refused) -> None:
+        self.session.tell_exception(session_code(op.condition), op.text)
+
+
+class Failure(NamedTuple):
+    """The token of a violation that costs the session."""
+
+    session: "Session"
+    violation: Violation
+    code: int
+    number: int
+
+    def done(self, op: Done) -> None:
+        self.tell()
+
+    def refused(self, op: Refused) -> None:
+        self.tell()
+
+    def tell(self) -> None:
+        """Everything before it is answered."""
+        violation = self.violation
+        self.session.tell_exception(self.code, violation.text, self.number, violation.operation)
+
+
+def session_code(condition: Condition) -> int:
+    """The error code of an execution.exception."""
+    return CODES[condition.value][0]
+
+
+def ranges_of(numbers: list[int]) -> tuple[tuple[int, int], ...]:
+    """Numbers in ascending order as a set of what is sent."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return tuple((first & SERIALS, last & SERIALS) for first, last in found)
+
+
+Serve = Callable[[Request], list[Operation]]
+Answer = Callable[[Request, Any], Any]
+
+
+def _unowned(allowed: bool) -> None:
+    """No-op."""
+
+
+class Session:
+    """One session, attached to a channel."""
+
+    allow_deliveries: Callable[[bool], None]
+    __slots__ = (
+        "number", "name", "state", "allow_deliveries", "received", "pointed", "sent",
+        "subscriptions", "unsettled", "windowed", "transactional", "accepted", "explicit", "owned",
+        "bound", "wanted", "answers", "_serve", "_batched", "_engine", "_buffer", "_pending",
+        "_unsafe", "_messages", "_syncs", "_completed",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        number: int,
+        name: bytes,
+        engine: SessionEngine,
+        serve: dict[int, Serve],
+        answers: dict[int, Answer],
+        batched: frozenset[int],
+    ) -> None:
+        """``serve`` makes the operations of a command, ``answers`` the struct of its result;
+        commands that are ``batched`` need not follow the completion of publishes."""
+        self.number = number
+        """Of the channel."""
+        self.name = name
+        self.state = ATTACHED
+        self.allow_deliveries = _unowned
+        self.received = ReceivedCommands()
+        self.pointed = False
+        """The peer has said where its numbers begin."""
+        self.sent = 0
+        """The number of our next command."""
+        self.subscriptions: dict[str, Subscription] = {}
+        self.unsettled: SentCommands[int] = SentCommands()
+        """Numbers of deliveries by those of their transfers."""
+        self.windowed: SentCommands[tuple[Subscription, int, int]] = SentCommands()
+        """Transfers whose completion gives credit back: subscription, octets, epoch."""
+        self.transactional = False
+        self.accepted: dict[int, int] = {}
+        """Deliveries that were accepted in the transaction."""
+        self.explicit: dict[int, int] = {}
+        """Transfers whose publisher hears of their fate, by the identity of their messages."""
+        self.owned: dict[str, None] = {}
+        """Queues that end with the session."""
+        self.bound: dict[tuple[str, str, str], Table] = {}
+        """Arguments of its bindings that have any, by queue, exchange and key."""
+        self.wanted = -1
+        """The peer wants to know when commands up to this one are complete."""
+        self.answers = answers
+        self._serve = serve
+        self._batched = batched
+        self._engine = engine
+        self._buffer = engine.buffer
+        self._pending = engine.buffer.pending
+        self._unsafe: list[int] = []
+        self._messages: list[Message] = []
+        """The explicit ones among the unsafe."""
+        self._syncs: deque[int] = deque()
+        """Commands execution.sync that wait for earlier commands alone."""
+        self._completed = 0
+        """Commands completed since the peer was told."""
+
+    # --- commands of the peer --------------------------------------------------------------------
+
+    def on_transfer(
+        self,
+        sync: bool,
+        arguments: bytes,
+        header: bytes | None,
+        body: Body | None,
+        found: list[Operation],
+    ) -> None:
+        """A message is published. Hot."""
+        if self.state is not ATTACHED or not self.pointed:
+            self._out_of_place(found)
+            return
+        number = self.received.next()
+        try:
+            destination, accept_mode, _ = route(arguments)
+            known = arrived(header)
+        except FieldError as error:
+            self.fail(undecodable(error, self.number, TRANSFER), number, found)
+            return
+        message = received(known, body, destination)
+        flags = known.flags
+        mandatory = False
+        if accept_mode == AcceptMode.EXPLICIT:
+            mandatory = not flags & DISCARD_UNROUTABLE
+            self.explicit[id(message)] = number
+            self._messages.append(message)
+        found.append(Publish(self.number, message, mandatory, flags & IMMEDIATE != 0))
+        self._unsafe.append(number)
+        if sync:
+            self.wanted = number
+
+    def on_command(
+        self,
+        code: int,
+        sync: bool,
+        buf: bytes,
+        at: int,
+        end: int,
+        header: bytes | None,
+        body: Body | None,
+        found: list[Operation],
+    ) -> None:
+        """Any other command."""
+        if self.state is not ATTACHED or not self.pointed:
+            self._out_of_place(found)
+            return
+        number = self.received.next()
+        if sync:
+            self.wanted = number
+        kind = OPERATIONS.get(code)
+        if kind is None or kind.control or not kind.from_client:
+            text = f"command {code >> 8}.{code & 0xFF} of a client is unknown"
+            self.fail(command_invalid(text, self.number, code), number, found)
+            return
+        serve = self._serve.get(code)
+        if serve is None:
+            self.refuse(
+                number, code, ErrorCode.NOT_IMPLEMENTED, f"{kind.name} is not implemented", found
+            )
+            return
+        if code not in self._batched:
+            self.flush_unsafe(found)
+        try:
+            if end - at > MOST_VALUES:
+                with ALLOWANCE.within():
+                    record = read_fields(kind, buf, at, end)
+                    self._perform(Request(self, number, kind, record), serve, found)
+            else:
+                record = read_fields(kind, buf, at, end)
+                self._perform(Request(self, number, kind, record), serve, found)
+        except FieldError as error:
+            self.fail(undecodable(error, self.number, code), number, found)
+
+    def _perform(self, request: Request, serve: Serve, found: list[Operation]) -> None:
+        """Raises ``FieldError``."""
+        number, code = request.number, request.kind.code
+        try:
+            found += serve(request)
+        except PeerError as error:
+            self.refuse(number, code, session_code(error.condition), error.text, found)
+        except Unacceptable as error:
+            self.refuse(number, code, error.code, error.text, found)
+
+    def serve_later(self, request: Request, serve: Serve) -> None:
+        """A command that had to wait for an earlier one."""
+        found: list[Operation] = []
+        if self.state is ATTACHED:
+            self._perform(request, serve, found)
+            self._engine.life.follow(*found)
+
+    def on_violation(self, violation: Violation, found: list[Operation]) -> None:
+        """A command was not valid, or its content is not taken."""
+        if self.state is ATTACHED:
+            self.fail(violation, self.received.next(), found)
+
+    def _out_of_place(self, found: list[Operation]) -> None:
+        """A command when none must come: before the first number, or in a session that ends."""
+        if self.state is ATTACHED:
+            self.lose(found)
+
+    def batch(self, number: int) -> None:
+        """A settlement, which is completed together with the publishes of this read."""
+        self._unsafe.append(number)
+
+    def flush_unsafe(self, found: list[Operation]) -> None:
+        """Complete the publishes and settlements so far when they are performed and stored."""
+        if self._unsafe:
+            token = Performed(self, self._unsafe, self._messages)
+            found.append(Synchronize(self.number, token))
+            self._unsafe, self._messages = [], []
+
+    # --- mistakes --------------------------------------------------------------------------------
+
+    def fail(
+        self, violation: Violation, number: int, found: list[Operation], code: int = 0
+    ) -> None:
+        """The peer's mistake costs the session. It is told behind the answers to earlier
+        commands."""
+        self.flush_unsafe(found)
+        self.state = State.FAILED
+        token = Failure(self, violation, code or violation.code, number)
+        found.append(SessionLost(self.number, violation.condition, violation.text, token))
+
+    def refuse(
+        self, number: int, code: int, error_code: int, text: str, found: list[Operation]
+    ) -> None:
+        """The same with an error code that has no condition of its own."""
+        self.fail(command_invalid(text, self.number, code), number, found, error_code)
+
+    def tell_exception(
+        self, code: int, text: str, number: int | None = None, operation: int = 0
+    ) -> None:
+        """Send execution.exception and detach, unless the session ends already."""
+        if self.state in (State.DETACHING, State.ENDED):
+            return
+        self._engine.tell_due()
+        record = w.ExecutionException(error_code=code, description=text[:1000])
+        if number is not None:
+            record.command_id = number & SERIALS
+        if operation:
+            record.class_code, record.command_code = operation >> 8, operation & 0xFF
+        self.send(record)
+        self.detach()
+
+    def detach(self) -> None:
+        """End the session from our side."""
+        self.send_control(w.SessionDetach(self.name))
+        self.state = State.DETACHING
+        self._drop()
+
+    def lose(self, found: list[Operation], code: int = 4) -> None:
+        """The peer's numbers are not known (session.detached with a code)."""
+        self.send_control(w.SessionDetached(self.name, code))
+        self.state = State.DETACHING
+        self._drop()
+        found.append(SessionLost(self.number, Condition.CHANNEL_ERROR, "unknown command numbers"))
+
+    def mark_ended(self) -> None:
+        """It is over; as an outlet it sends nothing."""
+        self.state = State.ENDED
+        self._drop()
+
+    def _drop(self) -> None:
+        self.subscriptions.clear()
+        self.unsettled.clear()
+        self.windowed.clear()
+        self.explicit.clear()
+        self._unsafe, self._messages = [], []
+
+    # --- completion ------------------------------------------------------------------------------
+
+    def complete(self, number: int) -> None:
+        """A command of the peer is performed."""
+        received = self.received
+        received.pending.pop(number, None)
+        due = number <= self.wanted
+        syncs = self._syncs
+        while syncs and received.oldest == syncs[0]:
+            del received.pending[syncs.popleft()]
+            due = True
+        self._completed += 1
+        if due or self._completed >= OFTEN:
+            self._completed = 0
+            self._engine.completions_due(self)
+
+    def synchronized(self, number: int) -> None:
+        """An execution.sync is reached, unless earlier commands are still pending."""
+        self.wanted = max(self.wanted, number)
+        if self.received.oldest == number:
+            self.complete(number)
+        else:
+            self._syncs.append(number)
+
+    def tell_completed(self) -> None:
+        """Send session.completed."""
+        if self.state in (ATTACHED, State.ENDING, State.FAILED):
+            self.send_control(w.SessionCompleted(self.received.complete_ranges()))
+
+    def on_completed(self, m: w.SessionCompleted, found: list[Operation]) -> None:
+        """The peer has taken transfers, whose credit comes back in window mode."""
+        ranges = unwrapped(m.commands, self.sent)
+        more: dict[Subscription, None] = {}
+        for subscription, cost, epoch in self.windowed.take(ranges).values():
+            if subscription.give_back(cost, epoch):
+                more[subscription] = None
+        known = self.subscriptions
+        found += [each.tell() for each in more if known.get(each.name) is each]
+        if m.timely_reply:
+            self.send_control(w.SessionKnownCompleted(m.commands))
+
+    # --- out -------------------------------------------------------------------------------------
+
+    def send(self, record: Any) -> None:
+        """A command of ours without content."""
+        self.sent += 1
+        octets = command(self.number, write_command(record), limit=self._engine.frame_limit)
+        self._buffer.put_on(self.number, octets)
+
+    def send_control(self, record: Any) -> None:
+        """A control, behind what the session sends."""
+        octets = control(self.number, write_control(record), self._engine.frame_limit)
+        self._buffer.put_on(self.number, octets)
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        """Hot."""
+        subscription = self.subscriptions.get(consumer)
+        if subscription is None or self.state is not ATTACHED:
+            return
+        try:
+            left = message.left if message.__class__ is ExpiringMessage else None
+            header, body = sent(message, left, redelivered)
+        except ValueError:
+            self._engine.life.follow(Unsent(self.number, consumer, delivery, message))
+            return
+        number = self.sent
+        self.sent = number + 1
+        pending, limit = self._pending, self._engine.frame_limit
+        if not pending:
+            self._buffer.waken()
+        elif len(pending) > CROWD:
+            self._buffer.crowd()
+        size = 0 if body is None else len(body)
+        if isinstance(body, LargeBody):
+            pending += opening_frames(self.number, subscription.segment, header, False, limit)
+            self._buffer.large.add(self, LargeBodyFrames(self.number, body, limit))
+        else:
+            if size > HEAVY:
+                self._buffer.weigh(size)
+            pending.append(command(self.number, subscription.segment, header, body, limit))
+        if not subscription.settled:
+            self.unsettled.add(number, delivery)
+        cost = len(header) + size
+        if subscription.window and subscription.limited:
+            self.windowed.add(number, (subscription, cost, subscription.epoch))
+        if subscription.spend(cost):
+            self._engine.life.follow(subscription.tell())
+
+    def divert(self, pending: list[bytes]) -> None:
+        """Write there from now on."""
+        self._pending = pending
+
+    def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        """Sessions have no confirms: a transfer is completed when it is safe."""
+
+    def returned(self, op: Returned) -> None:
+        """A message that no queue took: its publisher is told, if it asked for that."""
+        number = self.explicit.pop(id(op.message), None)
+        if number is not None and self.state is ATTACHED:
+            immediate = op.condition is Condition.NO_CONSUMERS
+            code = RejectCode.IMMEDIATE if immediate else RejectCode.UNROUTABLE
+            self.send(w.MessageReject(ranges_of([number]), code, op.text))
+
+
+class Unacceptable(Exception):
+    """A command that costs the session, with an error code that has no condition."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text

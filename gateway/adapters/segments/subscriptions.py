@@ -1,0 +1,98 @@
+"""Subscriptions of a session and their credit, in messages and in octets.
+
+The broker counts messages. A credit in octets that has an end is enforced by giving the broker one
+message at a time while it lasts.
+"""
+
+from collections.abc import Callable
+
+from gateway.adapters.segments.operations import write_command
+from gateway.adapters.segments.wire.layouts import MessageTransfer
+from gateway.adapters.segments.wire.tables import AcceptMode, CreditUnit
+from gateway.operations import Credit, Token
+
+UNLIMITED = 0xFFFFFFFF
+
+
+class Subscription:
+    """One subscription. It begins in window mode, without credit in either unit.
+
+    ``None`` is credit without limit. ``settled``: deliveries need no accept. ``epoch`` counts how
+    often the credit was dropped: a transfer that completes gives back only credit of its own
+    epoch."""
+
+    __slots__ = (
+        "name", "settled", "segment", "window", "messages", "octets", "epoch", "flushing", "behind",
+        "_channel", "_told",
+    )  # fmt: skip
+
+    def __init__(self, channel: int, name: str, accept_mode: int, acquire_mode: int) -> None:
+        self.name = name
+        self.settled = accept_mode == AcceptMode.NONE
+        self.segment = write_command(MessageTransfer(name, accept_mode, acquire_mode))
+        """The command of a transfer to it, encoded."""
+        self.window = True
+        self.messages: int | None = 0
+        self.octets: int | None = 0
+        self.epoch = 0
+        self.flushing = False
+        """A message.flush is under way; what comes for this subscription waits ``behind`` it."""
+        self.behind: list[Callable[[], None]] = []
+        self._channel = channel
+        self._told = Credit(channel, None, name, 0)
+        """The last credit that the broker was told. Deliveries before it is performed count for
+        it."""
+
+    @property
+    def idle(self) -> bool:
+        """Without any credit."""
+        return self.messages == 0 and self.octets == 0
+
+    @property
+    def limited(self) -> bool:
+        """Some credit has an end."""
+        return self.messages is not None or self.octets is not None
+
+    def add(self, unit: int, value: int) -> None:
+        """More credit (message.flow)."""
+        more = None if value == UNLIMITED else value
+        if unit == CreditUnit.MESSAGE:
+            self.messages = None if more is None or self.messages is None else self.messages + more
+        else:
+            self.octets = None if more is None or self.octets is None else self.octets + more
+
+    def drop(self) -> None:
+        """No more credit (message.stop, and what a flush has left)."""
+        self.messages = self.octets = 0
+        self.epoch += 1
+
+    def spend(self, cost: int) -> bool:
+        """A transfer was sent; ``cost``: octets of its header and body. Whether the broker has to
+        be told the credit anew. Hot."""
+        if self.messages:
+            self.messages -= 1
+        told = self._told
+        if told.count:
+            told.count -= 1
+        if self.octets:
+            self.octets = max(self.octets - cost, 0)
+            return not self.flushing
+        return False
+
+    def give_back(self, cost: int, epoch: int) -> bool:
+        """A transfer has completed. Whether that gives credit back."""
+        if not self.window or epoch != self.epoch:
+            return False
+        if self.messages is not None:
+            self.messages += 1
+        if self.octets is not None:
+            self.octets += cost
+        return self.limited
+
+    def tell(self, token: Token = None, drain: bool = False) -> Credit:
+        """The credit as the broker needs it."""
+        count = self.messages
+        if self.octets is not None and count != 0:
+            count = 1 if self.octets else 0
+        self._told = told = Credit(self._channel, token, self.name, count, drain)
+        return told

@@ -1,0 +1,475 @@
+"""The server role of 0-10: commands, completion, credit, settlement, mistakes."""
+
+from typing import Any
+
+import pytest
+
+from gateway.adapters import Limits, Role
+from gateway.adapters.segments import operations as ops
+from gateway.adapters.segments.encoding import write_map
+from gateway.adapters.segments.engine import Engine
+from gateway.adapters.segments.frames import command, control
+from gateway.adapters.segments.wire import layouts as w
+from gateway.adapters.segments.wire.tables import HEADER, ErrorCode
+from gateway.errors import LocalError
+from gateway.operations import Closed
+from tests.adapters.segments.serving import Client, Said, Served, names
+
+UNLIMITED = 0xFFFFFFFF
+
+
+@pytest.fixture
+def client() -> Client:
+    """With a queue ``q``."""
+    client = Client().open()
+    client.say(w.QueueDeclare("q"))
+    return client
+
+
+def subscribe(client: Client, accept: int = 0, acquire: int = 0, **arguments: Any) -> None:
+    octets = write_map(arguments) if arguments else None
+    said = client.say(w.MessageSubscribe("q", "d", accept, acquire, arguments=octets))
+    assert names(said) == ["session.completed"]
+
+
+def flow(client: Client, messages: int = UNLIMITED, octets: int = UNLIMITED) -> list[Said]:
+    return client.say(w.MessageFlow("d", 1, octets), w.MessageFlow("d", 0, messages))
+
+
+def bodies(said: list[Said]) -> list[Any]:
+    return [each.body for each in said if each.name == "message.transfer"]
+
+
+def exception(said: list[Said]) -> w.ExecutionException:
+    """The one that ends the session."""
+    (found,) = [each.record for each in said if each.name == "execution.exception"]
+    assert names(said)[-1] == "session.detach"
+    return found  # type: ignore[no-any-return]
+
+
+def ready(client: Client) -> int:
+    broker = client.served.broker
+    return broker.vhosts["/"].queues["q"].depth
+
+
+# --- completion ----------------------------------------------------------------------------------
+
+
+def test_completion_is_told_when_it_is_wanted(client: Client) -> None:
+    assert client.transfer("q", sync=False) == []
+    (said,) = client.transfer("q")
+    assert said.record.commands == ((0, 2),)
+    (said,) = client.control(1, w.SessionFlush(completed=True))
+    assert said.record.commands == ((0, 2),)
+    assert not client.control(1, w.SessionKnownCompleted(((0, 2),)))
+    (said,) = client.control(1, w.SessionFlush(True, True, True))[-1:]
+    assert said.record.commands == ()
+
+
+def test_a_thousand_completions_are_told_unasked(client: Client) -> None:
+    octets = b"".join(client.transferred("q", sync=False) for _ in range(1000))
+    (said,) = client.served.receive(octets)
+    assert said.name == "session.completed" and said.record.commands == ((0, 1000),)
+
+
+def test_commands_in_one_read_have_one_completion(client: Client) -> None:
+    said = client.say(*(w.QueueDeclare(f"q{number}") for number in range(50)))
+    assert names(said) == ["session.completed"]
+
+
+def test_numbers_wrap_around() -> None:
+    client = Client().open()
+    client.control(2, w.SessionAttach(b"other"))
+    client.control(2, w.SessionCommandPoint(0xFFFFFFFF, 0))
+    (said,) = client.say(w.QueueDeclare("q"), w.QueueDeclare("r"), channel=2)
+    assert said.record.commands == ((0xFFFFFFFF, 0),)
+
+
+def test_a_gap_counts_as_complete(client: Client) -> None:
+    assert not client.control(1, w.SessionGap(((1, 9),)))
+    (said,) = client.say(w.ExecutionSync())
+    assert said.record.commands == ((0, 10),)
+
+
+def test_publishers_hear_of_the_fate_if_they_ask(client: Client) -> None:
+    assert names(client.transfer("q", mode=0)) == ["message.accept", "session.completed"]
+    said = client.transfer("nowhere", mode=0)
+    assert names(said) == ["message.reject", "session.completed"]
+    assert (said[0].record.transfers, said[0].record.code) == (((2, 2),), 1)
+    assert names(client.transfer("nowhere", mode=0, flags=1))[-1] == "session.completed"
+    assert names(client.transfer("nowhere", mode=1)) == ["session.completed"]
+    assert names(client.transfer("nowhere")) == ["session.completed"]
+
+
+# --- credit --------------------------------------------------------------------------------------
+
+
+def test_nothing_comes_without_credit_in_both_units(client: Client) -> None:
+    subscribe(client)
+    client.transfer("q", b"a")
+    assert not bodies(client.say(w.MessageFlow("d", 0, 5)))
+    assert bodies(client.say(w.MessageFlow("d", 1, UNLIMITED))) == [b"a"]
+
+
+def test_a_window_moves_with_completion_alone(client: Client) -> None:
+    subscribe(client)
+    for letter in (b"a", b"b", b"c", b"d"):
+        client.transfer("q", letter)
+    assert bodies(flow(client, 2)) == [b"a", b"b"]
+    assert not bodies(client.say(w.MessageAccept(((0, 1),))))
+    assert bodies(client.control(1, w.SessionCompleted(((0, 0),)))) == [b"c"]
+    assert bodies(client.control(1, w.SessionCompleted(((0, 0),)))) == []
+    assert bodies(client.control(1, w.SessionCompleted(((0, 9),)))) == [b"d"]
+
+
+def test_credit_of_the_other_mode_does_not_come_back(client: Client) -> None:
+    subscribe(client)
+    client.say(w.MessageSetFlowMode("d", 0))
+    for letter in (b"a", b"b"):
+        client.transfer("q", letter)
+    assert bodies(flow(client, 1)) == [b"a"]
+    assert not bodies(client.control(1, w.SessionCompleted(((0, 9),))))
+    assert bodies(client.say(w.MessageFlow("d", 0, 1))) == [b"b"]
+
+
+def test_flow_mode_is_set_where_no_credit_is_left(client: Client) -> None:
+    subscribe(client)
+    flow(client, 1)
+    assert exception(client.say(w.MessageSetFlowMode("d", 0))).error_code == 409
+
+
+def test_stop_drops_the_credit(client: Client) -> None:
+    subscribe(client)
+    flow(client)
+    assert names(client.say(w.MessageStop("d"))) == ["session.completed"]
+    assert not bodies(client.transfer("q", b"a"))
+    assert ready(client) == 1
+
+
+def test_a_flush_delivers_what_is_there_and_drops_the_rest(client: Client) -> None:
+    client.transfer("q", b"a")
+    subscribe(client)
+    said = client.say(
+        w.MessageFlow("d", 1, UNLIMITED), w.MessageFlow("d", 0, 5), w.MessageFlush("d")
+    )
+    assert names(said) == ["message.transfer", "session.completed"]
+    assert not bodies(client.transfer("q", b"b"))
+    said = client.say(w.MessageFlow("d", 1, UNLIMITED), w.MessageFlow("d", 0, 1))
+    assert bodies(said) == [b"b"]
+
+
+def test_credit_behind_a_flush_counts_anew(client: Client) -> None:
+    for letter in (b"a", b"b", b"c"):
+        client.transfer("q", letter)
+    subscribe(client)
+    said = client.say(
+        w.MessageFlow("d", 1, UNLIMITED),
+        w.MessageFlow("d", 0, 1),
+        w.MessageFlush("d"),
+        w.MessageFlow("d", 1, UNLIMITED),
+        w.MessageFlow("d", 0, 1),
+    )
+    assert bodies(said) == [b"a", b"b"]
+
+
+def test_octets_of_credit_end_deliveries(client: Client) -> None:
+    subscribe(client)
+    for _ in range(4):
+        client.transfer("q", bytes(1000))
+    assert len(bodies(flow(client, UNLIMITED, 1500))) == 2  # the second does not fit any more
+    said = client.control(1, w.SessionCompleted(((0, 1),)))
+    assert len(bodies(said)) == 2
+
+
+# --- settlement ----------------------------------------------------------------------------------
+
+
+def test_what_is_released_comes_again(client: Client) -> None:
+    subscribe(client)
+    client.transfer("q", b"a")
+    flow(client, 2)
+    said = client.say(w.MessageRelease(((0, 0),), True))
+    assert bodies(said) == [b"a"]
+    assert b"\x04\x01" in (said[0].header or b"")
+    client.say(w.MessageAccept(((1, 1),)))
+    client.control(1, w.SessionDetach(b"test"))
+    assert ready(client) == 0
+
+
+def test_unknown_transfers_are_ignored(client: Client) -> None:
+    subscribe(client)
+    client.transfer("q", b"a")
+    flow(client)
+    for record in (w.MessageAccept(((0, 0),)), w.MessageRelease(((0, 7),)), w.MessageReject()):
+        assert names(client.say(record)) == ["session.completed"]
+    assert ready(client) == 0
+
+
+def test_what_is_not_accepted_goes_back_with_the_session(client: Client) -> None:
+    subscribe(client)
+    client.transfer("q", b"a")
+    assert bodies(flow(client)) == [b"a"]
+    assert names(client.control(1, w.SessionDetach(b"test"))) == ["session.detached"]
+    assert ready(client) == 1
+
+
+def test_rejected_messages_go_to_the_alternate_exchange() -> None:
+    client = Client().open()
+    client.say(w.QueueDeclare("dead"), w.ExchangeBind("dead", "amq.fanout", ""))
+    client.say(w.QueueDeclare("q", "amq.fanout"))
+    subscribe(client)
+    client.transfer("q", b"a")
+    flow(client)
+    client.say(w.MessageReject(((0, 0),)))
+    assert client.served.broker.vhosts["/"].queues["dead"].depth == 1
+
+
+def test_browsed_messages_stay_until_they_are_acquired(client: Client) -> None:
+    for letter in (b"a", b"b"):
+        client.transfer("q", letter)
+    subscribe(client, acquire=1)
+    assert bodies(flow(client)) == [b"a", b"b"]
+    client.say(w.MessageAccept(((5, 5),)))
+    assert ready(client) == 2
+    said = client.say(w.MessageAcquire(((1, 1),)))
+    result = ops.read_struct(said[0].record.value)
+    assert result.transfers == ((1, 1),) and ready(client) == 1
+    client.say(w.MessageAccept(((0, 1),)))
+    assert ready(client) == 1  # what was not acquired is not settled
+    assert client.served.broker.vhosts["/"].queues["q"].unsettled == 0
+
+
+def test_only_one_acquires(client: Client) -> None:
+    client.transfer("q", b"a")
+    subscribe(client, acquire=1)
+    flow(client)
+    client.say(w.MessageSubscribe("q", "e", 1, 0))
+    client.say(w.MessageFlow("e", 1, UNLIMITED), w.MessageFlow("e", 0, 1))
+    said = client.say(w.MessageAcquire(((0, 0),)))
+    assert ops.read_struct(said[0].record.value).transfers == ()
+
+
+def test_acquired_messages_go_back(client: Client) -> None:
+    client.transfer("q", b"a")
+    subscribe(client, acquire=1)
+    flow(client)
+    client.say(w.MessageAcquire(((0, 0),)))
+    assert ready(client) == 0
+    client.control(1, w.SessionDetach(b"test"))
+    assert ready(client) == 1
+
+
+# --- transactions --------------------------------------------------------------------------------
+
+
+def test_a_transaction_covers_transfers_and_accepts(client: Client) -> None:
+    subscribe(client)
+    client.transfer("q", b"a")
+    flow(client, 1)
+    client.say(w.TxSelect())
+    client.say(w.MessageAccept(((0, 0),)))
+    client.transfer("q", b"b")
+    assert ready(client) == 0
+    client.say(w.TxRollback())
+    assert ready(client) == 0  # the client still holds "a"
+    client.say(w.MessageRelease(((0, 0),)))
+    assert ready(client) == 1
+    client.transfer("q", b"c")
+    client.say(w.TxCommit())
+    assert ready(client) == 2
+
+
+@pytest.mark.parametrize("record", [w.TxCommit(), w.TxRollback()])
+def test_a_transaction_is_selected_first(client: Client, record: Any) -> None:
+    assert exception(client.say(record)).error_code == 409
+
+
+# --- sessions ------------------------------------------------------------------------------------
+
+
+def test_names_of_sessions_are_unique(client: Client) -> None:
+    (said,) = client.control(2, w.SessionAttach(b"test"))
+    assert (said.name, said.record.code) == ("session.detached", 1)
+    (said,) = client.control(1, w.SessionAttach(b"second"))
+    assert (said.name, said.record.code) == ("session.detached", 2)
+    said_to_both = client.control(2, w.SessionAttach(b"test", force=True))
+    assert names(said_to_both) == ["session.detach", "session.attached", "session.command-point"]
+
+
+def test_commands_need_a_session_and_a_number() -> None:
+    client = Client().open()
+    (said,) = client.say(w.QueueDeclare("q"), channel=7)
+    assert (said.name, said.record.code) == ("session.detached", 3)
+    client.control(7, w.SessionAttach(b"seven"))
+    (said,) = client.say(w.QueueDeclare("q"), channel=7)
+    assert (said.name, said.record.code) == ("session.detached", 4)
+    assert "q" not in client.served.broker.vhosts["/"].queues
+
+
+def test_a_session_may_be_attached_again_after_an_exception(client: Client) -> None:
+    exception(client.say(w.QueueDelete("nowhere")))
+    assert client.say(w.QueueDeclare("ignored")) == []
+    client.control(1, w.SessionDetached(b"test", 0))
+    client.attach(1, b"test")
+    assert names(client.say(w.QueueDeclare("r"))) == ["session.completed"]
+    assert "ignored" not in client.served.broker.vhosts["/"].queues
+
+
+def test_exclusive_queues_end_with_their_session(client: Client) -> None:
+    client.say(w.QueueDeclare("mine", exclusive=True, auto_delete=True))
+    client.say(w.MessageSubscribe("mine", "m", 1, 0))
+    assert names(client.control(1, w.SessionDetach(b"test"))) == ["session.detached"]
+    assert "mine" not in client.served.broker.vhosts["/"].queues
+
+
+def test_a_deleted_queue_costs_the_session_of_its_subscriber(client: Client) -> None:
+    subscribe(client)
+    client.attach(2, b"two")
+    said = client.say(w.QueueDelete("q"), channel=2)
+    assert names([each for each in said if each.channel == 2]) == ["session.completed"]
+    assert exception([each for each in said if each.channel == 1]).error_code == 408
+
+
+@pytest.mark.parametrize(
+    "record, code",
+    [
+        (w.QueueDelete("nowhere"), ErrorCode.NOT_FOUND),
+        (w.QueueDeclare(""), ErrorCode.INVALID_ARGUMENT),
+        (w.QueueDeclare("amq.q"), ErrorCode.NOT_ALLOWED),
+        (w.QueueDeclare("none", passive=True), ErrorCode.NOT_FOUND),
+        (w.ExchangeDeclare("amq.topic", "fanout"), ErrorCode.NOT_ALLOWED),
+        (w.ExchangeBind("nowhere", "amq.topic", "k"), ErrorCode.NOT_FOUND),
+        (w.MessageSubscribe("nowhere", "x", 0, 0), ErrorCode.NOT_FOUND),
+        (w.MessageCancel("x"), ErrorCode.NOT_FOUND),
+        (w.MessageFlow("x", 0, 1), ErrorCode.NOT_FOUND),
+        (w.MessageResume("x", "r"), ErrorCode.NOT_FOUND),
+        (w.DtxSelect(), ErrorCode.NOT_IMPLEMENTED),
+        (w.FileQos(), ErrorCode.NOT_IMPLEMENTED),
+        (w.StreamQos(), ErrorCode.NOT_IMPLEMENTED),
+    ],
+)
+def test_refused_commands(client: Client, record: Any, code: int) -> None:
+    found = exception(client.say(record))
+    assert (found.error_code, found.command_id) == (code, 1)
+
+
+def test_an_unknown_exchange_costs_the_session(client: Client) -> None:
+    assert exception(client.transfer("k", exchange="nowhere", mode=0)).error_code == 404
+
+
+def test_what_cannot_be_decoded_costs_the_session(client: Client) -> None:
+    octets = command(1, b"\x08\x01\x01\x00\xff\xff")
+    assert exception(client.served.receive(octets)).error_code == 503
+
+
+def test_a_message_that_is_too_large_costs_the_session(client: Client) -> None:
+    assert exception(client.transfer("q", bytes(200_001))).error_code == 506
+
+
+# --- the connection ------------------------------------------------------------------------------
+
+
+def test_the_client_role_is_missing() -> None:
+    with pytest.raises(LocalError, match="client role"):
+        Engine("0-10", Role.CLIENT)
+
+
+@pytest.mark.parametrize(
+    "octets",
+    [
+        control(0, ops.write_control(w.ConnectionOpen())),
+        control(1, ops.write_control(w.SessionAttach(b"s"))),
+        command(1, ops.write_command(w.QueueDeclare("q"))),
+        b"\xff" * 12,
+    ],
+)
+def test_what_is_out_of_order_costs_the_connection(octets: bytes) -> None:
+    served = Served()
+    served.receive(HEADER)
+    (said,) = served.receive(octets)
+    assert (said.name, said.record.reply_code) == ("connection.close", 501)
+    assert served.adapter.closing
+
+
+def test_a_response_that_is_absent_is_asked_for() -> None:
+    served = Served()
+    served.receive(HEADER)
+    octets = control(0, ops.write_control(w.ConnectionStartOk(None, "PLAIN")))
+    (said,) = served.receive(octets)
+    assert (said.name, said.record.challenge) == ("connection.secure", b"")
+    octets = control(0, ops.write_control(w.ConnectionSecureOk(b"\0guest\0guest")))
+    assert names(served.receive(octets)) == ["connection.tune"]
+
+
+def test_a_wrong_password() -> None:
+    served = Served()
+    served.receive(HEADER)
+    record = w.ConnectionStartOk(None, "PLAIN", b"\0guest\0wrong")
+    (said,) = served.receive(control(0, ops.write_control(record)))
+    assert (said.name, said.record.reply_code) == ("connection.close", 320)
+
+
+def test_frames_below_the_least_are_refused() -> None:
+    client = Client()
+    served = client.served
+    served.receive(HEADER)
+    client.control(0, w.ConnectionStartOk(None, "PLAIN", b"\0guest\0guest"))
+    (said,) = client.control(0, w.ConnectionTuneOk(max_frame_size=4095))
+    assert (said.name, said.record.reply_code) == ("connection.close", 501)
+
+
+def test_frames_of_the_peer_bound_ours() -> None:
+    client = Client()
+    served = client.served
+    served.receive(HEADER)
+    client.control(0, w.ConnectionStartOk(None, "PLAIN", b"\0guest\0guest"))
+    client.control(0, w.ConnectionTuneOk(max_frame_size=4096))
+    client.control(0, w.ConnectionOpen())
+    client.attach(1, b"test")
+    client.say(w.QueueDeclare("q"))
+    record = ops.write_command(w.MessageTransfer(""), True)
+    header = ops.coded(0x0401, w.write_delivery_properties(w.DeliveryProperties(routing_key="q")))
+    served.octets(command(1, record, header, bytes(50_000), 4096))
+    subscribe(client)
+    client.say(w.MessageFlow("d", 1, UNLIMITED))
+    octets = served.octets(command(1, ops.write_command(w.MessageFlow("d", 0, 1))))
+    at = 0
+    while at < len(octets):
+        size = int.from_bytes(octets[at + 2 : at + 4], "big")
+        assert 12 <= size <= 4096
+        at += size
+    assert len(octets) > 50_000
+
+
+def test_an_unknown_virtual_host() -> None:
+    client = Client()
+    client.served.receive(HEADER)
+    client.control(0, w.ConnectionStartOk(None, "PLAIN", b"\0guest\0guest"))
+    client.control(0, w.ConnectionTuneOk())
+    (said,) = client.control(0, w.ConnectionOpen("nowhere"))
+    assert (said.name, said.record.reply_code) == ("connection.close", 402)
+
+
+def test_a_violation_is_told_behind_the_answers(client: Client) -> None:
+    octets = command(1, ops.write_command(w.QueueQuery("q"))) + b"\xff" * 12
+    assert names(client.served.receive(octets)) == ["execution.result", "connection.close"]
+
+
+def test_heartbeats_and_silence() -> None:
+    client = Client(limits=Limits(heartbeat=60))
+    served = client.served
+    (start,) = served.receive(HEADER)
+    client.control(0, w.ConnectionStartOk(None, "PLAIN", b"\0guest\0guest"))
+    client.control(0, w.ConnectionTuneOk(heartbeat=10))
+    client.control(0, w.ConnectionOpen())
+    adapter = served.adapter
+    said: list[Said] = []
+    closed: list[Any] = []
+    for now in range(100, 130):
+        closed += adapter.tick(float(now))
+        said += served.read(b"".join(adapter.output()))
+        if closed:
+            break
+    assert "connection.heartbeat" in names(said)
+    assert isinstance(closed[-1], Closed)
+    assert 119 <= now <= 122  # twice the interval
