@@ -68,6 +68,7 @@ def serve(folder: Path, *arguments: object) -> list[object]:
         ("[amqp.tls]\nport = 5671\n", ["amqp.tls", "certificate"]),
         ("[[amqp.listeners]]\nport = 0\ntls_only = true\n", ["tls_only", "certificate"]),
         ("[[amqp.listeners]]\nport = 0\nheader_0_9 = '0-10'\n", ["amqp.listeners.0.header_0_9"]),
+        ("[amqp]\nheader_0_10 = '0-9'\n", ["amqp.header_0_10", "0-10-07-24"]),
         ("log_level = 'loud'\n", ["log_level", "debug"]),
         ("[amqp]\nmechanisms = ['MAGIC']\n", ["amqp.mechanisms"]),
         ("[amqp\n", ["not valid TOML"]),

@@ -49,6 +49,7 @@ def test_one_octet_at_a_time(gateway: Running, version: str) -> None:
     [
         (b"AMQP\x00\x00\x09\x02", PREFERRED),
         (b"AMQP\x09\x09\x09\x09", PREFERRED),
+        (b"AMQP\x01\x01\x63\x00", PREFERRED),
         (b"SSH-2.0-OpenSSH_9.6\r\n", PREFERRED),
         (b"\x00" * 8, PREFERRED),
         (b"\xff" * 4000, PREFERRED),
