@@ -59,11 +59,6 @@ def publish(guest: Guest, name: str, body: bytes, priority: int = 4) -> list[tup
     return guest.says(OutgoingMethod(record, guest.content(body=body, priority=priority, **more)))
 
 
-def dtx(version: str) -> None:
-    guest = Guest(House(), version)
-    closed(guest.says(guest.w.DtxStart("x")), 540)
-
-
 def out_of_band(version: str) -> None:
     guest = Guest(House(), version)
     closed(guest.says(guest.w.ChannelOpen(out_of_band="shared memory"), channel=2), 540)
@@ -250,7 +245,6 @@ PROBES: dict[tuple[str, str], Probe] = {
         (version, name): probe
         for version in ("0-9a0", "0-9a6")
         for name, probe in {
-            "dtx": dtx,
             "out-of-band": out_of_band,
             "ticket-zero": ticket_zero,
             "drop-low-first": drop_low_first,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.core.qpid_arguments import binding_arguments, read_consumer_arguments
 from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.branches import identifier_of, xid_of
 from gateway.adapters.methods.essentials import count_arguments
 from gateway.adapters.methods.wire import layouts as w
 from gateway.errors import Condition, Lost, PeerError, Unwritable
@@ -42,7 +43,6 @@ from gateway.operations import (
     Token,
     Unbind,
     Unsubscribe,
-    Xid,
 )
 
 
@@ -181,16 +181,13 @@ def _read_start(channel: RequestChannel, m: w.DtxStart, token: Token) -> Operati
     if not m.dtx_identifier:
         text = "dtx.start: the identifier of the transaction is empty"
         raise PeerError(Condition.SYNTAX_ERROR, text, Lost.SESSION)
-    return StartBranch(channel.number, token, Xid(0, m.dtx_identifier.encode(*TEXT)))
+    return StartBranch(channel.number, token, xid_of(m.dtx_identifier))
 
 
 def _write_start(channel: RequestChannel, op: StartBranch) -> w.DtxStart:
-    if op.join or op.resume or op.xid.format or op.xid.branch_id:
-        raise Unwritable("dtx.start begins a transaction by one identifier")
-    return w.DtxStart(op.xid.global_id.decode(*TEXT))
+    return w.DtxStart(identifier_of(op))
 
 
-TEXT = ("utf-8", "surrogateescape")
 RECOVER_ASYNC = "basic.recover-async"
 BINDING = "source=exchange destination=queue key=routing_key arguments"
 EXCHANGE_BINDING = "source destination key=routing_key arguments"

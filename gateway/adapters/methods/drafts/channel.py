@@ -20,7 +20,7 @@ from gateway.adapters.methods.pending import Awaited
 from gateway.bodies import Body, Spool
 from gateway.errors import Condition, LocalError, Lost, PeerError
 from gateway.message import Message
-from gateway.operations import Credit, DeclareQueue, Operation, Unsent
+from gateway.operations import Credit, DeclareQueue, Operation, Unsent, Xid
 from gateway.partial_bodies import PartialBodyStore
 
 MOST_TICKETS = 1024
@@ -107,7 +107,7 @@ class Channel:
     __slots__ = (
         "number", "state", "allow_deliveries", "engine", "awaited", "consumers", "content",
         "tickets", "prefetch", "transacted", "classes", "unsettled", "files",
-        "unbound_subscriptions", "paced", "prefetch_max", "_tags", "_encoded_methods",
+        "unbound_subscriptions", "paced", "prefetch_max", "branch", "_tags", "_encoded_methods",
         "_buffer", "_pending", "_frames",
     )  # fmt: skip
 
@@ -125,6 +125,8 @@ class Channel:
         self.tickets: dict[int, frozenset[str]] = {}
         self.prefetch = (0, 0)
         self.transacted = False
+        self.branch: Xid | None = None
+        """Started by dtx.start."""
         self.classes: dict[str, str] = {}
         """Exchanges declared here and their types: the arguments that a binding must have depend on
         it."""

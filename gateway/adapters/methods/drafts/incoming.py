@@ -54,10 +54,6 @@ ASYNCHRONOUS = frozenset(
 )
 """Methods that a client may send on a channel of 0-9a0 without being answered."""
 
-UNDEFINED = frozenset(["dtx.select", "dtx.start"])
-"""Named by the drafts, which do not describe a distributed transaction. A method that is not
-supported costs the connection in 0-9a0 (interface tests), the channel in 0-9a6 (dtx)."""
-
 
 class IncomingEngine(ChannelEngine, Protocol):
     """The engine, as far as this part needs it."""
@@ -95,7 +91,7 @@ class DraftIncoming:
         for octet in rest[:-1]:
             flags |= octet & FLAGS
         method = engine.table.methods.get(number)
-        if method is None or (flags & UNREAL and method.name in UNDEFINED):
+        if method is None:
             if flags & UNREAL:
                 self._unknown(number, rest[-1])
                 return
@@ -203,9 +199,6 @@ class DraftIncoming:
             raise PeerError(
                 Condition.UNEXPECTED_FRAME, f"{name} where the rest of a content was expected"
             )
-        if name in UNDEFINED:
-            lost = Lost.CONNECTION if engine.is_0_9a0 else Lost.SESSION
-            raise PeerError(Condition.NOT_IMPLEMENTED, f"{name} is not implemented", lost)
         if method.content:
             keep: Callable[[int], BodySink] = partial(incoming_body, engine.spool)
             if name == "file.stage":

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gateway.adapters.methods.branches import xid_of
 from gateway.adapters.methods.drafts.channel import Channel
 from gateway.adapters.methods.drafts.methods import Content
 from gateway.adapters.methods.pending import PendingReply
@@ -10,13 +11,16 @@ from gateway.errors import Condition
 from gateway.message import Message
 from gateway.operations import (
     Commit,
+    EndBranch,
     EndSession,
     EnterRealm,
     Flow,
     Operation,
     Outcome,
     QueueState,
+    SelectBranches,
     Settle,
+    StartBranch,
 )
 
 ACKNOWLEDGED = ("jms", "file")
@@ -61,11 +65,35 @@ def _reject(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
     return [Settle(channel.number, m.delivery_tag, False, outcome)]
 
 
+def select_branches(channel: Channel, pending: PendingReply | None) -> list[Operation]:
+    """The channel is going to use distributed transactions."""
+    channel.transacted = True
+    return [SelectBranches(channel.number, pending)]
+
+
+def _start_branch(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
+    if not m.dtx_identifier:
+        text = "the identifier of the transaction is empty"
+        raise channel.error(Condition.COMMAND_INVALID, text)
+    channel.branch = xid_of(m.dtx_identifier)
+    return [StartBranch(channel.number, pending, channel.branch)]
+
+
+def end_session(channel: Channel, pending: PendingReply) -> list[Operation]:
+    """The client closes the channel. Class dtx has no method that ends the work in a branch, so
+    that this does, and its coordinator may complete it."""
+    found: list[Operation] = []
+    if channel.branch is not None:
+        found.append(EndBranch(channel.number, None, channel.branch))
+    return [*found, EndSession(channel.number, pending)]
+
+
 REQUEST_HANDLERS: dict[str, Any] = {
     "channel.flow": lambda channel, m, pending: [Flow(channel.number, None, not m.flow_pause)],
     **{f"{group}.ack": _ack for group in ACKNOWLEDGED},
     **{f"{group}.reject": _reject for group in ACKNOWLEDGED},
     "tx.commit": lambda channel, m, pending: [Commit(channel.number, pending)],
+    "dtx.start": _start_branch,
 }
 
 

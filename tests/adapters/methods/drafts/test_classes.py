@@ -32,6 +32,7 @@ from gateway.operations import (
     Refused,
     Returned,
     Select,
+    SelectBranches,
     SessionLost,
     Settle,
     Subscribe,
@@ -338,21 +339,11 @@ def test_a_transacted_channel() -> None:
     _, limit, select = both.asked
     assert limit == Prefetch(2, None, 0, 5000, True) and isinstance(select, Select)
     both.server.output()
-    ((name, record),) = answers(both, first.ChannelOpen(0, "", 3), 3)
-    assert (name, record.reply_code) == ("channel.close", 540)
+    both.perform(both.server.receive(both.client.encoded(3, first.ChannelOpen(0, "", 3))))
+    assert isinstance(both.asked[-1], SelectBranches)
 
 
 def test_what_is_defined_nowhere_is_refused() -> None:
-    for version, record in (
-        ("0-9a0", first.DtxStart("t")),
-        ("0-9a6", second.DtxSelect()),
-        ("0-9a6", second.DtxStart("t")),
-    ):
-        both = Both(version).opened()
-        ((name, close),) = answers(both, record)
-        place = "connection" if version == "0-9a0" else "channel"
-        assert (name, close.reply_code) == (f"{place}.close", 540)
-        assert isinstance(both.asked[-1], SessionLost) or version == "0-9a0"
     for kind in ("nothing", "system", ""):
         both = Both("0-9a6").opened()
         ((name, close),) = answers(both, second.ExchangeDeclare(0, "x", kind))
@@ -422,17 +413,6 @@ def test_destinations_have_names(record: Any) -> None:
     both = Both("0-9a0").opened()
     ((name, close),) = answers(both, record)
     assert (name, close.reply_code) == ("channel.close", 503)
-
-
-@pytest.mark.parametrize("version", FIRST)
-def test_a_test_of_dtx_says_that_it_is_unknown(version: str) -> None:
-    both = Both(version).opened()
-    octets = flagged(both, first.DtxStart("t"), 0x40)
-    assert not both.server.receive(octets)
-    ((name, unknown),) = said(both.client, b"".join(both.server.output()))
-    assert (name, unknown.class_) == (
-        "connection.unknown", 10,
-    )  # fmt: skip
 
 
 def flagged(both: Both, record: Any, flag: int, tag: int = 0) -> bytes:

@@ -13,7 +13,9 @@ from gateway.adapters.methods.drafts.shared_methods import (
     check_in_band,
     consume_ok,
     content_of,
+    end_session,
     enter_realm,
+    select_branches,
 )
 from gateway.adapters.methods.drafts.v0_9a0.messages import service
 from gateway.adapters.methods.drafts.v0_9a0.names import (
@@ -44,7 +46,6 @@ from gateway.operations import (
     CancelTopic,
     DeclareQueue,
     DeleteQueue,
-    EndSession,
     Fetch,
     Fetched,
     FindQueue,
@@ -77,10 +78,6 @@ def _send(channel: Channel, record: Any) -> list[Operation]:
 
 def _open_channel(channel: Channel, m: w.ChannelOpen, pending: PendingReply) -> list[Operation]:
     check_in_band(channel, m.out_of_band)
-    if m.tx_mode == DISTRIBUTED:
-        raise channel.error(
-            Condition.NOT_IMPLEMENTED, "distributed transactions are not implemented"
-        )
     if m.tx_mode > DISTRIBUTED:
         raise channel.error(Condition.COMMAND_INVALID, f"transaction mode {m.tx_mode} is unknown")
     found: list[Operation] = [BeginSession(channel.number, pending)]
@@ -89,6 +86,8 @@ def _open_channel(channel: Channel, m: w.ChannelOpen, pending: PendingReply) -> 
     if m.tx_mode == STANDARD:
         channel.transacted = True
         found.append(Select(channel.number, None))
+    elif m.tx_mode == DISTRIBUTED:
+        found += select_branches(channel, None)
     return found
 
 
@@ -115,7 +114,7 @@ def _windows(channel: Channel, leaving: bool = False) -> list[Operation]:
 
 
 def _close_channel(channel: Channel, m: w.ChannelClose, pending: PendingReply) -> list[Operation]:
-    return [*_windows(channel, leaving=True), EndSession(channel.number, pending)]
+    return [*_windows(channel, leaving=True), *end_session(channel, pending)]
 
 
 def _queue_or_topic(

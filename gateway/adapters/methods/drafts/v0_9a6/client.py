@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gateway.adapters.methods.branches import identifier_of
 from gateway.adapters.methods.drafts import shared_methods
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
@@ -18,6 +19,7 @@ from gateway.errors import LocalError
 from gateway.operations import (
     BeginSession,
     Bind,
+    BranchStatus,
     Commit,
     DeclareExchange,
     DeclareQueue,
@@ -30,6 +32,8 @@ from gateway.operations import (
     PurgeQueue,
     Rollback,
     Select,
+    SelectBranches,
+    StartBranch,
     Subscribe,
     Unsubscribe,
 )
@@ -110,6 +114,8 @@ REQUEST_ENCODERS: dict[type[Operation], Any] = {
     Select: lambda channel, op: [w.TxSelect()],
     Commit: lambda channel, op: [w.TxCommit()],
     Rollback: lambda channel, op: [w.TxRollback()],
+    SelectBranches: lambda channel, op: [w.DtxSelect()],
+    StartBranch: lambda channel, op: [w.DtxStart(identifier_of(op))],
 }
 
 
@@ -130,6 +136,7 @@ REPLY_READERS: dict[str, Any] = {
     "queue.delete-ok": read_count,
     "jms.consume-ok": _result_consume,
     "jms.cancel-ok": _result_cancel,
+    "dtx.start-ok": lambda channel, op, m: BranchStatus.OK,
 }
 
 

@@ -12,8 +12,10 @@ from gateway.adapters.methods.drafts.shared_methods import (
     check_in_band,
     consume_ok,
     content_of,
+    end_session,
     enter_realm,
     layout,
+    select_branches,
 )
 from gateway.adapters.methods.drafts.v0_9a6.messages import published_file
 from gateway.adapters.methods.drafts.v0_9a6.names import (
@@ -40,7 +42,6 @@ from gateway.operations import (
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
-    EndSession,
     Fetch,
     Fetched,
     FindQueue,
@@ -228,7 +229,7 @@ def _select(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
 REQUEST_HANDLERS: dict[str, Any] = {
     **shared_methods.REQUEST_HANDLERS,
     "channel.open": _open,
-    "channel.close": lambda channel, m, pending: [EndSession(channel.number, pending)],
+    "channel.close": lambda channel, m, pending: end_session(channel, pending),
     "access.request": lambda channel, m, pending: enter_realm(
         channel, m, pending, RIGHTS, w.AccessRequestOk
     ),
@@ -247,6 +248,7 @@ REQUEST_HANDLERS: dict[str, Any] = {
     "file.open-ok": file_opened,
     "file.publish": _publish_file,
     "tx.select": _select,
+    "dtx.select": lambda channel, m, pending: select_branches(channel, pending),
     "tx.rollback": lambda channel, m, pending: [Rollback(channel.number, pending)],
 }
 
