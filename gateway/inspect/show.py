@@ -1,6 +1,7 @@
 """Prints a recording frame by frame, each connection in its detected version."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -20,19 +21,17 @@ MAX_HELD = 1 << 20
 """Maximum octets that are held until the version is detected."""
 
 
+@dataclass(slots=True, eq=False)
 class Direction:
     """One direction of a connection, with its position in the stream."""
 
-    __slots__ = ("arrow", "failed", "left", "passed", "reader")
-
-    def __init__(self, arrow: str) -> None:
-        self.arrow = arrow
-        self.left = b""
-        self.passed = 0
-        self.failed = 0
-        """Frames that could not be decoded."""
-        self.reader: Reader | None = None
-        """``None`` if this version is not decoded."""
+    arrow: str
+    left: bytes = b""
+    passed: int = 0
+    failed: int = 0
+    """Frames that could not be decoded."""
+    reader: Reader | None = None
+    """``None`` if this version is not decoded."""
 
     def lines(self, piece: Piece) -> Iterator[str]:
         """The lines of complete frames. An unfinished frame is kept."""

@@ -8,6 +8,7 @@ object with ``frames``, each with ``hex`` and a direction. pcap and pcapng are r
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -168,15 +169,13 @@ LINKS: dict[int, Callable[[bytes], Any]] = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class Flow:
     """One direction of one connection: orders segments and drops retransmissions."""
 
-    __slots__ = ("expected", "early", "waiting")
-
-    def __init__(self) -> None:
-        self.expected: int | None = None
-        self.early: dict[int, bytes] = {}
-        self.waiting = 0
+    expected: int | None = None
+    early: dict[int, bytes] = field(default_factory=dict)
+    waiting: int = 0
 
     def add(self, sequence: int, syn: bool, data: bytes) -> bytes:
         """The octets that are now contiguous."""

@@ -7,6 +7,7 @@ owner of one account could guess at the others between logins.
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -19,13 +20,13 @@ SHARE = 4
 MOST_KEPT = 10_000
 
 
+@dataclass(eq=False)
 class FailureRecords:
     """The figures among the records of a store. ``begin`` and ``end`` bracket a turn."""
 
-    def __init__(self, store: Store, begin: Callable[[], None], end: Callable[[], None]) -> None:
-        self.store = store
-        self.begin = begin
-        self.end = end
+    store: Store
+    begin: Callable[[], None]
+    end: Callable[[], None]
 
     def load(self) -> Iterable[tuple[str, dict[str, Any]]]:
         return [(key[0], value) for _, key, value in self.store.records(KIND)]

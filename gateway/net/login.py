@@ -7,6 +7,7 @@ once, any other by the thread that checks it; nothing is read from the peer unti
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.adapters.contract import Adapter, Answer, Capability
@@ -33,20 +34,18 @@ class Peer(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Login:
     """``passed`` after a successful login, ``failed`` after a failed one. ``anonymous_user`` is the
     user for ANONYMOUS on this connection's listener."""
 
-    def __init__(
-        self, peer: Peer, access: Access, passwords: Passwords, anonymous_user: str | None
-    ) -> None:
-        self._peer: Peer | None = peer
-        self._access = access
-        self._passwords = passwords
-        self._anonymous_user = anonymous_user
-        self._task: asyncio.Task[None] | None = None
-        self.passed = False
-        self.failed = False
+    _peer: Peer | None
+    _access: Access
+    _passwords: Passwords
+    _anonymous_user: str | None
+    _task: asyncio.Task[None] | None = None
+    passed: bool = False
+    failed: bool = False
 
     def leave(self) -> None:
         """Let go of the connection, which has ended."""

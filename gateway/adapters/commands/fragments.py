@@ -3,7 +3,8 @@ frames (document §3.4)."""
 
 import hashlib
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from gateway.adapters.commands import types as fields
 from gateway.adapters.commands.content import (
@@ -191,19 +192,17 @@ MakeFrame = Callable[[bytes, bool], bytes]
 """Makes a command with a fragment; the flag says whether more follow."""
 
 
+@dataclass(slots=True, eq=False)
 class Fragments:
     """A ``BodyWriter``: header and large body in as many fragments as they need."""
 
-    __slots__ = ("over", "spent", "_make", "_head", "_body", "_limit", "_at")
-
-    def __init__(self, make: MakeFrame, head: bytes, body: LargeBody, limit: int) -> None:
-        self.over = False
-        self.spent = 0
-        self._make = make
-        self._head = head
-        self._body = body
-        self._limit = limit
-        self._at = 0
+    _make: MakeFrame
+    _head: bytes
+    _body: LargeBody
+    _limit: int
+    _at: int = 0
+    over: bool = False
+    spent: int = 0
 
     def frame(self) -> bytes:
         head, self._head = self._head, b""
@@ -214,19 +213,17 @@ class Fragments:
         return self._make(head + octets, not self.over)
 
 
+@dataclass(slots=True, eq=False)
 class HashedBody:
     """A ``BodyWriter``: a command with the SHA-1 of a large body. Hashing a gigabyte takes a
     second, so it is done in portions too."""
 
-    __slots__ = ("over", "spent", "_make", "_body", "_hash", "_at")
-
-    def __init__(self, make: Callable[[str], bytes], body: LargeBody) -> None:
-        self.over = False
-        self.spent = 0
-        self._make = make
-        self._body = body
-        self._hash = hashlib.sha1()
-        self._at = 0
+    _make: Callable[[str], bytes]
+    _body: LargeBody
+    _at: int = 0
+    over: bool = False
+    spent: int = 0
+    _hash: Any = field(default_factory=hashlib.sha1)
 
     def frame(self) -> bytes:
         octets = self._body[self._at : self._at + WRITE_FROM]

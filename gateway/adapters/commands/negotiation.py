@@ -5,6 +5,7 @@ them; a table with credentials counts under any mechanism.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -30,26 +31,18 @@ PLAIN, NONE = "PLAIN", "NONE"
 OPEN_TAG = 1
 
 
+@dataclass(eq=False)
 class ServerNegotiation:
     """The server's half of the handshake."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        frames: Frames,
-        authority: Authority | None,
-        mechanisms: tuple[str, ...],
-        resume: Callable[[Callable[[], None]], None],
-        want_pings: Callable[[int], None],
-    ) -> None:
-        """``resume`` performs an action after a wait and continues reading."""
-        self._connection = connection
-        self._frames = frames
-        self._authority = authority
-        self._mechanisms = mechanisms
-        self._resume = resume
-        self._want_pings = want_pings
-        self._user: str | None = None
+    _connection: Connection
+    _frames: Frames
+    _authority: Authority | None
+    _mechanisms: tuple[str, ...]
+    _resume: Callable[[Callable[[], None]], None]
+    """Performs an action after a wait and continues reading."""
+    _want_pings: Callable[[int], None]
+    _user: str | None = None
 
     def begin(self) -> None:
         self._connection.write(w.ConnectionChallenge(HEADER[1], " ".join(self.offered())))
@@ -169,27 +162,19 @@ class ServerNegotiation:
         return []
 
 
+@dataclass(eq=False)
 class ClientNegotiation:
     """The client's half of the handshake."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        frames: Frames,
-        credentials: Credentials,
-        product: Product,
-        tuned: Callable[[int, int], None],
-        want_pings: Callable[[int], None],
-    ) -> None:
-        """``tuned`` takes the server's limits of channels and handles."""
-        self._connection = connection
-        self._frames = frames
-        self._credentials = credentials
-        self._product = product
-        self._set_limits = tuned
-        self._want_pings = want_pings
-        self._requested: Open | None = None
-        self._tuned = False
+    _connection: Connection
+    _frames: Frames
+    _credentials: Credentials
+    _product: Product
+    _set_limits: Callable[[int, int], None]
+    """Takes the server's limits of channels and handles."""
+    _want_pings: Callable[[int], None]
+    _requested: Open | None = None
+    _tuned: bool = False
 
     def begin(self) -> None:
         """The initiation was written when the connection was made."""

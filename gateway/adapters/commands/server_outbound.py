@@ -1,6 +1,7 @@
 """Encodes the operations of a server: replies, closes and deliveries."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gateway import operations as ops
@@ -31,15 +32,13 @@ class ConnectionControl(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Outbound:
     """Encodes the operations of a server."""
 
-    def __init__(
-        self, connection: Connection, table: ServerChannels, control: ConnectionControl
-    ) -> None:
-        self.connection = connection
-        self.table = table
-        self.control = control
+    connection: Connection
+    table: ServerChannels
+    control: ConnectionControl
 
     def send(self, operation: ops.Operation) -> None:
         """Raises ``LocalError`` for operations that a server does not send."""

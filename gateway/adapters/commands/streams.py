@@ -6,6 +6,7 @@ back as a stream; all other receivers get the messages.
 """
 
 import secrets
+from dataclasses import dataclass, field
 
 from gateway.adapters.commands import types as fields
 from gateway.adapters.commands.content import COMMAND, SIZE_OCTETS, read_header
@@ -17,16 +18,14 @@ STREAM, PART, END = "X_STREAM", "X_STREAM_PART", "X_STREAM_END"
 MARK = STREAM.encode()
 
 
+@dataclass(slots=True, eq=False)
 class Stream:
     """A stream from a client. ``name``: its destination."""
 
-    __slots__ = ("header", "number", "part", "name")
-
-    def __init__(self, header: bytes) -> None:
-        self.header = header
-        self.number = secrets.token_hex(8)
-        self.part = 0
-        self.name = ""
+    header: bytes
+    number: str = field(default_factory=lambda: secrets.token_hex(8))
+    part: int = 0
+    name: str = ""
 
     def next(self, end: bool = False) -> bytes:
         """The header of the next part. Raises ``ValueError`` if the fields have no room."""

@@ -8,6 +8,7 @@ those of the body.
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.bodies import LargeBody
@@ -32,16 +33,15 @@ class BodyWriter(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class BodyFrames:
     """Frames that hold ``largest`` octets of the body each; ``make`` makes one."""
 
-    __slots__ = ("make", "body", "largest", "at", "spent")
-
-    def __init__(self, make: Callable[[bytes], bytes], body: LargeBody, largest: int) -> None:
-        self.make = make
-        self.body = body
-        self.largest = largest
-        self.at = self.spent = 0
+    make: Callable[[bytes], bytes]
+    body: LargeBody
+    largest: int
+    at: int = 0
+    spent: int = 0
 
     @property
     def over(self) -> bool:
