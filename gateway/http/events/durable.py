@@ -12,8 +12,8 @@ import os
 from collections import deque
 from typing import Any, NamedTuple
 
-from gateway.broker.local import LocalClient, remove_private_queue
-from gateway.errors import Refusal, Unstorable
+from gateway.broker.local import LocalChannel, remove_private_queue
+from gateway.errors import Unstorable
 from gateway.http.events.cursor import EPOCH_OCTETS, digest_of
 from gateway.http.events.journal import Event
 from gateway.http.events.sources import AT_ONCE, Source, SourceName, SourceOwner, Stream
@@ -109,25 +109,15 @@ class DurableSource(Source):
     # --- the subscription -----------------------------------------------------------------------
 
     def open(self, user: str, returning: bool) -> None:
-        """Make what is not there yet: the queue, its binding and its only consumer. The rights of
-        readers are looked at by the hub; these things are the gateway's own."""
-        if self.channel is not None:
-            return
-        name = f"HTTP events {self.name}"
         self.user = self.user or user
-        client = LocalClient(self.hub.broker, self.vhost, self.user, name, internal=True)
-        try:
-            channel = client.channel(self)
-            queue, exchange = channel.bind_private_queue(
-                self.name.name, self.name.key or "", durable=self.queue
-            )
-            tag = channel.subscribe(queue, exclusive=True, permitted=True)
-        except Refusal:
-            client.close()
-            raise
-        self.client, self.channel, self.exchange = client, channel, exchange
+        super().open(self.user, returning)
+
+    def consume_exchange(self, channel: LocalChannel, key: str) -> None:
+        """Make what is not there yet: the queue, its binding and its only consumer."""
+        queue, exchange = channel.bind_private_queue(self.name.name, key, durable=self.queue)
+        tag = channel.subscribe(queue, exclusive=True, permitted=True)
+        self.exchange = exchange
         self.save()
-        # Messages may come before ``start`` returns.
         channel.start(tag)
 
     def pause(self) -> None:

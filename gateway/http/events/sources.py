@@ -183,24 +183,24 @@ class Source:
                     self.give_back(self.channel, 0)
                 self.consume_queue(self.channel)
             return
-        client = LocalClient(self.hub.broker, self.vhost, user, f"HTTP events {self.name}")
+        name, internal = f"HTTP events {self.name}", self.name.durable
+        self.client = LocalClient(self.hub.broker, self.vhost, user, name, internal=internal)
         try:
-            channel = client.channel(self)
+            # Deliveries may come before it returns.
+            channel = self.channel = self.client.channel(self)
             if self.name.key is None:
                 self.consume_queue(channel)
             else:
                 self.consume_exchange(channel, self.name.key)
         except Refusal:
-            client.close()
+            self.detach()
             raise
-        self.client, self.channel = client, channel
 
     def consume_queue(self, channel: LocalChannel) -> None:
         settings = self.hub.settings
         # The journal has the message and its frame, together up to 7/3: pinned events fit.
         channel.prefetch(settings.queue_prefetch, settings.journal_octets // 3)
         self.tag = channel.subscribe(self.name.name, permitted=True)
-        # Deliveries may come before start returns: they need the channel only when settled.
         channel.start(self.tag)
 
     def consume_exchange(self, channel: LocalChannel, key: str) -> None:
