@@ -31,15 +31,20 @@ class ClientContext:
         self._serial += 1
         return f"{kind}:{self.session.number}.{self._serial}"
 
-    def answer(self, token: Token, result: Any = None) -> None:
-        """Answer an operation at once, without asking the peer."""
+    def answer(
+        self, token: Token, result: Any = None, found: list[Operation] | None = None
+    ) -> None:
+        """Answer an operation: at once, or in ``found``."""
         if token is not None:
-            self.connection.later.append(Done(self.session.number, token, result))
+            found = self.connection.later if found is None else found
+            found.append(Done(self.session.number, token, result))
 
-    def refuse(self, token: Token, condition: Condition, text: str) -> None:
-        """Refuse an operation that this version or this peer cannot do."""
+    def refuse(
+        self, token: Token, condition: Condition, text: str, found: list[Operation] | None = None
+    ) -> None:
+        """Refuse an operation: at once, or in ``found``."""
         if token is not None:
-            found = self.connection.later
+            found = self.connection.later if found is None else found
             found.append(Refused(self.session.number, token, condition, text, Lost.LINK))
 
     def refused(self, token: Token, lost: bool) -> Refused:

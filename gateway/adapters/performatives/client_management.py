@@ -22,7 +22,7 @@ from gateway.adapters.performatives.receiving_link import ReceivingLink
 from gateway.adapters.performatives.sending_link import SendingLink
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import SenderSettleMode
-from gateway.errors import Condition, Lost
+from gateway.errors import Condition
 from gateway.message import Properties
 from gateway.operations import (
     Bind,
@@ -30,11 +30,9 @@ from gateway.operations import (
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
-    Done,
     Operation,
     PurgeQueue,
     QueueState,
-    Refused,
     Terminus,
     Token,
     Unbind,
@@ -163,8 +161,7 @@ class ClientManagement(LinkHandler):
                 if isinstance(binding, dict) and binding.get("arguments") == op.arguments:
                     self._request(op.token, "DELETE", str(binding.get("location")), None, _none)
                     return
-            if op.token is not None:
-                found.append(Done(op.channel, op.token))  # undone already
+            self.context.answer(op.token, None, found)  # undone already
 
         path = f"/bindings?src={source}&{kind}={to}&key={key}"
         self._send(op.token, "GET", path, None, listed)
@@ -182,8 +179,7 @@ class ClientManagement(LinkHandler):
         """A request with one response, which becomes the answer."""
 
         def then(body: Any, found: list[Operation]) -> None:
-            if token is not None:
-                found.append(Done(self.session.number, token, result(body)))
+            self.context.answer(token, result(body), found)
 
         self._send(token, method, path, body, then)
 
@@ -238,8 +234,7 @@ class ClientManagement(LinkHandler):
             return
         if (record.source if link.receiver else record.target) is not None:
             (token, result), link.data = link.data, (None, None)
-            if token is not None:
-                found.append(Done(self.session.number, token, result))
+            self.context.answer(token, result, found)
             link.detach(True, found)
 
     def on_message(self, arrival: IncomingDelivery, octets: bytes, found: list[Operation]) -> None:
@@ -261,10 +256,10 @@ class ClientManagement(LinkHandler):
         status = int(subject) if subject.isdecimal() else 500
         if 200 <= status < 300:
             asked.then(body, found)
-        elif asked.token is not None:
+        else:
             condition = CONDITIONS.get(status, Condition.INTERNAL_ERROR)
             text = body if isinstance(body, str) else f"the management node answers {status}"
-            found.append(Refused(self.session.number, asked.token, condition, text, Lost.LINK))
+            self.context.refuse(asked.token, condition, text, found)
 
     def on_unsent(self, link: SendingLink, number: int, message: Any, text: str) -> None:
         """A request that has no form or is too large: its number is its message-id."""

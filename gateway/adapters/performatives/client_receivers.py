@@ -6,6 +6,7 @@ queue: one credit, and drain.
 """
 
 from collections import deque
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
@@ -63,32 +64,27 @@ ROUTING_KEY, EXCHANGE = "x-routing-key", "x-exchange"
 _ROUTED = ROUTING_KEY.encode()
 
 
+@dataclass(slots=True, eq=False)
 class Consumer:
     """State of a receiver link. ``asked`` is the request that its attach answers."""
 
-    __slots__ = (
-        "tag", "key", "asked", "token", "leaving", "drain", "left", "fetches", "fetching",
-        "owed", "spare",
-    )  # fmt: skip
-
-    def __init__(self, tag: str, key: str, asked: Any, token: Token) -> None:
-        self.tag = tag
-        self.key = key
-        """The routing key of messages without one."""
-        self.asked = asked
-        self.token = token
-        self.leaving: Any = None
-        """The ``Unsubscribe`` that ends it; True once it is answered."""
-        self.drain: Token = None
-        self.left = 0
-        """Credit before the flow that answers ``drain``."""
-        self.fetches: deque[Token] | None = None
-        self.fetching = False
-        self.owed = False
-        """A message took the credit that was to be drained, and the peer may still answer the
-        drain. Artemis does, and drops the next credit with it, even if the queue has messages."""
-        self.spare: deque[Fetched] = deque()
-        """Messages that arrived beyond the fetches."""
+    tag: str
+    key: str
+    """The routing key of messages without one."""
+    asked: Any
+    token: Token
+    leaving: Any = None
+    """The ``Unsubscribe`` that ends it; True once it is answered."""
+    drain: Token = None
+    left: int = 0
+    """Credit before the flow that answers ``drain``."""
+    fetches: deque[Token] | None = None
+    fetching: bool = False
+    owed: bool = False
+    """A message took the credit that was to be drained, and the peer may still answer the drain.
+    Artemis does, and drops the next credit with it, even if the queue has messages."""
+    spare: deque[Fetched] = field(default_factory=deque)
+    """Messages that arrived beyond the fetches."""
 
 
 class ClientReceivers(LinkHandler):
@@ -207,8 +203,7 @@ class ClientReceivers(LinkHandler):
             return
         op, consumer.leaving = consumer.leaving, True
         self.links.pop(consumer.tag, None)
-        if op.token is not None:
-            found.append(Done(self.session.number, op.token, op.tag))
+        self.context.answer(op.token, op.tag, found)
         self._leave(link)
 
     def _leave(self, link: Link) -> None:
@@ -332,8 +327,7 @@ class ClientReceivers(LinkHandler):
     def _drained(self, consumer: Consumer, found: list[Operation]) -> None:
         (token,) = consumer.drain
         consumer.drain = None
-        if token is not None:
-            found.append(Done(self.session.number, token, consumer.left))
+        self.context.answer(token, consumer.left, found)
 
     def on_detached(
         self, link: Any, record: w.Detach | None, closed: bool, lost: bool, found: list[Operation]

@@ -5,6 +5,7 @@ it, in order. With confirms every message is sent unsettled, and its outcome bec
 of its number, in order; without, messages are sent settled.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from gateway.adapters.performatives import addresses, termini
@@ -41,19 +42,13 @@ MOST_WAITING = 1000
 """Messages waiting for credit in one link at which we ask the owner to pause (``Flow``)."""
 
 
+@dataclass(slots=True, eq=False)
 class Sender:
     """State of a sender link."""
 
-    __slots__ = ("destination", "token", "terminus", "paused")
-
-    def __init__(
-        self, destination: tuple[str, str], token: Token, terminus: Terminus | None
-    ) -> None:
-        self.destination = destination
-        self.token = token
-        self.terminus = terminus
-        """Asked for by name, not made for a publish."""
-        self.paused = False
+    destination: tuple[str, str]
+    token: Token
+    paused: bool = False
 
 
 class ClientSenders(LinkHandler):
@@ -132,7 +127,7 @@ class ClientSenders(LinkHandler):
     ) -> SendingLink:
         name = name or self.context.link_name("to")
         link: SendingLink = self.session.offer(name, False, self)
-        link.data = Sender(destination, token, terminus if token is not None else None)
+        link.data = Sender(destination, token)
         link.source = w.Source()
         link.target = termini.target(terminus)
         self.links[destination] = link
@@ -271,12 +266,7 @@ class ClientSenders(LinkHandler):
             found.append(Returned(self.session.number, message, condition, text, number))
 
     def _give_back(
-        self,
-        number: int,
-        message: Message,
-        condition: Condition,
-        text: str,
-        found: list[Operation],
+        self, number: int, message: Message, condition: Condition, text: str, found: list[Operation]
     ) -> None:
         """Return a message that was never sent."""
         found.append(Returned(self.session.number, message, condition, text, max(number, 0)))

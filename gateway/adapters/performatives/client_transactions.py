@@ -18,7 +18,7 @@ from gateway.adapters.performatives.sending_link import SendingLink
 from gateway.adapters.performatives.violation import reason
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import TxnCapability
-from gateway.errors import Condition, Lost
+from gateway.errors import Condition
 from gateway.message import Message
 from gateway.operations import (
     Commit,
@@ -26,7 +26,6 @@ from gateway.operations import (
     Discharge,
     Done,
     Operation,
-    Refused,
     Rollback,
     Select,
     Token,
@@ -112,8 +111,7 @@ class ClientTransactions(LinkHandler):
     def _next(self, token: Token) -> None:
         def declared(state: Any, found: list[Operation]) -> None:
             self.current = state.txn_id
-            if token is not None:
-                found.append(Done(self.session.number, token))
+            self.context.answer(token, None, found)
             waiting, self.waiting = self.waiting, []
             for at, operation in enumerate(waiting):
                 if self.current is None:  # one of them has ended it
@@ -187,10 +185,8 @@ class ClientTransactions(LinkHandler):
         self.finished(number)
         if number not in self._posts:
             return False
-        token = self._posts.pop(number)
-        if token is not None:
-            routed = type(state.outcome) is w.Accepted
-            found.append(Done(self.session.number, token, routed))
+        routed = type(state.outcome) is w.Accepted
+        self.context.answer(self._posts.pop(number), routed, found)
         return True
 
     def unsent(self, number: int, text: str, found: list[Operation]) -> bool:
@@ -199,9 +195,7 @@ class ClientTransactions(LinkHandler):
         if number not in self._posts:
             return False
         token = self._posts.pop(number)
-        if token is not None:
-            condition = Condition.PRECONDITION_FAILED
-            found.append(Refused(self.session.number, token, condition, text, Lost.LINK))
+        self.context.refuse(token, Condition.PRECONDITION_FAILED, text, found)
         return True
 
     def on_unsent(self, link: SendingLink, number: int, message: Message, text: str) -> None:
@@ -229,8 +223,7 @@ class ClientTransactions(LinkHandler):
 
     def _fail(self, token: Token, error: w.Error | None, found: list[Operation]) -> None:
         condition, text = reason(error, "the coordinator has refused")
-        if token is not None:
-            found.append(Refused(self.session.number, token, condition, text, Lost.LINK))
+        self.context.refuse(token, condition, text, found)
 
     def on_credit(self, link: SendingLink, record: w.Flow, found: list[Operation]) -> None:
         if link.drain:

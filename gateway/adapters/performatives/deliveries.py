@@ -5,6 +5,7 @@ or attached again, or the session ends.
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Protocol, TypeVar
 
@@ -28,45 +29,33 @@ T = TypeVar("T")
 _Q = Struct(">Q")
 
 
+@dataclass(slots=True, eq=False)
 class IncomingDelivery:
     """A delivery of the peer's. ``settled``: no disposition may follow. ``second``: we wait for the
     sender to settle (§2.8.3). ``state`` is the sender's state, ``reported`` ours."""
 
-    __slots__ = ("link", "id", "tag", "settled", "second", "state", "reported")
-
-    def __init__(
-        self,
-        link: Link,
-        number: int,
-        tag: bytes,
-        settled: bool,
-        second: bool,
-        state: Any,
-    ) -> None:
-        self.link = link
-        self.id = number
-        self.tag = tag
-        self.settled = settled
-        self.second = second
-        self.state = state
-        self.reported: Any = None
+    link: Link
+    id: int
+    tag: bytes
+    settled: bool
+    second: bool
+    state: Any
+    reported: Any = None
 
 
+@dataclass(slots=True, eq=False)
 class OutgoingDelivery:
     """An unsettled delivery of ours. ``number`` is the delivery's number in operations; ``state``
     the receiver's last state that was not final; ``txn_id`` the transaction that its outcome is
     part of, ``retired`` that outcome."""
 
-    __slots__ = ("link", "id", "number", "_tag", "state", "txn_id", "retired")
-
-    def __init__(self, link: Link, id_: int, number: int, tag: int | bytes) -> None:
-        self.link = link
-        self.id = id_
-        self.number = number
-        self._tag = tag
-        self.state: Any = None
-        self.txn_id: bytes | None = None
-        self.retired: Any = None
+    link: Link
+    id: int
+    number: int
+    _tag: int | bytes
+    state: Any = None
+    txn_id: bytes | None = None
+    retired: Any = None
 
     @property
     def is_open(self) -> bool:

@@ -32,24 +32,6 @@ SASL_LIMIT = 8192
 passwords; brokers of today read more, and so do we."""
 
 
-class SessionEndpoint(Protocol):
-    """A session as the receive loop needs it."""
-
-    def on_flow(self, record: w.Flow, found: list[Operation]) -> None: ...
-
-    def on_transfer(
-        self, record: w.Transfer, buf: bytes, at: int, end: int, found: list[Operation]
-    ) -> None: ...
-
-    def on_disposition(self, record: w.Disposition, found: list[Operation]) -> None: ...
-
-    def on_attach(self, record: w.Attach, found: list[Operation]) -> None: ...
-
-    def on_detach(self, record: w.Detach, found: list[Operation]) -> None: ...
-
-    def on_end(self, record: w.End, found: list[Operation]) -> None: ...
-
-
 class FrameHandler(Protocol):
     """Receiver of all frames that belong to no session. All methods raise ``PeerError``."""
 

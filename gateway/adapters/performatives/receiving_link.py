@@ -5,6 +5,7 @@ A message of one transfer is not copied. Messages of several transfers are limit
 the spool as it arrives, if the handler of the link accepts spooled messages (``spools``).
 """
 
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gateway.adapters.performatives.decoding import FieldError
@@ -44,27 +45,21 @@ SMALL, LARGE = 1024, 64 * 1024
 """Payloads below the first size, in octets, are joined to pieces of up to the second."""
 
 
+@dataclass(slots=True, eq=False)
 class PartialDelivery:
     """A delivery of which transfers are still to come. ``ignored``: its octets are discarded.
     ``held``: its octets in memory; the others are in ``unpacking``, unless it has an ``error``."""
 
-    __slots__ = (
-        "arrival", "pieces", "size", "held", "format", "presettled", "ignored", "unpacking",
-        "error", "spool_attempted",
-    )  # fmt: skip
-
-    def __init__(
-        self, arrival: IncomingDelivery, format_: int, presettled: bool, ignored: bool
-    ) -> None:
-        self.arrival = arrival
-        self.pieces: list[bytes | bytearray] = []
-        self.size = self.held = 0
-        self.unpacking: Unpacking | None = None
-        self.error: Exception | None = None
-        self.spool_attempted = False
-        self.format = format_
-        self.presettled = presettled
-        self.ignored = ignored
+    arrival: IncomingDelivery
+    format: int
+    presettled: bool
+    ignored: bool
+    pieces: list[bytes | bytearray] = field(default_factory=list)
+    size: int = 0
+    held: int = 0
+    unpacking: Unpacking | None = None
+    error: Exception | None = None
+    spool_attempted: bool = False
 
     def add(self, octets: bytes) -> None:
         """Join small pieces, so that a message of many takes no more memory than its length."""

@@ -6,6 +6,7 @@ the attach, for credit, or for the session's window.
 """
 
 from collections import deque
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Protocol
 
@@ -49,41 +50,26 @@ from gateway.message import ExpiringMessage, Message
 from gateway.operations import Credit, Operation
 
 
+@dataclass(slots=True, eq=False)
 class QueuedDelivery:
     """A delivery that could not be sent in one piece, or not at once. ``begin``: the position up to
     which the receiver has the message already (§3.4.1). Without a message it carries only a
     state."""
 
-    __slots__ = (
-        "number", "message", "redelivered", "settled", "tag", "state", "resume", "aborted",
-        "begin", "octets", "at", "id", "started",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        number: int,
-        message: Message | None,
-        redelivered: bool = False,
-        settled: bool = False,
-        tag: bytes | None = None,
-        state: Any = None,
-        resume: bool = False,
-        aborted: bool = False,
-    ) -> None:
-        self.number = number
-        self.message = message
-        self.redelivered = redelivered
-        self.settled = settled
-        self.tag = tag
-        self.state = state
-        self.resume = resume
-        self.aborted = aborted
-        self.begin: w.Received | None = None
-        self.octets: bytes | Rope = b""
-        self.at = 0
-        self.id: int | None = None
-        """Its delivery-id, as soon as it has used credit."""
-        self.started = False
+    number: int
+    message: Message | None
+    redelivered: bool = False
+    settled: bool = False
+    tag: bytes | None = None
+    state: Any = None
+    resume: bool = False
+    aborted: bool = False
+    begin: w.Received | None = None
+    octets: bytes | Rope = b""
+    at: int = 0
+    id: int | None = None
+    """Its delivery-id, as soon as it has used credit."""
+    started: bool = False
 
 
 class SendingSession(LinkSession, Protocol):

@@ -36,11 +36,7 @@ READINGS: dict[bool, tuple[Lengths, Lengths]] = {
 
 def read_table(entries: bytes, is_0_9a0: bool) -> Table:
     """The table whose entries these are; ``is_0_9a0``: in 0-9a0. Raises ``FieldError``."""
-    usual, other = READINGS[is_0_9a0]
-    try:
-        return _read(entries, usual)
-    except FieldError:
-        return _read(entries, other)
+    return _fit(entries, is_0_9a0)[1]
 
 
 def read_arguments(entries: bytes, is_0_9a0: bool) -> Table:
@@ -173,28 +169,23 @@ class Entry(NamedTuple):
 
 def cut(entries: bytes, is_0_9a0: bool) -> list[Entry]:
     """The entries of a table, in the reading that ``read_table`` finds. Raises ``FieldError``."""
-    return _cut(entries, _fitting(entries, is_0_9a0))
+    return _cut(entries, _fit(entries, is_0_9a0)[0])
 
 
 def usual(entries: bytes, is_0_9a0: bool) -> bytes:
     """The same table in the reading that is written here, so that others can follow. Raises
     ``FieldError``."""
-    if _fitting(entries, is_0_9a0) is READINGS[is_0_9a0][0]:
-        return entries
-    return write_table(read_table(entries, is_0_9a0), is_0_9a0)
+    lengths, table = _fit(entries, is_0_9a0)
+    return entries if lengths is READINGS[is_0_9a0][0] else write_table(table, is_0_9a0)
 
 
-def _fitting(entries: bytes, is_0_9a0: bool) -> Lengths:
-    """The reading that takes up these octets."""
-    readings = READINGS[is_0_9a0]
-    for lengths in readings[:-1]:
-        try:
-            _read(entries, lengths)
-        except FieldError:
-            continue
-        return lengths
-    _read(entries, readings[-1])
-    return readings[-1]
+def _fit(entries: bytes, is_0_9a0: bool) -> tuple[Lengths, Table]:
+    """The reading that takes up these octets, and the table."""
+    usual, other = READINGS[is_0_9a0]
+    try:
+        return usual, _read(entries, usual)
+    except FieldError:
+        return other, _read(entries, other)
 
 
 def _cut(entries: bytes, lengths: Lengths) -> list[Entry]:
