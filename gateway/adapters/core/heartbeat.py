@@ -34,6 +34,10 @@ class Heartbeat:
         self._since = self._closing_since = 0.0
         self._last_heard = self._last_spoke = self._last = 0.0
 
+    def excuse_silence(self) -> None:
+        """We did not read: the peer counts as heard."""
+        self.heard = True
+
     def elapsed(self, now: float) -> float:
         """Seconds since the last look, 0 before the first."""
         return now - self._last if self._started else 0.0

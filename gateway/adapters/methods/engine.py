@@ -71,6 +71,8 @@ class Engine:
         self.spool = spool
         self.channel_max = limits.channel_max or 0xFFFF
         self.heartbeat = Heartbeat(limits)
+        self.excuse_silence = self.heartbeat.excuse_silence
+        self.outlet: Callable[[int], Outlet] = self.channel
         self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.channels)
         self.pending = buffer.pending
         self.incoming = Incoming(self, server)
@@ -111,10 +113,6 @@ class Engine:
         except ValueError as error:
             raise LocalError(str(error)) from error
 
-    def outlet(self, channel: int) -> Outlet:
-        """The hot way out for an open channel."""
-        return self.channel(channel)
-
     def channel(self, number: int) -> Channel:
         channel = self.channels.get(number)
         if channel is None:
@@ -130,10 +128,6 @@ class Engine:
     @property
     def more(self) -> int:
         return self.buffer.more
-
-    def excuse_silence(self) -> None:
-        """We did not read: the peer counts as heard."""
-        self.heartbeat.heard = True
 
     def release(self) -> None:
         """Let go of everything, as the connection is over."""

@@ -110,17 +110,9 @@ def _request(engine: OutboundEngine, op: Any) -> None:
     requested(engine, channel, op, method if answered else None, None)
 
 
-def _open(engine: OutboundEngine, op: Open) -> None:
-    engine.connection.open(op)
-
-
 def _close(engine: OutboundEngine, op: Close) -> None:
     if engine.life.state is not states.CLOSING:
         engine.life.send_close(op.condition, op.text)
-
-
-def _update_secret(engine: OutboundEngine, op: UpdateSecret) -> None:
-    engine.connection.update_secret(op)
 
 
 # --- messages ------------------------------------------------------------------------------------
@@ -273,32 +265,28 @@ def refused(engine: OutboundEngine, op: Refused) -> None:
 
 
 def _lost(engine: OutboundEngine, op: Refused | SessionLost, number: int = 0) -> None:
+    """The broker has ended a channel, or refuses the method ``number`` on it."""
     channel = engine.channels.get(op.channel)
     if channel is not None and channel.state is not states.CLOSING:
         engine.life.close_channel(op.channel, op.condition, op.text, number)
 
 
-def _session_lost(engine: OutboundEngine, op: SessionLost) -> None:
-    """The broker has ended a channel."""
-    _lost(engine, op)
-
-
 Encoder = Callable[[Any, Any], None]
 
 SHARED: dict[type[Operation], Encoder] = {
-    Open: _open,
+    Open: lambda engine, op: engine.connection.open(op),
     Close: _close,
     Publish: _publish,
     Deliver: _deliver,
     Confirm: _confirm,
-    SessionLost: _session_lost,
+    SessionLost: _lost,
 }
 """Encoders that the drafts have too."""
 
 ENCODERS: dict[type[Operation], Encoder] = {
     **SHARED,
     **{kind: _request for kind in requests.METHODS},
-    UpdateSecret: _update_secret,
+    UpdateSecret: lambda engine, op: engine.connection.update_secret(op),
     Settle: _settle,
     Returned: _returned,
     Cancelled: _cancelled,

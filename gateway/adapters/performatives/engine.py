@@ -75,6 +75,8 @@ class Engine:
         )
         self.receive, self.tick, self.lost = connection.receive, connection.tick, connection.lost
         self.found, self.output = connection.found, connection.output
+        self.outlet: Callable[[int], Outlet] = connection.channels.open
+        self.excuse_silence = connection.heartbeat.excuse_silence
         self.pending, self.refill = connection.buffer.pending, connection.portions.refill
         if not self.server:
             connection.negotiation.begin()
@@ -105,18 +107,10 @@ class Engine:
         except ValueError as wrong:
             raise LocalError(str(wrong)) from wrong
 
-    def outlet(self, channel: int) -> Outlet:
-        """The outlet of an open channel, for deliveries and confirms."""
-        return self.connection.channels.open(channel)
-
     @property
     def more(self) -> int:
         """1 if large messages wait for the socket to take the output before them."""
         return 1 if self.connection.portions.stalled else 0
-
-    def excuse_silence(self) -> None:
-        """We did not read: count the peer as heard."""
-        self.connection.heartbeat.heard = True
 
     def release(self) -> None:
         """Let go of everything, as the connection is over."""

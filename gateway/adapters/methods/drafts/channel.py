@@ -259,9 +259,6 @@ class Channel:
         """An error that costs the channel."""
         return PeerError(condition, text, Lost.SESSION)
 
-    def staged(self, record: Any, content: Content) -> OutgoingMethod:
-        return self.files.offer(content, record)
-
     # --- rates ------------------------------------------------------------------------------
 
     def count(self, consumer: Consumer, message: Message) -> None:
@@ -393,6 +390,6 @@ class Channel:
         if len(self._pending) > CROWD:
             self._buffer.crowd()
         if not self.engine.table.by_record[type(record)].content:
-            self.engine.send_method(self.number, self.staged(record, content))
+            self.engine.send_method(self.number, self.files.offer(content, record))
         else:
             self.engine.send_method(self.number, OutgoingMethod(record, content))

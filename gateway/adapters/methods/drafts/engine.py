@@ -22,7 +22,7 @@ from gateway.adapters.methods.drafts.content import CONTENTS, split_children
 from gateway.adapters.methods.drafts.frames import BadFrame, DraftFrames
 from gateway.adapters.methods.drafts.incoming import DraftIncoming
 from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
-from gateway.adapters.methods.drafts.outbound import ENCODE_REQUEST, ENCODERS
+from gateway.adapters.methods.drafts.outbound import ENCODERS, encode_request
 from gateway.adapters.methods.drafts.versions import DRAFTS, is_0_9a0
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.method_writer import MethodWriter
@@ -83,6 +83,8 @@ class DraftEngine:
         self.spool = spool
         self.partials = PartialBodyStore(spool) if partials is None else partials
         self.heartbeat = Heartbeat(limits)
+        self.excuse_silence = self.heartbeat.excuse_silence
+        self.outlet: Callable[[int], Outlet] = self.channel
         self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.channels)
         self.pending = buffer.pending
         self.incoming = incoming = DraftIncoming(self, server)
@@ -123,17 +125,13 @@ class DraftEngine:
             return
         encode = ENCODERS.get(type(operation))
         if encode is None and type(operation) in self.mapping.request_encoders:
-            encode = ENCODE_REQUEST
+            encode = encode_request
         if encode is None:
             raise LocalError(f"{type(operation).__name__} has no form in {self.version}")
         try:
             encode(self, operation)
         except ValueError as error:
             raise LocalError(str(error)) from error
-
-    def outlet(self, channel: int) -> Outlet:
-        """The hot way out for an open channel."""
-        return self.channel(channel)
 
     def channel(self, number: int) -> Channel:
         channel = self.channels.get(number)
@@ -186,10 +184,6 @@ class DraftEngine:
     @property
     def more(self) -> int:
         return self.buffer.more
-
-    def excuse_silence(self) -> None:
-        """We did not read: the peer counts as heard."""
-        self.heartbeat.heard = True
 
     def release(self) -> None:
         """Let go of everything, as the connection is over."""

@@ -40,7 +40,7 @@ WRONG = Condition.PRECONDITION_FAILED
 """The broker's condition for invalid arguments."""
 
 
-def _request(engine: Any, op: Any) -> None:
+def encode_request(engine: Any, op: Any) -> None:
     """A request of ours; its answer brings the token back."""
     if engine.server:
         raise LocalError(f"a server does not ask for {type(op).__name__}")
@@ -142,8 +142,6 @@ def _refused(engine: Any, op: Refused) -> None:
         engine.life.follow([EndSession(op.channel, None)])
     refused(engine, op)
 
-
-ENCODE_REQUEST: Encoder = _request
 
 ENCODERS: dict[type[Operation], Encoder] = {
     **SHARED,

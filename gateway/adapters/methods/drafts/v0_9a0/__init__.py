@@ -7,33 +7,20 @@ service type "fuzzy" asks for the queue first. Publishing to a queue that is not
 """
 
 from gateway.adapters.methods.drafts.mapping import MethodMapping
-from gateway.adapters.methods.drafts.v0_9a0.client import (
-    REPLY_READERS,
-    REQUEST_ENCODERS,
-    unsolicited,
-)
-from gateway.adapters.methods.drafts.v0_9a0.messages import (
-    CONTENT_HANDLERS,
-    delivery_method,
-    delivery_source,
-    fallback,
-    publish_method,
-    returned,
-)
-from gateway.adapters.methods.drafts.v0_9a0.server import REPLY_ENCODERS, REQUEST_HANDLERS
+from gateway.adapters.methods.drafts.v0_9a0 import client, messages, server
 from gateway.adapters.methods.wire import layouts_0_9a0
 
 MAPPING = MethodMapping(
-    layouts_0_9a0,
-    REQUEST_HANDLERS,
-    REPLY_ENCODERS,
-    REQUEST_ENCODERS,
-    REPLY_READERS,
-    CONTENT_HANDLERS,
-    delivery_source,
-    delivery_method,
-    publish_method,
-    returned,
-    fallback,
-    unsolicited,
+    layouts=layouts_0_9a0,
+    request_handlers=server.REQUEST_HANDLERS,
+    reply_encoders=server.REPLY_ENCODERS,
+    request_encoders=client.REQUEST_ENCODERS,
+    reply_readers=client.REPLY_READERS,
+    content_handlers=messages.CONTENT_HANDLERS,
+    delivery_source=messages.delivery_source,
+    delivery_method=messages.delivery_method,
+    publish_method=messages.publish_method,
+    returned=messages.returned,
+    fallback=messages.fallback,
+    unsolicited=client.unsolicited,
 )
