@@ -249,10 +249,10 @@ class Coordinator(LinkHandler):
         def posted(routed: bool) -> None:
             self._write_outcome(arrival, txn_id, ACCEPTED if routed or not mandatory else RELEASED)
 
-        def refused(condition: Condition, text: str) -> None:
-            self._write_outcome(arrival, txn_id, rejected(condition, text))
-
-        token = PendingReply(posted, refused)
+        token = PendingReply(
+            posted,
+            lambda condition, text: self._write_outcome(arrival, txn_id, rejected(condition, text)),
+        )
         found.append(Post(self.session.number, token, arrival.link.number, txn_id, message))
 
     def unposted(self, arrival: IncomingDelivery, state: Any) -> None:

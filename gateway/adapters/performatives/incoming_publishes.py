@@ -67,14 +67,10 @@ class IncomingPublishes(LinkHandler):
     ) -> None:
         """Attach the target of a link."""
         session = self.session
-
-        def attached(result: Attached) -> None:
-            self._attached(link, result)
-
         found.append(
             AttachTarget(
                 session.number,
-                PendingReply(attached, refuser(link)),
+                PendingReply(lambda result: self._attached(link, result), refuser(link)),
                 link.number,
                 record.name,
                 session.connection.container,
@@ -158,13 +154,10 @@ class IncomingPublishes(LinkHandler):
 
     def _answer(self, arrival: IncomingDelivery) -> PendingReply:
         """A request whose success is accepted."""
-        session = self.session
-
-        def refused(condition: Condition, text: str) -> None:
-            session.unsettled.settle_received([arrival], rejected(condition, text))
-
+        settle = self.session.unsettled.settle_received
         return PendingReply(
-            lambda result: session.unsettled.settle_received([arrival], ACCEPTED), refused
+            lambda result: settle([arrival], ACCEPTED),
+            lambda condition, text: settle([arrival], rejected(condition, text)),
         )
 
     def _refuse(self, arrival: IncomingDelivery, symbol: str, text: str) -> None:
@@ -203,14 +196,14 @@ class IncomingPublishes(LinkHandler):
 
     def _confirm_each(self, first: int, last: int, accepted: bool) -> None:
         """Some messages were returned or not taken: settle runs with the same state together."""
-        state = ACCEPTED if accepted else TOO_MUCH
+        state = usual = ACCEPTED if accepted else TOO_MUCH
         together: list[IncomingDelivery] = []
         for number in range(first, last + 1):
             came_back = self.returned.pop(number, None)
             arrival = self._awaiting.pop(number, None)
             if arrival is None:
                 continue
-            each = came_back or (ACCEPTED if accepted else TOO_MUCH)
+            each = came_back or usual
             if each is not state and together:
                 self.session.unsettled.settle_received(together, state)
                 together = []

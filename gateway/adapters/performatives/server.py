@@ -112,11 +112,9 @@ class ServerSession(SessionHandler, LinkHandler):
 
     def on_begin(self, record: w.Begin, found: list[Operation]) -> None:
         number = self.session.number
-        found.append(BeginSession(number, PendingReply(self._begun, self._not_begun, True)))
+        token = PendingReply(lambda result: self.session.begin(), self._not_begun, True)
+        found.append(BeginSession(number, token))
         found.append(SelectConfirms(number, None))
-
-    def _begun(self, result: Any) -> None:
-        self.session.begin()
 
     def _not_begun(self, condition: Condition, text: str) -> None:
         self.session.begin()
@@ -131,10 +129,7 @@ class ServerSession(SessionHandler, LinkHandler):
                 SessionLost(session.number, condition_for(fault.condition), fault.description or "")
             )
         elif record is not None and not session.output_closed:
-            found.append(EndSession(session.number, PendingReply(self._ended)))
-
-    def _ended(self, result: Any) -> None:
-        self.session.end()
+            found.append(EndSession(session.number, PendingReply(lambda result: session.end())))
 
     # --- attach ---------------------------------------------------------------------------------
 
@@ -174,15 +169,11 @@ class ServerSession(SessionHandler, LinkHandler):
         unsettled: dict[bytes, Any] | None,
         found: list[Operation],
     ) -> None:
-        session = self.session
-
-        def attached(result: Attached) -> None:
-            self._source_attached(link, result, unsettled or {})
-
+        session, theirs = self.session, unsettled or {}
         found.append(
             AttachSource(
                 session.number,
-                PendingReply(attached, refuser(link)),
+                PendingReply(lambda result: self._attached(link, result, theirs), refuser(link)),
                 link.number,
                 record.name,
                 session.connection.container,
@@ -192,9 +183,7 @@ class ServerSession(SessionHandler, LinkHandler):
             )
         )
 
-    def _source_attached(
-        self, link: SendingLink, result: Attached, theirs: dict[bytes, Any]
-    ) -> None:
+    def _attached(self, link: SendingLink, result: Attached, theirs: dict[bytes, Any]) -> None:
         """Attach with the source that the broker grants, then resume deliveries, then send the
         rest."""
         record = link.record

@@ -22,10 +22,7 @@ PAIRED = "paired"
 def refuser(link: Link) -> Callable[[Condition, str], None]:
     """The callback that refuses a link without a terminus at the broker."""
 
-    def refused(condition: Condition, text: str) -> None:
-        link.refuse(symbol_for(condition, Lost.LINK), text)
-
-    return refused
+    return lambda condition, text: link.refuse(symbol_for(condition, Lost.LINK), text)
 
 
 def take_settle_modes(link: Link, record: w.Attach) -> None:

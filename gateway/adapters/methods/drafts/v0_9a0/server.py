@@ -134,11 +134,8 @@ def _queue_or_topic(
         return queue(pending)
     if kind == TOPIC:
         return topic(pending)
-
-    def then(state: QueueState | None) -> list[Operation]:
-        return topic(pending) if state is None else queue(pending)
-
-    return [FindQueue(channel.number, pending._replace(then=then), name)]
+    found = pending._replace(then=lambda state: (topic if state is None else queue)(pending))
+    return [FindQueue(channel.number, found, name)]
 
 
 def _unless_foreign(
@@ -411,15 +408,12 @@ def _browse(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
         fetch = Fetch(channel.number, token, name, m.auto_ack)
         return _unless_foreign(channel, token, name, lambda: [fetch])
 
-    def queue(token: PendingReply) -> list[Operation]:
-        return taken(token, m.destination)
-
     def topic(token: PendingReply) -> list[Operation]:
         if not m.subscription:
             return _send(channel, empty())
         return taken(token, SUBSCRIPTION + m.subscription)
 
-    return _queue_or_topic(channel, pending, queue, topic)
+    return _queue_or_topic(channel, pending, lambda token: taken(token, m.destination), topic)
 
 
 REQUEST_HANDLERS: dict[str, Any] = {

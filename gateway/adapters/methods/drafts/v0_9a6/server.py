@@ -140,19 +140,17 @@ def _declare_queue(channel: Channel, m: w.QueueDeclare, pending: PendingReply) -
     channel.ticket(m.ticket)
     name = queue_name(m.domain, m.queue) if m.queue else ""
     number = channel.number
+    there = DeclareQueue(number, pending, name, passive=True)
     if m.passive:
-        return [DeclareQueue(number, pending, name, passive=True)]
+        return [there]
     made = DeclareQueue(
         number, pending, name, False, m.durable, m.private, m.auto_delete, levels=DRAFT_LEVELS,
         template=m.template,
     )  # fmt: skip
     if not name:
         return [made]
-
-    def then(state: QueueState | None) -> list[Operation]:
-        return [made if state is None else DeclareQueue(number, pending, name, passive=True)]
-
-    return [FindQueue(number, pending._replace(then=then), name)]
+    found = pending._replace(then=lambda state: [made if state is None else there])
+    return [FindQueue(number, found, name)]
 
 
 def _purge(channel: Channel, m: w.QueuePurge, pending: PendingReply) -> list[Operation]:
