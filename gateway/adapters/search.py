@@ -12,8 +12,12 @@ from typing import NamedTuple
 
 from gateway.adapters.contract import Adapter
 from gateway.adapters.core.trace_lines import HEADER_OCTETS, preview
+from gateway.adapters.methods.transitional.versions import REQUESTS
 from gateway.adapters.registry import VERSIONS, Shape, opened_by, sharing
 from gateway.errors import Condition, Lost, Refusal
+
+REFUSING_NO_HEADER = (REQUESTS,)
+"""Versions whose servers answer every header with their first frame, which no other version has."""
 
 
 class Answer(NamedTuple):
@@ -36,7 +40,8 @@ def answer_of(octets: bytes, asked: str) -> Answer | None:
         )
         echoed = next(echoing, "")
         return Answer(echoed) if echoed else Answer(header=head)
-    frames = ((name, VERSIONS[name].first_frame) for name in sharing(asked))
+    names = dict.fromkeys((*sharing(asked), *REFUSING_NO_HEADER))
+    frames = ((name, VERSIONS[name].first_frame) for name in names)
     fits = {name: _fits(frame, octets) for name, frame in frames if frame}
     for name, fit in fits.items():
         if fit:
@@ -102,6 +107,7 @@ class Search:
         if answer.version in self._asked:
             return self._asked[answer.version]
         if answer.version:
+            self._wanted = VERSIONS[answer.version].headers[0]
             raise self._refusal(f"it speaks {answer.version}")
         if answer.header:
             self._wanted = answer.header

@@ -134,6 +134,20 @@ def test_the_header_that_the_server_likes_is_next() -> None:
     assert found is not None and found.version == "0-8"
 
 
+@pytest.mark.parametrize("version", [name for name in PREFERRED if name not in SHARED_0_10])
+def test_a_broker_of_24_july_2007_refuses_no_header(version: str) -> None:
+    """Its first frame tells what it speaks, and its own header is next."""
+    looking = search(version, *(name for name in PREFERRED if name != version))
+    looking.begin()
+    octets = served("0-10-07-24", b"AMQP\x01\x01\x00\x0a")
+    assert heard(octets, version) == Answer("0-10-07-24")
+    with pytest.raises(Refusal, match="it speaks 0-10-07-24"):
+        looking.hear(octets)
+    assert looking.begin() == b"AMQP\x01\x01\x00\x0a"
+    found = looking.hear(octets)
+    assert found is not None and found.version == "0-10-07-24"
+
+
 def test_a_layer_of_1_0_is_1_0() -> None:
     looking = search("0-9-1", "0-8", "1.0")
     looking.begin()
