@@ -114,6 +114,13 @@ def test_an_unknown_delivery_tag_closes_the_connection(version: str) -> None:
 
 
 @both
+def test_a_close_ok_that_answers_nothing(version: str) -> None:
+    """It is out of place (504), not unknown."""
+    (close,) = Client(version).open().say(1, w.ChannelCloseOk())
+    assert (close.name, close.record.reply_code) == ("connection.close", 504)
+
+
+@both
 def test_unsettled_messages_go_back_when_the_channel_closes(version: str) -> None:
     client = ready(version)
     published(client, b"1", b"2")
