@@ -32,69 +32,64 @@ class CrossingSettings(Section):
     """Messages that cross between 1.0 and the older versions: docs/crossing.md."""
 
     mode: Literal["natural", "lossless", "strict", "lenient"] = Field(
-        default="lossless",
-        description="treatment of properties that the other version cannot express",
+        "lossless", description="treatment of properties that the other version cannot express"
     )
-    fidelity: Literal["values", "bytes"] = Field(
-        default="values", description="precision of the way back"
-    )
+    fidelity: Literal["values", "bytes"] = Field("values", description="precision of the way back")
 
 
 class ResourceSettings(Section):
     """Memory and disk."""
 
     memory_high: float = Field(
-        default=0.4, gt=0, le=1, description="share of RAM in use above which publishers are paused"
+        0.4, gt=0, le=1, description="share of RAM in use above which publishers are paused"
     )
     memory_page: float = Field(
-        default=0.2,
+        0.2,
         gt=0,
         le=1,
         description="share of RAM in message bodies above which queues page to disk",
     )
     disk_free_octets: int = Field(
-        default=50_000_000, ge=0, description="free disk octets below which publishers are paused"
+        50_000_000, ge=0, description="free disk octets below which publishers are paused"
     )
     store_backlog_octets: int = Field(
-        default=64 << 20,
+        64 << 20,
         ge=1 << 20,
         description="octets waiting for the store above which publishers are paused",
     )
     large_octets: int = Field(
-        default=bodies.THRESHOLD,
+        bodies.THRESHOLD,
         ge=1 << 16,
         description="message bodies of this size or more are kept in files",
     )
     spool_octets: int = Field(
-        default=bodies.MOST_OCTETS,
-        ge=0,
-        description="total octets of such files in use; 0 is no limit",
+        bodies.MOST_OCTETS, ge=0, description="total octets of such files in use; 0 is no limit"
     )
     staged_octets: int = Field(
-        default=partial_bodies.MOST_OCTETS,
+        partial_bodies.MOST_OCTETS,
         ge=0,
         description="octets of partly received bodies; 0 is no limit",
     )
     staged_items: int = Field(
-        default=partial_bodies.MOST_ITEMS, ge=1, description="number of partly received bodies"
+        partial_bodies.MOST_ITEMS, ge=1, description="number of partly received bodies"
     )
     staged_seconds: int = Field(
-        default=partial_bodies.KEEP_SECONDS,
+        partial_bodies.KEEP_SECONDS,
         ge=1,
         description="time that a partly received body waits for its sender to continue",
     )
     branches: int = Field(
-        default=DEFAULTS.max_branches,
+        DEFAULTS.max_branches,
         ge=0,
         description="branches of distributed transactions of a virtual host at a time",
     )
     branch_octets: int = Field(
-        default=DEFAULTS.max_branch_octets,
+        DEFAULTS.max_branch_octets,
         ge=0,
         description="octets of publishes that wait for the commit of such branches",
     )
     branch_seconds: int = Field(
-        default=DEFAULTS.branch_seconds,
+        DEFAULTS.branch_seconds,
         ge=0,
         description="time in which a branch must be prepared, unless its client sets another;"
         " 0 is no limit",
@@ -112,20 +107,20 @@ class Settings(BaseSettings):
         default_factory=lambda: Path(platformdirs.user_data_dir("amqp-gateway", appauthor=False)),
         description="directory of the durable store",
     )
-    durable: bool = Field(default=True, description="false: keep everything in memory")
+    durable: bool = Field(True, description="false: keep everything in memory")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="lowest level that is logged"
+        "info", description="lowest level that is logged"
     )
     log_format: Literal["text", "json"] = Field(
-        default="text", description="lines of text, or one JSON object per line"
+        "text", description="lines of text, or one JSON object per line"
     )
-    vhosts: list[str] = Field(default=["/"], description="virtual hosts created in an empty store")
+    vhosts: list[str] = Field(["/"], description="virtual hosts created in an empty store")
     amqp: AmqpSettings = Field(default_factory=AmqpSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
     admin: AdminSettings = Field(default_factory=AdminSettings)
     crossing: CrossingSettings = Field(default_factory=CrossingSettings)
     limits: ResourceSettings = Field(default_factory=ResourceSettings)
-    routes: list[DeclaredRoute] = Field(default=[], description="declared routes, see below")
+    routes: list[DeclaredRoute] = Field([], description="declared routes, see below")
 
     @model_validator(mode="after")
     def _distinct(self) -> "Settings":

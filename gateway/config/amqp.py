@@ -44,12 +44,11 @@ RequireTls = Literal["no", "passwords", "yes"]
 class TlsSettings(Section):
     """Certificate for the TLS port and for TLS on the plain port."""
 
-    port: int | None = Field(default=None, ge=0, le=65535, description="TLS-only port, often 5671")
-    certificate: Path | None = Field(default=None, description="PEM file with the chain")
-    key: Path | None = Field(default=None, description="PEM file with the private key")
+    port: int | None = Field(None, ge=0, le=65535, description="TLS-only port, often 5671")
+    certificate: Path | None = Field(None, description="PEM file with the chain")
+    key: Path | None = Field(None, description="PEM file with the private key")
     client_ca: Path | None = Field(
-        default=None,
-        description="PEM file; clients must then present a certificate from this authority",
+        None, description="PEM file; clients must then present a certificate from this authority"
     )
 
     @model_validator(mode="after")
@@ -64,47 +63,43 @@ class TlsSettings(Section):
 class AmqpListener(Section):
     """A further AMQP listener, for clients that need different settings."""
 
-    host: str | None = Field(default=None, description="address to listen on; unset: `amqp.host`")
+    host: str | None = Field(None, description="address to listen on; unset: `amqp.host`")
     port: int = Field(ge=0, le=65535, description="TCP port; 0 takes a free one")
     header_0_9: Meaning0_9 = Field(
-        default="0-9", description="version that the header AMQP 1 1 0 9 selects on this listener"
+        "0-9", description="version that the header AMQP 1 1 0 9 selects on this listener"
     )
     header_0_10: Meaning0_10 | None = Field(
-        default=None,
+        None,
         description="version that the headers AMQP 1 1 0 10 and AMQP 1 1 99 0 select on this "
         "listener; unset: they are refused",
     )
-    tls_only: bool = Field(
-        default=False, description="true: a TLS-only port; false: TLS by first octet"
-    )
+    tls_only: bool = Field(False, description="true: a TLS-only port; false: TLS by first octet")
     require_tls: RequireTls | None = Field(
-        default=None,
-        description="as `amqp.require_tls`, for this listener; unset: `amqp.require_tls`",
+        None, description="as `amqp.require_tls`, for this listener; unset: `amqp.require_tls`"
     )
     mechanisms: list[Mechanism] | None = Field(
-        default=None, description="SASL mechanisms allowed here; unset: `amqp.mechanisms`"
+        None, description="SASL mechanisms allowed here; unset: `amqp.mechanisms`"
     )
     anonymous_user: str | None = Field(
-        default=None,
-        description="user of ANONYMOUS logins on this listener; unset: `amqp.anonymous_user`",
+        None, description="user of ANONYMOUS logins on this listener; unset: `amqp.anonymous_user`"
     )
 
 
 class AmqpSettings(Section):
     """The AMQP listener."""
 
-    host: str = Field(default="127.0.0.1", description="address to listen on")
-    port: int = Field(default=5672, ge=0, le=65535, description="TCP port; 0 takes a free one")
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(5672, ge=0, le=65535, description="TCP port; 0 takes a free one")
     header_0_9: Meaning0_9 = Field(
-        default="0-9", description="version that the header AMQP 1 1 0 9 selects on this listener"
+        "0-9", description="version that the header AMQP 1 1 0 9 selects on this listener"
     )
     header_0_10: Meaning0_10 | None = Field(
-        default=None,
+        None,
         description="version that the headers AMQP 1 1 0 10 and AMQP 1 1 99 0 select on this "
         "listener; unset: they are refused",
     )
     require_tls: RequireTls = Field(
-        default="no",
+        "no",
         description="refused without TLS: `passwords`, mechanisms that send the password in clear; "
         "`yes`, every connection",
     )
@@ -114,51 +109,46 @@ class AmqpSettings(Section):
         "ANONYMOUS an anonymous_user",
     )
     anonymous_user: str | None = Field(
-        default=None, description="user of ANONYMOUS logins; unset: they are refused"
+        None, description="user of ANONYMOUS logins; unset: they are refused"
     )
     create_queues: bool = Field(
-        default=True,
+        True,
         description="a link of 1.0 to a plain name that is neither queue nor exchange creates a "
         "durable queue of that name",
     )
     compat: Literal["", "rabbitmq-4"] = Field(
-        default="", description="broker to present to clients of 1.0 that accept no other"
+        "", description="broker to present to clients of 1.0 that accept no other"
     )
     synch: bool = Field(
-        default=DEFAULTS.synch,
+        DEFAULTS.synch,
         description="answer SYNCHREQ of 0-9a0 with method 2, 6, a number that its document does "
         "not define",
     )
     templates: dict[str, dict[str, str | int | bool]] = Field(
-        default={},
-        description="queue arguments by template name, for clients of 0-9a0 and 0-9a6",
+        {}, description="queue arguments by template name, for clients of 0-9a0 and 0-9a6"
     )
     handshake_seconds: float = Field(
-        default=DEFAULTS.handshake_timeout,
-        gt=0,
-        description="time limit for opening a connection",
+        DEFAULTS.handshake_timeout, gt=0, description="time limit for opening a connection"
     )
     failure_pause_seconds: float = Field(
-        default=2,
-        ge=0,
-        description="delay before a failed login is answered and the connection closed",
+        2, ge=0, description="delay before a failed login is answered and the connection closed"
     )
     heartbeat_seconds: int = Field(
-        default=DEFAULTS.heartbeat, ge=0, le=65535, description="proposed heartbeat"
+        DEFAULTS.heartbeat, ge=0, le=65535, description="proposed heartbeat"
     )
-    frame_max: int = Field(default=DEFAULTS.frame_max, ge=4096, description="largest frame, octets")
+    frame_max: int = Field(DEFAULTS.frame_max, ge=4096, description="largest frame, octets")
     channel_max: int = Field(
-        default=DEFAULTS.channel_max, ge=1, le=65535, description="channels per connection"
+        DEFAULTS.channel_max, ge=1, le=65535, description="channels per connection"
     )
-    max_connections: int = Field(default=10000, ge=1, description="AMQP connections at once")
+    max_connections: int = Field(10000, ge=1, description="AMQP connections at once")
     max_message_octets: int = Field(
-        default=DEFAULTS.max_message_octets,
+        DEFAULTS.max_message_octets,
         ge=1,
         le=0xFFFF_FFFF,
         description="largest message body, octets",
     )
     tls: TlsSettings = Field(default_factory=TlsSettings)
-    listeners: list[AmqpListener] = Field(default=[], description="further listeners, see below")
+    listeners: list[AmqpListener] = Field([], description="further listeners, see below")
 
     @field_validator("templates")
     @classmethod

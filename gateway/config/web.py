@@ -48,31 +48,25 @@ def trustworthy(where: str) -> bool:
 class BearerSettings(Section):
     """Access tokens (JWTs) of one issuer. Off without an issuer."""
 
-    issuer: str = Field(
-        default="", description="`iss` of the tokens; empty: no tokens are accepted"
-    )
-    audience: str = Field(default="", description="required value of `aud`")
+    issuer: str = Field("", description="`iss` of the tokens; empty: no tokens are accepted")
+    audience: str = Field("", description="required value of `aud`")
     jwks: str = Field(
-        default="",
-        description="the issuer's keys (JWKS): a file, or a URL (https, or http on loopback)",
+        "", description="the issuer's keys (JWKS): a file, or a URL (https, or http on loopback)"
     )
     secret_file: Path | None = Field(
-        default=None,
-        description="instead of jwks: file with a shared secret of 32 octets or more (HS256)",
+        None, description="instead of jwks: file with a shared secret of 32 octets or more (HS256)"
     )
     algorithms: list[Algorithm] = Field(
-        default=["RS256", "PS256", "ES256", "Ed25519", "EdDSA"],
+        ["RS256", "PS256", "ES256", "Ed25519", "EdDSA"],
         description="accepted signature algorithms with jwks",
     )
-    leeway_seconds: int = Field(default=30, ge=0, le=300, description="tolerated clock difference")
-    refresh_seconds: float = Field(
-        default=600, ge=15, description="age at which keys are refetched"
-    )
-    user_claim: str = Field(default="", description="claim that names the broker's user")
-    user: str = Field(default="", description="broker's user for tokens without that claim")
-    scope_prefix: str = Field(default="", description="prefix of the gateway's words in `scope`")
+    leeway_seconds: int = Field(30, ge=0, le=300, description="tolerated clock difference")
+    refresh_seconds: float = Field(600, ge=15, description="age at which keys are refetched")
+    user_claim: str = Field("", description="claim that names the broker's user")
+    user: str = Field("", description="broker's user for tokens without that claim")
+    scope_prefix: str = Field("", description="prefix of the gateway's words in `scope`")
     resource: str = Field(
-        default="", description="URL of this gateway, for protected-resource metadata (RFC 9728)"
+        "", description="URL of this gateway, for protected-resource metadata (RFC 9728)"
     )
 
     @model_validator(mode="after")
@@ -112,89 +106,77 @@ class BearerSettings(Section):
 class SessionSettings(Section):
     """Sessions of browsers."""
 
-    seconds: float = Field(default=28800, ge=60, description="longest life of a session")
+    seconds: float = Field(28800, ge=60, description="longest life of a session")
     plain_http: bool = Field(
-        default=False, description="true: a cookie without __Host- for plain http on loopback"
+        False, description="true: a cookie without __Host- for plain http on loopback"
     )
-    max_sessions: int = Field(
-        default=10000, ge=1, description="sessions at once, and tickets at once"
-    )
+    max_sessions: int = Field(10000, ge=1, description="sessions at once, and tickets at once")
 
 
 class TicketSettings(Section):
     """Stream tickets."""
 
     seconds: float = Field(
-        default=60, ge=1, le=300, description="time within which a ticket must first be used"
+        60, ge=1, le=300, description="time within which a ticket must first be used"
     )
     idle_seconds: float = Field(
-        default=900,
-        ge=1,
-        description="time without a connection after which a ticket's session ends",
+        900, ge=1, description="time without a connection after which a ticket's session ends"
     )
 
 
 class Quota(Section):
     """Limits of one caller; off by default."""
 
-    requests: int | None = Field(default=None, ge=1, description="requests per requests_seconds")
-    requests_seconds: float = Field(default=1, gt=0, description="period of the limit on requests")
-    octets: int | None = Field(default=None, ge=1, description="body octets per octets_seconds")
-    octets_seconds: float = Field(default=1, gt=0, description="period of the limit on octets")
+    requests: int | None = Field(None, ge=1, description="requests per requests_seconds")
+    requests_seconds: float = Field(1, gt=0, description="period of the limit on requests")
+    octets: int | None = Field(None, ge=1, description="body octets per octets_seconds")
+    octets_seconds: float = Field(1, gt=0, description="period of the limit on octets")
 
 
 class SharedQuota(Quota):
     """Limits of all callers of a virtual host together."""
 
-    streams: int | None = Field(default=None, ge=0, description="event streams at once")
+    streams: int | None = Field(None, ge=0, description="event streams at once")
 
 
 class RouteQuota(SharedQuota):
     """Limits of all callers of one declared route together."""
 
-    leases: int | None = Field(
-        default=None, ge=0, description="unsettled messages of ack=explicit at once"
-    )
+    leases: int | None = Field(None, ge=0, description="unsettled messages of ack=explicit at once")
 
 
 class HttpListenerSettings(Section):
     """The HTTP listener, and limits of one connection."""
 
-    host: str = Field(default="127.0.0.1", description="address to listen on")
-    port: int = Field(default=8080, ge=0, le=65535, description="TCP port; 0 takes a free one")
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(8080, ge=0, le=65535, description="TCP port; 0 takes a free one")
     trusted_proxies: list[str] = Field(
-        default=[], description="proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted"
+        [], description="proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted"
     )
-    max_head_octets: int = Field(default=65536, ge=4096, description="largest request head")
-    max_connections: int = Field(default=20000, ge=1, description="HTTP connections at once")
+    max_head_octets: int = Field(65536, ge=4096, description="largest request head")
+    max_connections: int = Field(20000, ge=1, description="HTTP connections at once")
     idle_seconds: float = Field(
-        default=30, gt=0, description="time without progress after which a request is dropped"
+        30, gt=0, description="time without progress after which a request is dropped"
     )
-    log_requests: bool = Field(default=False, description="log a line for each request")
-    canary_seconds: float = Field(
-        default=2, gt=0, description="time limit for the publish behind /readyz"
-    )
+    log_requests: bool = Field(False, description="log a line for each request")
+    canary_seconds: float = Field(2, gt=0, description="time limit for the publish behind /readyz")
 
 
 class AccessSettings(Section):
     """Access: origins, failed logins, tokens, sessions and quotas."""
 
     raw_nodes: bool = Field(
-        default=True,
+        True,
         description="false: only declared routes; queues and exchanges cannot be addressed by name",
     )
-    origins: list[str] = Field(
-        default=[], description="origins whose pages may use the gateway (CORS)"
-    )
+    origins: list[str] = Field([], description="origins whose pages may use the gateway (CORS)")
     origin_credentials: bool = Field(
-        default=False, description="true: pages of these origins may send cookies and passwords"
+        False, description="true: pages of these origins may send cookies and passwords"
     )
     failures: int = Field(
-        default=20,
-        ge=1,
-        description="wrong passwords for one user from one address within failure_seconds",
+        20, ge=1, description="wrong passwords for one user from one address within failure_seconds"
     )
-    failure_seconds: float = Field(default=60, gt=0, description="period of failures")
+    failure_seconds: float = Field(60, gt=0, description="period of failures")
     bearer: BearerSettings = Field(default_factory=BearerSettings)
     session: SessionSettings = Field(default_factory=SessionSettings)
     tickets: TicketSettings = Field(default_factory=TicketSettings)
@@ -213,56 +195,43 @@ class AccessSettings(Section):
 class PublishSettings(Section):
     """Limits of publishing, and times of waiting for it."""
 
-    max_body_octets: int = Field(default=16 << 20, ge=1, description="largest request body")
+    max_body_octets: int = Field(16 << 20, ge=1, description="largest request body")
     max_inflight_octets: int = Field(
-        default=256 << 20, ge=1, description="total octets of request bodies being received"
+        256 << 20, ge=1, description="total octets of request bodies being received"
     )
     spool_octets: int = Field(
-        default=1 << 20, ge=1, description="larger request bodies are buffered in a file"
+        1 << 20, ge=1, description="larger request bodies are buffered in a file"
     )
     spool_dir: Path | None = Field(
-        default=None, description="directory of large bodies; unset: in data_dir"
+        None, description="directory of large bodies; unset: in data_dir"
     )
-    max_batch_items: int = Field(default=1000, ge=1, description="messages in a batch document")
+    max_batch_items: int = Field(1000, ge=1, description="messages in a batch document")
     max_batch_octets: int = Field(
-        default=4 << 20,
-        ge=1,
-        description="octets of a batch document, or of a line of a streamed batch",
+        4 << 20, ge=1, description="octets of a batch document, or of a line of a streamed batch"
     )
-    stream_window: int = Field(
-        default=1000, ge=1, description="unconfirmed messages in a streamed batch"
-    )
+    stream_window: int = Field(1000, ge=1, description="unconfirmed messages in a streamed batch")
     confirm_seconds: float = Field(
-        default=10, gt=0, le=60, description="time to wait for the broker's confirm"
+        10, gt=0, le=60, description="time to wait for the broker's confirm"
     )
     confirm_most_seconds: float = Field(
-        default=60, gt=0, description="longest time that Prefer: wait may request"
+        60, gt=0, description="longest time that Prefer: wait may request"
     )
     retry_after_seconds: int = Field(
-        default=1,
+        1,
         ge=1,
         le=3600,
         description="`Retry-After` while a destination is full or publishers are paused",
     )
     idempotency_seconds: int = Field(
-        default=3600,
-        ge=1,
-        le=86400,
-        description="time that the outcome of an idempotency key is kept",
+        3600, ge=1, le=86400, description="time that the outcome of an idempotency key is kept"
     )
-    max_idempotency_keys: int = Field(
-        default=100_000, ge=1, description="idempotency keys kept per caller"
-    )
-    max_operations: int = Field(
-        default=1000, ge=1, description="results of respond-async kept per caller"
-    )
+    max_idempotency_keys: int = Field(100_000, ge=1, description="idempotency keys kept per caller")
+    max_operations: int = Field(1000, ge=1, description="results of respond-async kept per caller")
     operation_seconds: int = Field(
-        default=600, ge=1, description="time that a result of respond-async is kept"
+        600, ge=1, description="time that a result of respond-async is kept"
     )
     max_operation_octets: int = Field(
-        default=64 << 20,
-        ge=1,
-        description="total octets of these results; the oldest are removed first",
+        64 << 20, ge=1, description="total octets of these results; the oldest are removed first"
     )
 
 
@@ -270,87 +239,74 @@ class ReceiveSettings(Section):
     """Receives, leases, dead letters, requests and their replies."""
 
     receive_octets: int = Field(
-        default=16 << 20, ge=1, description="octets of message bodies in one receive"
+        16 << 20, ge=1, description="octets of message bodies in one receive"
     )
-    max_leases_per_user: int = Field(default=10000, ge=1, description="leases of one user")
-    max_receives_per_user: int = Field(
-        default=1000, ge=1, description="waiting receives of one user"
-    )
+    max_leases_per_user: int = Field(10000, ge=1, description="leases of one user")
+    max_receives_per_user: int = Field(1000, ge=1, description="waiting receives of one user")
     redrive_seconds: float = Field(
-        default=30, gt=0, description="time after which a redrive returns with a continuation"
+        30, gt=0, description="time after which a redrive returns with a continuation"
     )
-    reply_seconds: float = Field(
-        default=30, gt=0, description="time to wait for the reply to a request"
-    )
+    reply_seconds: float = Field(30, gt=0, description="time to wait for the reply to a request")
     async_reply_seconds: float = Field(
-        default=600, gt=0, description="time to wait for the reply with Prefer: respond-async"
+        600, gt=0, description="time to wait for the reply with Prefer: respond-async"
     )
     late_reply_seconds: float = Field(
-        default=60, ge=0, description="time during which late replies are still counted"
+        60, ge=0, description="time during which late replies are still counted"
     )
-    max_requests_per_user: int = Field(
-        default=1000, ge=1, description="waiting requests of one user"
-    )
+    max_requests_per_user: int = Field(1000, ge=1, description="waiting requests of one user")
 
 
 class EventSettings(Section):
     """Event streams and their journals."""
 
-    max_streams: int = Field(default=5000, ge=1, description="event streams at once")
-    max_streams_per_user: int = Field(default=5000, ge=1, description="event streams of one user")
-    max_sources_per_stream: int = Field(
-        default=64, ge=1, le=64, description="sources of one event stream"
-    )
-    max_sources: int = Field(
-        default=4096, ge=1, description="sources with a journal, read or lingering"
-    )
+    max_streams: int = Field(5000, ge=1, description="event streams at once")
+    max_streams_per_user: int = Field(5000, ge=1, description="event streams of one user")
+    max_sources_per_stream: int = Field(64, ge=1, le=64, description="sources of one event stream")
+    max_sources: int = Field(4096, ge=1, description="sources with a journal, read or lingering")
     heartbeat_seconds: int = Field(
-        default=15, ge=5, le=55, description="heartbeat of an event stream whose request sets none"
+        15, ge=5, le=55, description="heartbeat of an event stream whose request sets none"
     )
     reconnect_ms: int = Field(
-        default=2500,
+        2500,
         ge=1,
         description="reconnect time sent to readers of events, spread by half in both directions",
     )
     stall_seconds: float = Field(
-        default=30,
+        30,
         gt=0,
         description="time after which a reader whose socket accepts nothing is disconnected",
     )
     queue_prefetch: int = Field(
-        default=256,
+        256,
         ge=2,
         le=65535,
         description="messages of a queue source that may wait to be written to its first reader",
     )
-    journal_events: int = Field(
-        default=10000, ge=1, description="events kept in the journal of a source"
-    )
+    journal_events: int = Field(10000, ge=1, description="events kept in the journal of a source")
     journal_octets: int = Field(
-        default=32 << 20, ge=1, description="octets kept in the journal of a source"
+        32 << 20, ge=1, description="octets kept in the journal of a source"
     )
     linger_seconds: float = Field(
-        default=120, ge=0, description="time that a source without readers is kept"
+        120, ge=0, description="time that a source without readers is kept"
     )
     durable_sources: list[str] = Field(
-        default=[],
-        description="globs over `exchange:NAME?binding=KEY`: sources with a durable journal",
+        [], description="globs over `exchange:NAME?binding=KEY`: sources with a durable journal"
     )
-    max_durable_sources: int = Field(default=64, ge=0, description="durable journals at once")
+    max_durable_sources: int = Field(64, ge=0, description="durable journals at once")
     durable_linger_seconds: float = Field(
-        default=7 * 86400, ge=0, description="time that a durable journal without readers is kept"
+        7 * 86400, ge=0, description="time that a durable journal without readers is kept"
     )
     stream_seconds: float = Field(
-        default=86400, ge=0, description="longest life of an event stream; 0 is no limit"
+        86400, ge=0, description="longest life of an event stream; 0 is no limit"
     )
     drain_spread_ms: int = Field(
-        default=10000, ge=0, description="time over which readers reconnect after a shutdown"
+        10000, ge=0, description="time over which readers reconnect after a shutdown"
     )
     browser_streams_warn: int = Field(
-        default=3, ge=1, description="number of streams at which a browser over HTTP/1.1 is warned"
+        3, ge=1, description="number of streams at which a browser over HTTP/1.1 is warned"
     )
     browser_streams_max: int = Field(
-        default=4, ge=0, description="streams of one browser over HTTP/1.1; 0 is no limit"
+        4, ge=0, description="streams of one browser over HTTP/1.1; 0 is no limit"
     )
 
 
@@ -363,9 +319,9 @@ class HttpSettings(
 class AdminSettings(Section):
     """A separate listener for the console, health, metrics and administration."""
 
-    host: str = Field(default="127.0.0.1", description="address to listen on")
+    host: str = Field("127.0.0.1", description="address to listen on")
     port: int | None = Field(
-        default=None,
+        None,
         ge=0,
         le=65535,
         description="TCP port; unset: administration is served on the HTTP port",
@@ -376,27 +332,25 @@ class DeclaredRoute(Section):
     """A declared route: a stable name for a target, for callers that must not name nodes."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9._~-]{1,128}$", description="name in the path")
-    vhost: str = Field(default="/", description="virtual host of the target")
-    queue: str = Field(default="", max_length=255, description="target queue")
-    exchange: str = Field(default="", max_length=255, description="or target exchange")
-    key: str = Field(
-        default="", max_length=255, description="routing key; `{word}` is a query parameter"
-    )
-    publish: bool = Field(default=True, description="whether messages may be published")
-    stream: bool = Field(default=False, description="whether events may be read")
+    vhost: str = Field("/", description="virtual host of the target")
+    queue: str = Field("", max_length=255, description="target queue")
+    exchange: str = Field("", max_length=255, description="or target exchange")
+    key: str = Field("", max_length=255, description="routing key; `{word}` is a query parameter")
+    publish: bool = Field(True, description="whether messages may be published")
+    stream: bool = Field(False, description="whether events may be read")
     json_schema: Path | None = Field(
-        default=None, description="JSON Schema of bodies, patterns in RE2 (extra `schema`)"
+        None, description="JSON Schema of bodies, patterns in RE2 (extra `schema`)"
     )
-    max_body_octets: int = Field(default=1 << 20, ge=1, description="largest body")
+    max_body_octets: int = Field(1 << 20, ge=1, description="largest body")
     content_types: list[str] = Field(
-        default=["application/json"], min_length=1, description="accepted content types"
+        ["application/json"], min_length=1, description="accepted content types"
     )
     unroutable: Literal["refuse", "drop"] = Field(
-        default="refuse",
+        "refuse",
         description="answer for a message that no queue takes: 409 (`refuse`), or 200 (`drop`)",
     )
     idempotency: Literal["optional", "required"] = Field(
-        default="optional", description="whether a publish needs an Idempotency-Key"
+        "optional", description="whether a publish needs an Idempotency-Key"
     )
     quota: RouteQuota = Field(default_factory=RouteQuota)
 
