@@ -225,19 +225,24 @@ class Queue:
         lane.next = position + 1
         body = message.body
         size = len(body)
-        budget = state.limits.page_after_octets
-        paged = lane.paged or (
-            budget is not None
-            and state.octets > budget
-            and len(lane.ready) >= state.limits.keep_in_memory
-        )
-        if keep or paged:
+        if keep:
             try:
-                state.store.append(lane.number, position, message, expires, keep)
+                state.store.append(lane.number, position, message, expires, True)
             except Unstorable as reason:
                 self.unstorable(message, reason)
                 return REFUSED
-        if paged:
+        budget = state.limits.page_after_octets
+        if lane.paged or (
+            budget is not None
+            and state.octets > budget
+            and len(lane.ready) >= state.limits.keep_in_memory
+        ):
+            if not keep:
+                try:
+                    state.store.append(lane.number, position, message, expires, False)
+                except Unstorable as reason:
+                    self.unstorable(message, reason)
+                    return REFUSED
             if not lane.paged:
                 lane.paged_from = position
             lane.paged += 1
