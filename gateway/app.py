@@ -92,7 +92,7 @@ class Gateway:
             int(memory_total() * settings.limits.memory_page),
             max_branches=settings.limits.branches,
             max_branch_octets=settings.limits.branch_octets,
-            branch_seconds=settings.limits.branch_seconds,
+            max_branch_seconds=settings.limits.branch_seconds,
         )
         if isinstance(self.store, SqliteStore):
             self.store.report = log.error

@@ -319,7 +319,7 @@ class Branches:
             text = f"cannot have more than {most} branches in vhost '{self.vhost.name}'"
             raise Refusal(Condition.RESOURCE_ERROR, text)
         branch = self.known[xid] = Branch(self, xid, user)
-        branch.set_timeout(self.state.limits.branch_seconds)
+        branch.set_timeout(self.state.limits.max_branch_seconds)
         return branch
 
     def find(self, xid: Xid, user: str, unknown: Condition = Condition.NOT_FOUND) -> Branch:

@@ -63,7 +63,7 @@ class Limits:
     """Branches of distributed transactions that a virtual host has at a time."""
     max_branch_octets: int = 256 * 1024 * 1024
     """Octets of their publishes that wait for a commit."""
-    branch_seconds: int = 3600
+    max_branch_seconds: int = 3600
     """Time that a branch has before it is prepared, unless its client sets another; 0 is no
     limit."""
     max_route_cache: int = 4096

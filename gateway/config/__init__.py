@@ -89,7 +89,7 @@ class ResourceSettings(Section):
         description="octets of publishes that wait for the commit of such branches",
     )
     branch_seconds: int = Field(
-        DEFAULTS.branch_seconds,
+        DEFAULTS.max_branch_seconds,
         ge=0,
         description="time in which a branch must be prepared, unless its client sets another;"
         " 0 is no limit",
