@@ -27,6 +27,9 @@ from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.sections import read_header
 from gateway.adapters.performatives.wire import tables
+from gateway.adapters.segments.content import SEGMENTS, read_reply_to
+from gateway.adapters.segments.decoding import map_entries, read_map
+from gateway.adapters.segments.splicing import delivery_properties, message_properties
 from gateway.crossing.crossing import Crossing, Fidelity
 from gateway.crossing.natural import ORIGIN, OUR_ORIGIN
 from gateway.crossing.types import TYPES
@@ -48,6 +51,7 @@ VERSIONS = {
     "0-9a0-jms": "0-9a0",
     "0-9a6-jms": "0-9a6",
     "0-9-1": "0-8, 0-9, 0-9-1",
+    "0-10": "0-10",
 }
 """Dialects that a message of 1.0 is converted to, and the versions that write them."""
 
@@ -172,6 +176,14 @@ def places(dialect: Dialect, header: bytes) -> Places:
         return found
     if dialect is SECTIONS:
         return dict(in_sections(header))
+    if dialect is SEGMENTS:
+        delivery, message = delivery_properties(header)[0], message_properties(header)[0]
+        found = {name: each for name, each in slots(delivery).items() if each is not False}
+        found |= slots(message, "application_headers", "reply_to")
+        if message.reply_to is not None:
+            found["`reply-to`"] = read_reply_to(message.reply_to)
+        headers = read_map(message.application_headers or b"")
+        return found | {f"header `{k}`": v for k, v in headers.items()}
     record = basic.read_header(header)
     table = basic_fields.read_table(record.headers or b"")
     return slots(record, "headers") | {f"header `{k}`": v for k, v in table.items()}
@@ -346,6 +358,10 @@ def tags(dialect: Dialect, header: bytes) -> tuple[str, bool]:
         found = {n: chr(letter) for n, letter, _, _ in command_fields.entries_of(table)}
         more = TYPES in str(list(places(dialect, header)))
         return found.get("h", ""), more or TYPES in found
+    elif dialect is SEGMENTS:
+        octets = message_properties(header)[0].application_headers or b""
+        codes = {name.decode(): f"{raw[1 + len(name)]:02x}" for name, raw in map_entries(octets)}
+        return codes.get("h", ""), TYPES in codes
     else:
         entries = list(cut(header).entries or [])
     found = {name.decode(): chr(raw[1 + len(name)]) for name, raw in entries}

@@ -22,7 +22,10 @@ from gateway.adapters.methods.wire.tables import VERSIONS as PUBLISHED
 from gateway.adapters.options import Credentials, Limits, Product
 from gateway.adapters.performatives.engine import Engine as PerformativeEngine
 from gateway.adapters.performatives.wire import tables as performatives
+from gateway.adapters.segments.engine import Engine as SegmentEngine
+from gateway.adapters.segments.wire import tables as segments
 from gateway.bodies import Spool
+from gateway.errors import Condition, Lost, Refusal
 
 
 class Engine(Protocol):
@@ -70,8 +73,8 @@ class VersionRow(NamedTuple):
     """Beginning of a server's first frame, connection.start or its equivalent; empty if servers
     answer with a header."""
     preference: int
-    """Order in which the client role tries the versions, 1 first. 0.8a2 comes last: its opening has
-    two octets, and servers that want eight wait for the others."""
+    """Order in which the client role tries the versions, 1 first. 0.8a2 comes last of those with a
+    client role: its opening has two octets, and servers that want eight wait for the others."""
     engine: Engine
     family: str
     """Folder of its engine, its trace and its probe."""
@@ -79,6 +82,7 @@ class VersionRow(NamedTuple):
     """Header with which a client asks for TLS on the same port (1.0 §5.2.1); empty without one."""
     by_choice: bool = False
     """Its headers select it only on a listener that is set to it."""
+    roles: tuple[Role, ...] = (Role.SERVER, Role.CLIENT)
 
     @property
     def capabilities(self) -> Capability:
@@ -136,6 +140,10 @@ VERSIONS: Mapping[str, VersionRow] = {
         _transitional(REQUESTS, 8, REQUESTED_START),
         _transitional(METHODS, 9, START),
         VersionRow(
+            segments.VERSION, (segments.HEADER,), (), 11, SegmentEngine, "segments",
+            roles=(Role.SERVER,),
+        ),
+        VersionRow(
             performatives.VERSION, (performatives.HEADER, performatives.SASL_HEADER), (), 2,
             PerformativeEngine, "performatives", performatives.TLS_HEADER,
         ),
@@ -143,17 +151,16 @@ VERSIONS: Mapping[str, VersionRow] = {
 }  # fmt: skip
 """Versions by name, oldest first."""
 
-FINAL_0_10 = "0-10"
+ORDERED = tuple(sorted(VERSIONS, key=lambda name: VERSIONS[name].preference))
+"""All versions, in the order of their preference."""
 
-RECORDED: Mapping[str, str] = {FINAL_0_10: "segments"}
-"""Families of versions that only ``inspect`` knows: they have no engine."""
-
-PREFERRED: tuple[str, ...] = tuple(sorted(VERSIONS, key=lambda name: VERSIONS[name].preference))
+PREFERRED: tuple[str, ...] = tuple(name for name in ORDERED if Role.CLIENT in VERSIONS[name].roles)
 """Versions in the order in which the client role tries them."""
 
 
 def opened_by(header: bytes) -> tuple[str, ...]:
-    """The versions that open with this header, the one it stands for by default first, if any."""
+    """The versions that our client opens with this header, the one it stands for by default first,
+    if any."""
     return tuple(name for name in PREFERRED if header in VERSIONS[name].headers)
 
 
@@ -184,5 +191,9 @@ def header_meanings(chosen: Iterable[str] = ()) -> HeaderMeanings:
 
 def adapter_for(version: str, role: Role, **options: Any) -> Adapter:
     """An adapter for one connection. Options as in the engine's constructor. Raises ``KeyError``
-    for an unknown version."""
-    return VERSIONS[version].engine(version, role, **options)
+    for an unknown version, and ``Refusal`` for a role that it does not have."""
+    row = VERSIONS[version]
+    if role not in row.roles:
+        text = f"the gateway does not speak {version} as a {role.value} yet"
+        raise Refusal(Condition.NOT_IMPLEMENTED, text, Lost.CONNECTION)
+    return row.engine(version, role, **options)

@@ -30,6 +30,7 @@ from gateway.crossing.forms import (
 )
 from gateway.crossing.natural import OUR_ORIGIN
 from gateway.crossing.sameness import same, same_basic, unequal_keys, unequal_slots
+from gateway.crossing.segment_forms import SEGMENTS_FORM
 from gateway.message import Dialect, Properties
 
 NOTHING = digest(b"")
@@ -218,6 +219,7 @@ FORMS: dict[str, Form] = {
     for form in (
         BASIC_FORM,
         SECTIONS_FORM,
+        SEGMENTS_FORM,
         CommandForm(COMMAND),
         *map(DraftForm, {dialect.name: dialect for dialect in CONTENTS.values()}.values()),
     )

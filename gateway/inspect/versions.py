@@ -11,11 +11,12 @@ from typing import NamedTuple
 from gateway.adapters.core.trace_lines import HEADER_OCTETS, Reader
 from gateway.adapters.methods.transitional.versions import METHODS, REQUESTS
 from gateway.adapters.performatives.wire.tables import TLS_HEADER
-from gateway.adapters.registry import FINAL_0_10, PREFERRED, RECORDED, VERSIONS, sharing
+from gateway.adapters.registry import ORDERED, VERSIONS, sharing
+from gateway.adapters.segments.wire.tables import VERSION as FINAL_0_10
 from gateway.adapters.sniff import detect
 from gateway.inspect.sources import Piece
 
-FAMILIES = {**{name: row.family for name, row in VERSIONS.items()}, **RECORDED}
+FAMILIES = {name: row.family for name, row in VERSIONS.items()}
 """Folders of ``gateway.adapters`` by version."""
 
 
@@ -46,10 +47,7 @@ NAMED = {
 }
 """Version names that a recording may contain."""
 
-WITHOUT_HEADER = (
-    *(name for name in PREFERRED if name not in ("0-8", "0-9")),
-    *RECORDED,
-)
+WITHOUT_HEADER = (*(name for name in ORDERED if name not in ("0-8", "0-9")),)
 """Candidate versions of a recording that begins in mid-connection. The frames of 0-8 and 0-9 are a
 subset of those of 0-9-1."""
 

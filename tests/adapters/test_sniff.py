@@ -38,8 +38,11 @@ def test_versions_of_the_header_of_0_9() -> None:
 @pytest.mark.parametrize("version", ["0-10-07-24", "0-10-07-27"])
 @pytest.mark.parametrize("header", [HEADER_0_10, HEADER_99_0])
 def test_the_transitional_0_10_has_to_be_chosen(header: bytes, version: str) -> None:
-    assert detect(header) == Detected("unknown", "", FALLBACK)
-    assert detect(header, DRAFT) == Detected("unknown")
+    if header == HEADER_0_10:
+        assert detect(header) == detect(header, DRAFT) == Detected("amqp", "0-10")
+    else:
+        assert detect(header) == Detected("unknown", "", FALLBACK)
+        assert detect(header, DRAFT) == Detected("unknown")
     chosen = header_meanings(["0-9a6", version])
     for size in range(8):
         assert detect(header[:size], chosen) is None
@@ -60,7 +63,7 @@ def test_commands() -> None:
     "header",
     [
         b"AMQP\x03\x00\x00\x00", b"AMQP\x09\x09\x09\x09",
-        b"AMQP\x01\x01\x00\x0a", b"AMQP\x01\x01\x09\x00", b"AMQP\x00\x00\x09\x02",
+        b"AMQP\x01\x01\x63\x00", b"AMQP\x01\x01\x09\x00", b"AMQP\x00\x00\x09\x02",
         b"junk", b"\0",
     ],
 )  # fmt: skip
@@ -109,7 +112,7 @@ def test_command_frames() -> None:
     assert detect(b"\x80\x00") == Detected("unknown")
 
 
-@pytest.mark.parametrize("header", [b"AMQP\x01\x01\x08\x01", b"AMQP\x01\x01\x00\x0a", b"nothing!"])
+@pytest.mark.parametrize("header", [b"AMQP\x01\x01\x08\x01", b"AMQP\x01\x01\x00\x0b", b"nothing!"])
 def test_a_listener_for_drafts_does_not_answer_unknown_headers(header: bytes) -> None:
     """0-9a0 §3.2.2, 0-9a6 "Protocol and Version": closed without any response."""
     assert detect(header, DRAFT) == Detected("unknown")

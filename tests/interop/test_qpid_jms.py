@@ -1,5 +1,5 @@
-"""The JMS client of Qpid over 0-8, 0-9 and 0-9-1: with the gateway, and with Qpid Broker-J, which
-shows what its users are used to."""
+"""The JMS client of Qpid over 0-8, 0-9, 0-9-1 and 0-10: with the gateway, and with Qpid Broker-J,
+which shows what its users are used to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.interop.servers import Server
 pytestmark = pytest.mark.interop
 
 SOURCE = Path(__file__).parent / "clients/qpid/QpidJms.java"
-VERSIONS = ("0-8", "0-9", "0-9-1")
+VERSIONS = ("0-8", "0-9", "0-9-1", "0-10")
 
 EXPECTED: dict[str, Any] = {
     "properties": {

@@ -217,5 +217,5 @@ async def test_who_says_nothing_after_its_first_word() -> None:
 
 
 def test_all_versions_are_tried() -> None:
-    assert set(PREFERRED) == set(VERSIONS)
-    assert [VERSIONS[name].preference for name in PREFERRED] == list(range(1, len(VERSIONS) + 1))
+    assert set(VERSIONS) - set(PREFERRED) == {"0-10"}  # which has no client role yet
+    assert [VERSIONS[name].preference for name in PREFERRED] == list(range(1, len(VERSIONS)))

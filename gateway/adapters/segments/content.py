@@ -30,7 +30,7 @@ from gateway.adapters.segments.splicing import (
 from gateway.adapters.segments.wire.layouts import DeliveryProperties, MessageProperties, ReplyTo
 from gateway.adapters.segments.wire.tables import STRUCTS, DeliveryMode
 from gateway.bodies import Body
-from gateway.message import Essentials, Message, Properties, Table
+from gateway.message import DIALECTS, Essentials, Message, Properties, Table
 
 SUBJECT, TYPE = "qpid.subject", "x-jms-type"
 OURS = "x-amqp10-"
@@ -245,4 +245,4 @@ def _seconds(instant: int | None, extra: Table, name: str) -> int | None:
 
 
 SEGMENTS = SegmentDialect()
-"""Not in ``message.DIALECTS`` as long as no engine writes it into the store."""
+DIALECTS[SEGMENTS.name] = SEGMENTS
