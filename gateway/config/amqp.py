@@ -71,7 +71,7 @@ class AmqpListener(Section):
     header_0_10: Meaning0_10 | None = Field(
         None,
         description="version that the headers AMQP 1 1 0 10 and AMQP 1 1 99 0 select on this "
-        "listener; unset: they are refused",
+        "listener; unset: the published 0-10, and 1 1 99 0 is refused",
     )
     tls_only: bool = Field(False, description="true: a TLS-only port; false: TLS by first octet")
     require_tls: RequireTls | None = Field(
@@ -96,7 +96,7 @@ class AmqpSettings(Section):
     header_0_10: Meaning0_10 | None = Field(
         None,
         description="version that the headers AMQP 1 1 0 10 and AMQP 1 1 99 0 select on this "
-        "listener; unset: they are refused",
+        "listener; unset: the published 0-10, and 1 1 99 0 is refused",
     )
     require_tls: RequireTls = Field(
         "no",
