@@ -11,6 +11,7 @@ from gateway.adapters.segments.completion import SERIALS
 from gateway.adapters.segments.frames import Frames
 from gateway.adapters.segments.server import ANSWERS, BATCHED, SERVE
 from gateway.adapters.segments.session import Session, SessionEngine, State
+from gateway.adapters.segments.violation import framing_error
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import DetachCode
 from gateway.errors import Condition
@@ -98,7 +99,13 @@ class Attachments:
         self._engine.write_control(channel, w.SessionDetached(name, DetachCode.NOT_ATTACHED))
 
     def _attach(self, channel: int, m: w.SessionAttach, found: list[Operation]) -> None:
-        sessions, name = self._engine.sessions, m.name or b""
+        engine = self._engine
+        sessions, name = engine.sessions, m.name or b""
+        if channel >= engine.frames.channels:
+            violation = framing_error(f"channel {channel} of {engine.frames.channels}", channel)
+            engine.frames.stop()
+            engine.life.violated(violation, found)
+            return
         old = sessions.get(channel)
         if old is not None and old.state is not State.DETACHING:
             if old.name == name and old.state is State.ATTACHED:

@@ -441,6 +441,13 @@ def test_frames_of_the_peer_bound_ours() -> None:
     assert len(octets) > 50_000
 
 
+def test_sessions_stay_within_the_channels() -> None:
+    client = Client(limits=Limits(channel_max=3)).open()
+    client.attach(2, b"second")
+    (said,) = client.control(3, w.SessionAttach(b"third"))
+    assert (said.name, said.record.reply_code) == ("connection.close", 501)
+
+
 def test_an_unknown_virtual_host() -> None:
     client = Client()
     client.served.receive(HEADER)
