@@ -97,7 +97,7 @@ class Ours:
     async def enter(self) -> None:
         product = Product(name=f"tour-{MARK}-{self.version}")
         self.remote: Remote = await dial((HOST, self.port), version=self.version, product=product)
-        await self.remote.ask(BeginSession(1, None))
+        await self.remote.request(BeginSession(1, None))
         await self._subscribe()
         self.reading = asyncio.create_task(self._read())
 
@@ -117,7 +117,7 @@ class Ours:
         async for operation in self.remote:
             if isinstance(operation, Deliver):
                 self.heard.append(operation.message.body.decode())
-                self.remote.say(Settle(1, operation.delivery, False, Outcome.ACCEPT))
+                self.remote.send(Settle(1, operation.delivery, False, Outcome.ACCEPT))
                 await self.remote.drain()
 
     async def say(self, text: str) -> None:
@@ -125,7 +125,7 @@ class Ours:
         sent = Message(
             BASIC, header, text.encode(), EXCHANGE, TOPIC, BASIC.essentials(header)
         )  # each version makes its own header of it
-        self.remote.say(Publish(1, sent, False, False))
+        self.remote.send(Publish(1, sent, False, False))
         await self.remote.drain()
 
     async def leave(self) -> None:

@@ -38,13 +38,16 @@ class Undertake(Protocol):
 
 
 class BranchRequests:
-    """Those of one connection. ``handlers`` by operation."""
+    """Performs those of one connection."""
 
     def __init__(self, context: SessionContext, replies: Replies, undertake: Undertake) -> None:
         self._context = context
         self._replies = replies
         self._undertake = undertake
-        self.handlers: dict[type[Any], Callable[[Channel, Any], None]] = {
+
+    def handlers(self) -> dict[type[Any], Callable[[Channel, Any], None]]:
+        """Made anew for its caller: kept here, it would be a reference cycle."""
+        return {
             SelectBranches: self._select,
             StartBranch: self._start,
             EndBranch: self._end,

@@ -42,7 +42,7 @@ class LongRequests:
             Rollback: self._rollback,
             Settle: self._settle,
             SettleMany: self._settle_many,
-            **BranchRequests(context, replies, self.undertake).handlers,
+            **BranchRequests(context, replies, self.undertake).handlers(),
         }
 
     def _settle(self, channel: Channel, op: Settle) -> None:
