@@ -102,7 +102,7 @@ class Ours:
         self.reading = asyncio.create_task(self._read())
 
     async def _subscribe(self) -> None:
-        ask = self.remote.ask
+        ask = self.remote.request
         if self.version == "0.8a2":  # topics are destinations; there are no queues to bind
             await ask(OpenDestination(1, None, "1", Service.TOPIC, TOPIC))
             await ask(Listen(1, None, "1", "1", "", 10))

@@ -43,7 +43,7 @@ MISSING = Condition.NOT_FOUND
 ABSENT = Condition.NOT_IMPLEMENTED
 
 DIFFERENCES: dict[str, Difference] = {
-    "product": Difference("RabbitMQ", "amqp-gateway", "each says its name"),
+    "product": Difference("RabbitMQ", "amqp-gateway (Qpid extensions)", "each says its name"),
     "recover without requeue": Difference(
         (ABSENT, "CONNECTION"), "Deliver", "RabbitMQ knows only recovery with requeueing"
     ),
