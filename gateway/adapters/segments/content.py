@@ -35,6 +35,7 @@ from gateway.message import DIALECTS, Essentials, Message, Properties, Table
 SUBJECT, TYPE = "qpid.subject", "x-jms-type"
 OURS = "x-amqp10-"
 MESSAGE_ID, CORRELATION_ID = OURS + "message-id", OURS + "correlation-id"
+REPLY_TO = OURS + "reply-to"
 CREATION, EXPIRY = OURS + "creation-time", OURS + "absolute-expiry"
 
 IN_HEADERS: tuple[tuple[str, str, type[Any]], ...] = (
@@ -123,6 +124,8 @@ def canonical(delivery: DeliveryProperties, message: MessageProperties) -> Prope
         found.app_id = message.app_id.decode("utf-8", "surrogateescape")
     if message.reply_to is not None:
         found.reply_to = read_reply_to(message.reply_to)
+    elif headers is not None and isinstance(headers.get(REPLY_TO), str):
+        found.reply_to = plain(headers.pop(REPLY_TO))
     if message.message_id is not None:
         found.message_id = UUID(bytes=message.message_id)
     elif headers is not None and MESSAGE_ID in headers:
@@ -157,6 +160,8 @@ def packed(properties: Properties) -> tuple[DeliveryProperties, MessagePropertie
         message.app_id = properties.app_id.encode("utf-8", "surrogateescape")
     if properties.reply_to is not None:
         message.reply_to = write_reply_to(properties.reply_to)
+        if message.reply_to is None:
+            extra[REPLY_TO] = properties.reply_to
     if isinstance(properties.message_id, UUID):
         message.message_id = properties.message_id.bytes
     elif properties.message_id is not None:
@@ -195,10 +200,14 @@ def read_reply_to(address: ReplyTo) -> str:
     return f"{exchange}/{key}" if exchange or "/" in key else key
 
 
-def write_reply_to(text: str) -> ReplyTo:
-    """The inverse. Raises ``FieldError`` when it is written, if a name does not fit."""
+def write_reply_to(text: str) -> ReplyTo | None:
+    """The inverse; ``None`` if a name does not fit a str8."""
     exchange, slash, key = text.partition("/")
-    return ReplyTo(exchange, key) if slash else ReplyTo("", text)
+    if not slash:
+        exchange, key = "", text
+    if fitting(exchange) is None or fitting(key) is None:
+        return None
+    return ReplyTo(exchange, key)
 
 
 def _read_id(octets: bytes) -> str | bytes:

@@ -278,6 +278,9 @@ def _container(inner: Callable[[bytes, int, int, int], Any]) -> Reader:
     def read(buf: bytes, at: int, depth: int) -> tuple[Any, int]:
         start = at + 4
         end = start + _I.unpack_from(buf, at)[0]
+        if end > len(buf):
+            # Or its size would stand for octets that are not there, in the checks of counts.
+            raise FieldError("a container runs past its end")
         return inner(buf, start, end, depth), end
 
     return read

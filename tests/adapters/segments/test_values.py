@@ -54,6 +54,15 @@ def test_lists(items: list[Any]) -> None:
     assert write_list(read_list(octets)) == octets
 
 
+def test_a_container_does_not_run_past_the_octets() -> None:
+    """An array that announces four gigabytes, and in them an array of 50 million texts."""
+    octets = bytes.fromhex("aa00000001 ff010001 84 02ff2200 00020000ff012f0000a8000001")
+    with pytest.raises(FieldError, match="runs past"):
+        read_array(octets)
+    with pytest.raises(FieldError, match="runs past"):
+        read_list(b"\0\0\0\1\xaa" + octets[5:])
+
+
 @given(some.binary(max_size=120))
 def test_any_octets(octets: bytes) -> None:
     """Never another exception than ``FieldError``; what can be checked can be read."""
