@@ -7,6 +7,10 @@ from gateway import __version__
 from gateway.limits import MECHANISMS as MECHANISMS
 from gateway.limits import Limits as Limits
 
+EXTENSIONS = " (Qpid extensions)"
+"""Behind the name of our product in 0-8 to 0-10: clients of Qpid use the extensions of Qpid's
+brokers only with a server that has Qpid in the name of its product."""
+
 
 class Product(NamedTuple):
     """How we introduce ourselves. ``name`` names the connection, if we are the client; ``node`` is

@@ -136,7 +136,7 @@ class Work:
             self.publish_path.listener.returned(message, condition, text)
 
     def committing(self) -> Iterator[None]:
-        """Perform what is prepared."""
+        """Perform the prepared publishes and settlements."""
         assert self.publishes is not None
         yield from self.publishes.putting(self.origin)
         transaction = self.transaction

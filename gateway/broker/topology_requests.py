@@ -1,6 +1,6 @@
 """Requests of a channel to declare, bind and delete, performed with the permissions of its user."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from gateway.broker.exchanges import Binding, Destination
@@ -203,7 +203,7 @@ class TopologyRequests:
         if exchange is None or found.queue_not_found:
             return found
         found.bindings = bool(exchange.bindings)
-        ways = list(exchange.bindings)
+        ways: Collection[Binding] = exchange.bindings
         if queue is not None:
             ways = [way for way in vhost.bindings_to(queue) if way.source is exchange]
             found.queue_not_matched = not ways

@@ -89,8 +89,8 @@ def records(header: bytes) -> tuple[DeliveryProperties, MessageProperties]:
 
 
 def view(header: bytes) -> tuple[Properties, list[object]]:
-    """The properties, and what they do not tell: the fields for resuming, other structs, whether
-    the body segment is absent. Raises ``FieldError``."""
+    """The properties, and the other parts of the header: the fields for resuming, other structs,
+    whether the body segment is absent. Raises ``FieldError``."""
     delivery, message = records(header)
     others = sorted(
         header[at - 2 : end] for code, at, end in structs(header) if code not in (DELIVERY, MESSAGE)

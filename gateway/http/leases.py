@@ -3,7 +3,7 @@
 A lease is open until it is settled, runs out, or is lost with its queue. After that it is
 remembered for twice its time, so that settling it again tells the truth.
 
-Its token is sealed, opaque, and enough to say what became of a lease that is forgotten. Inside:
+Its token is sealed, opaque, and enough to tell the fate of a lease that is forgotten. Inside:
 epoch of this process (8 octets), number of the lease (6), digest of virtual host and queue (6),
 digest of the owner (8), first deadline in ms (6).
 """

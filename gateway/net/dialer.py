@@ -96,7 +96,8 @@ class Remote(asyncio.Protocol):
         return answer
 
     def send(self, operation: op.Operation) -> None:
-        """Send what has no reply: ``Publish``, ``Settle``, requests without a token. Hot.
+        """Send an operation without a reply: ``Publish``, ``Settle``, requests without a token.
+        Hot.
 
         Raises as ``request``. Call ``drain`` now and then: ``send`` itself never waits.
         """

@@ -73,7 +73,7 @@ def crossed(message: Message, to: Any, crossing: Crossing) -> tuple[Message, Fid
 
 
 def from_basic(body: bytes, precision: Any = "bytes", **properties: Any) -> tuple[Message, Message]:
-    """A message of 0-9-1 as a reader of 1.0 gets it, and what comes back from there."""
+    """A message of 0-9-1 as a reader of 1.0 gets it, and the message that comes back from there."""
     crossing = Crossing(KEY, fidelity=precision)
     header = BASIC.write(Properties(**properties))
     there, fidelity = crossed(legacy(header, body), SECTIONS, crossing)
@@ -145,7 +145,7 @@ TYPES = ("amqp/map", "amqp/list", "jms/map-message", "jms/stream-message")
 @FEW
 @pytest.mark.parametrize("content_type", TYPES)
 def test_other_octets_stay_octets(content_type: str, body: bytes) -> None:
-    """``from_basic`` compares what comes back, whether these happen to be one or not."""
+    """``from_basic`` compares the octets that come back, whether or not they happen to be valid."""
     from_basic(body, content_type=content_type)
 
 

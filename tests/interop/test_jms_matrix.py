@@ -64,7 +64,7 @@ BODIES: dict[str, tuple[str, Any]] = {
     "stream": ("StreamMessage", [*VALUES.values(), "Character ü"]),
     "stream empty": ("StreamMessage", []),
     "object": ("ObjectMessage", "[o, 5]"),
-    # The client for 0-x takes what has no content type for bytes, also from itself.
+    # The client for 0-x takes a message without content type for bytes, also from itself.
     "plain": ("BytesMessage", "byte[] []"),
     "correlation": ("TextMessage", "c"),
     "correlation bytes": ("TextMessage", "c"),
@@ -125,8 +125,8 @@ def conversation(
     versions: tuple[str, str],
     verbs: tuple[str, str],
 ) -> tuple[Seen, str]:
-    """What the first peer printed when it did the first verb while the second did the other, and
-    all of both."""
+    """Checks of the first peer, which did the first verb while the second peer did the other, and
+    the output of both."""
     queue = f"jms.{verbs[0]}.{versions[0]}.{versions[1]}"
     for name in (queue, f"{queue}.replies"):
         brokers.declare(server, name)

@@ -64,7 +64,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def seen(
     request: pytest.FixtureRequest, server: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Seen:
-    """What the client saw, in one run."""
+    """Results of the client's checks, in one run."""
     scratch = tmp_path_factory.mktemp("qpid")
     command = java("qpid-client", "qpid-client", [SOURCE, LINES], scratch)
     command[1:1] = [f"-Dqpid.amqp.version={request.param}", "-Dqpid.sync_op_timeout=10000"]

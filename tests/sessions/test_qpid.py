@@ -1,4 +1,4 @@
-"""What clients of Qpid use beyond the documents of 0-8 to 0-9-1 (docs/jms.md)."""
+"""Extensions that clients of Qpid use beyond the documents of 0-8 to 0-9-1 (docs/jms.md)."""
 
 from typing import Any
 

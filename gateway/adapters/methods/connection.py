@@ -28,7 +28,7 @@ from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.negotiation import check_server_version, smaller
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.wire import layouts as w
-from gateway.adapters.options import Credentials, Limits, Product
+from gateway.adapters.options import EXTENSIONS, Credentials, Limits, Product
 from gateway.errors import Condition, LocalError, PeerError
 from gateway.message import Table
 from gateway.operations import (
@@ -42,10 +42,6 @@ from gateway.operations import (
     UpdateSecret,
 )
 from gateway.operations.rules import PUBLISHED, RABBITMQ
-
-EXTENSIONS = " (Qpid extensions)"
-"""Behind the name of our product: clients of Qpid use exchange.bound only with a server whose
-product has Qpid in its name."""
 
 SERVER_CAPABILITIES: Table = {
     "publisher_confirms": True,

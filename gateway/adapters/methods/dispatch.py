@@ -101,7 +101,7 @@ def is_for_channel(
     found: list[Operation],
 ) -> bool:
     """Whether a method is left to its channel, or opens it. Methods of the connection are handled
-    here. Raises ``PeerError`` for what is not allowed now."""
+    here. Raises ``PeerError`` for a method that is not allowed now."""
     name, life = method.name, engine.life
     if number == 0 or name.startswith("connection."):
         if (number == 0) != name.startswith("connection."):

@@ -25,7 +25,7 @@ Parts = tuple[bytes, bytes | None, Body | None]
 
 
 class Room:
-    """What unfinished assemblies of one connection may hold. ``held``: octets in memory."""
+    """Limits of the unfinished assemblies of one connection. ``held``: octets in memory."""
 
     __slots__ = ("max_body", "spool", "held", "most")
 

@@ -165,7 +165,7 @@ class Attachments:
 
 
 def _command_point(session: Session, m: w.SessionCommandPoint, found: list[Operation]) -> None:
-    """Where the numbers of the client begin; later it may only repeat what we know."""
+    """Where the numbers of the client begin; later it may only repeat that number."""
     number = m.command_id or 0
     received = session.received
     if m.command_offset or (session.pointed and received.following & SERIALS != number):
@@ -219,4 +219,4 @@ HANDLERS: Mapping[str, Callable[[Session, Any, list[Operation]], None]] = {
     "session.request-timeout": _request_timeout,
     "session.completed": _completed,
 }
-"""What is not here needs no answer: we resume nothing."""
+"""Other controls need no answer, as no session is resumed."""

@@ -1,8 +1,8 @@
 """Numbers of commands, and the sets of them that are complete.
 
 Both sides number their commands with 32 bits that wrap around. Here a number only grows; its lower
-32 bits are sent, and those of the peer are completed by the number that comes next. Whatever the
-peer puts into a set, a step is made per command that it still concerns, not per number.
+32 bits are sent, and those of the peer are completed by the number that comes next. A set of the
+peer costs a step per command that it still concerns, not per number.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,7 +14,7 @@ SERIALS = 0xFFFFFFFF
 FEW = 64
 """Numbers of commands that are gone which are not worth removing."""
 MOST_GAPS = 1000
-"""Ranges in a set that we send. What is behind them is sent when they have grown together."""
+"""Ranges in a set that we send. Later ranges are sent when these have grown together."""
 
 Value = TypeVar("Value")
 

@@ -1,7 +1,7 @@
 """Controls of a client: the handshake of the connection, then those of sessions.
 
-The Python clients send tune-ok and open without any field, and no locale; nothing depends on what
-may be absent. A response that is absent is asked for with an empty challenge; one that is empty is
+The Python clients send tune-ok and open without any field, and no locale; no field is
+required. A response that is absent is asked for with an empty challenge; one that is empty is
 a response.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from gateway.adapters.contract import Authority
 from gateway.adapters.core.heartbeat import Heartbeat
 from gateway.adapters.core.sasl import Challenge, ServerExchange, Step, Success, Waiting
-from gateway.adapters.options import Limits, Product
+from gateway.adapters.options import EXTENSIONS, Limits, Product
 from gateway.adapters.segments.decoding import read_map
 from gateway.adapters.segments.encoding import write_map, write_texts
 from gateway.adapters.segments.frames import LARGEST_FRAME, Frames
@@ -26,9 +26,6 @@ from gateway.errors import Condition
 from gateway.operations import Done, Open, Operation, Peer, Refused
 from gateway.operations.rules import FINAL_0_10
 
-EXTENSIONS = " (Qpid extensions)"
-"""Behind the name of our product: clients of Qpid use what Qpid's brokers added only with a server
-whose product has Qpid in its name."""
 MOST_CHANNELS = 65534
 HEARTBEAT = 120
 """Seconds between heartbeats at most, if the configuration names no number."""
@@ -207,7 +204,7 @@ class Connection:
         self._engine.life.resume(partial(self._step, step))
 
     def _on_tune_ok(self, m: w.ConnectionTuneOk, found: list[Operation]) -> None:
-        """What is absent is what we offered."""
+        """An absent field accepts our offer."""
         engine = self._engine
         largest = m.max_frame_size or self._max_frame_size
         channels = m.channel_max or self._channel_max

@@ -1,7 +1,7 @@
 """Header segments of 0-10 <-> the canonical properties.
 
 The header of a message is its header segment as it came; a message without a body segment has
-``NO_BODY`` before it. What 0-10 has no property for goes into application headers: the subject and
+``NO_BODY`` before it. Properties that 0-10 lacks go into application headers: the subject and
 the JMS type where the clients of Qpid expect them, everything else under names that begin with
 ``x-amqp10-``; reading takes it back.
 """
@@ -84,7 +84,7 @@ class SegmentDialect:
 
 
 def received(known: Arrived, body: Body | None, exchange: str) -> Message:
-    """The message of a transfer, from what ``arrived`` says of its header segment. ``exchange`` is
+    """The message of a transfer, from the ``Arrived`` of its header segment. ``exchange`` is
     the destination of a publish; of a delivery, ``known.exchange``. Hot."""
     octets = known.header if body is not None else NO_BODY + known.header
     return Message(SEGMENTS, octets, body or b"", exchange, known.key, known.essentials)
@@ -245,7 +245,7 @@ def _instant(datetime: int | None, headers: Table | None, name: str) -> int | No
 
 
 def _seconds(instant: int | None, extra: Table, name: str) -> int | None:
-    """A datetime in seconds. What seconds cannot say goes to a header too."""
+    """A datetime in seconds. A value that seconds cannot express goes to a header too."""
     if instant is None:
         return None
     if instant % 1000 or instant < 0 or instant // 1000 > 10**11:

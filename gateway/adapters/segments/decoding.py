@@ -3,11 +3,11 @@
 Plain Python values stand for the types that clients use most: ``int`` is int64, ``float`` double,
 ``str`` str16, ``bytes`` vbin16 (vbin32 if it is longer), ``list`` list, ``dict`` map, ``UUID``
 uuid, ``None`` void. Every other type has a class of ``gateway.values`` or of ``types``, so that
-``encoding`` writes a value in the type in which it came. A type code that nobody knows says the
+``encoding`` writes a value in the type in which it came. An unknown type code tells the
 width of its values; they are kept as ``CodedOctets``.
 
 Octets of a map, list or array are here always without their size. The readers of the table check no
-bounds: what runs past the end stops past the end, and ``struct.error`` and ``IndexError`` may
+bounds: a value that runs past the end stops there, and ``struct.error`` and ``IndexError`` may
 escape. ``read_map``, ``read_list``, ``read_array`` and ``check_map`` check.
 """
 
@@ -200,7 +200,7 @@ def _coded(code: int) -> Reader:
 
 
 def _text(code: int, encoding: str) -> Reader:
-    """A reader of text in another encoding than UTF-8. What is not valid stays octets."""
+    """A reader of text in another encoding than UTF-8. Invalid text stays octets."""
     octets = _coded(code)
 
     def read(buf: bytes, at: int, depth: int) -> tuple[Any, int]:

@@ -1,6 +1,6 @@
 """The type system of 0-10: writing values.
 
-The exact type of a value decides, then what it is a kind of. Values of other versions are written
+The exact type of a value decides, then its base type. Values of other versions are written
 as their natural partners: a timestamp in seconds, a decimal of IEEE 754 as text, a described value
 without its descriptor.
 """
@@ -61,7 +61,7 @@ def write_list(items: Iterable[Any]) -> bytes:
 
 
 def write_array(items: Iterable[Any]) -> bytes:
-    """The octets of an array of whatever all items are. Raises ``FieldError``."""
+    """The octets of an array, in the common type of its items. Raises ``FieldError``."""
     return _write(_array_octets, items if isinstance(items, Array) else Array(items))
 
 

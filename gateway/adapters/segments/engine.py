@@ -73,7 +73,7 @@ class Engine:
         self.heartbeat = Heartbeat(limits)
         self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.sessions)
         self._due: dict[Session, None] = {}
-        """Sessions whose peer is told what is complete when the output is taken."""
+        """Sessions that announce completed commands when the output is taken."""
         self.life = life = Lifecycle(self)
         self.attachments = Attachments(self)
         self.connection = Connection(
@@ -130,7 +130,7 @@ class Engine:
         self.buffer.put(control(channel, write_control(record), self.frame_limit))
 
     def completions_due(self, session: Session) -> None:
-        """Tell the peer of a session what is complete, once in this turn."""
+        """Announce the completed commands of a session, once in this turn."""
         if session not in self._due:
             self._due[session] = None
             if not self.buffer.pending:
@@ -143,7 +143,7 @@ class Engine:
         return self.buffer.take()
 
     def tell_due(self) -> None:
-        """Tell the peer what is complete."""
+        """Announce completed commands."""
         due, self._due = self._due, {}
         for session in due:
             session.tell_completed()

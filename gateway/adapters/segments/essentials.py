@@ -1,7 +1,7 @@
-"""What the broker needs of a header segment, without decoding the rest.
+"""The fields of a header segment that the broker needs, without decoding the rest.
 
 Every message whose header has not been seen before comes through here, so lengths and type codes
-are checked by stepping over them. What this accepts can be read later.
+are checked by stepping over them. A header that is accepted here can be read later.
 """
 
 from struct import Struct
@@ -36,7 +36,7 @@ _IH, _Q = Struct(">IH"), Struct(">Q")
 
 
 class Arrived(NamedTuple):
-    """A header segment, and what is needed of it. ``exchange`` and ``key`` are those of
+    """A header segment, and its fields that the broker needs. ``exchange`` and ``key`` are those of
     delivery-properties; ``flags``, its presence flags with the three bits. ``has_id``: it has a
     message id."""
 
@@ -66,7 +66,7 @@ NO_HEADER = Arrived(b"", NO_ESSENTIALS, "", "", 0, False)
 
 
 def arrived(header: bytes | None) -> Arrived:
-    """What is needed of a header segment that a peer sent. Raises ``FieldError``. Hot."""
+    """A header segment that a peer sent. Raises ``FieldError``. Hot."""
     if not header:
         return NO_HEADER
     found = HEADERS.get(header)

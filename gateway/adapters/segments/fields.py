@@ -1,4 +1,4 @@
-"""Fields of controls, commands and structs: what their generated readers and writers share."""
+"""Fields of controls, commands and structs: helpers of the generated readers and writers."""
 
 import struct
 from struct import Struct

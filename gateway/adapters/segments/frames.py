@@ -3,8 +3,9 @@
 Frames make segments, and segments make assemblies: a control; or a command, then perhaps the header
 and the body of its content. A read holds many frames. ``feed`` goes over the octets by offset; a
 control, a command or a whole transfer that lies in them makes no object for a frame, and is taken
-in one step. What is cut off or interleaved is gathered per channel and track (``assembly``). An
-unfinished frame is kept as a list of pieces, and not looked at again before it is complete.
+in one step. Frames that are cut off or interleaved are gathered per channel and track
+(``assembly``). An unfinished frame is kept as a list of pieces, and not looked at again before it
+is complete.
 
 A mistake of the peer is a ``Violation``: one that costs the connection ends ``feed`` and is its
 result; one that costs the session goes to the session.
@@ -30,8 +31,8 @@ from gateway.errors import Condition
 from gateway.operations import Operation
 
 HEAD = Struct(">HHHH4x")
-"""Flags and segment type, size with this header, reserved octet and track, channel, reserved. What
-is in the last four octets is not looked at, like in the programs of the time."""
+"""Flags and segment type, size with this header, reserved octet and track, channel, reserved. The
+last four octets are not looked at, as in the programs of the time."""
 
 HEAD_OCTETS = 12
 LARGEST_FRAME = 0xFFFF
@@ -85,7 +86,7 @@ class CommandReceiver(Protocol):
 
 
 class FrameHandler(Protocol):
-    """Receiver of what belongs to no session."""
+    """Receiver of frames that belong to no session."""
 
     def on_control(
         self, channel: int, code: int, buf: bytes, at: int, end: int, found: list[Operation]
@@ -144,7 +145,7 @@ class Frames:
         self._unfinished.clear()
 
     def forget(self, channel: int) -> None:
-        """The session of a channel is gone: ignore the rest of what it has begun."""
+        """The session of a channel is gone: ignore the rest of its unfinished assemblies."""
         for track in range(MOST_TRACKS):
             key = channel << 4 | track
             assembly = self._unfinished.get(key)
@@ -153,7 +154,7 @@ class Frames:
                 self._unfinished[key] = None
 
     def feed(self, data: bytes, found: list[Operation]) -> Violation | None:
-        """All complete frames of what came. Hot."""
+        """All complete frames among these octets. Hot."""
         stopped = self._stopped
         if stopped:
             return None

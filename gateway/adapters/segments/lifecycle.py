@@ -26,7 +26,7 @@ CONDITIONS = {
 
 
 class State(Enum):
-    """What the server waits for."""
+    """The event that the server waits for."""
 
     HEADER = "header"
     START = "start"

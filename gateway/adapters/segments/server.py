@@ -66,7 +66,7 @@ def _table(octets: bytes | None) -> Table:
 
 
 def queue_arguments(given: Table) -> Table:
-    """With the broker's names for what Qpid's users limit a queue by. A limit without a policy
+    """With the broker's names for Qpid's limits of a queue. A limit without a policy
     rejects, as in Qpid."""
     arguments = dict(given)
     for theirs, ours in QUEUE_ARGUMENTS.items():
@@ -351,7 +351,7 @@ _SERVE: dict[str, Serve] = {
 
 _CODES = {kind.name: kind.code for kind in OPERATIONS.values()}
 SERVE = {_CODES[name]: serve for name, serve in _SERVE.items()}
-"""By code. What is not here is refused with not-implemented."""
+"""By code. Other commands are refused with not-implemented."""
 
 BATCHED = frozenset(
     _CODES[name]
@@ -422,7 +422,7 @@ def _committed(r: Request, result: Any) -> None:
 
 
 def _rolled_back(r: Request, result: Any) -> None:
-    """The client still holds what it had accepted."""
+    """The client still holds the messages that it had accepted."""
     r.session.unsettled.restore(r.session.accepted)
     r.session.accepted = {}
 

@@ -90,7 +90,7 @@ class SessionEngine(Protocol):
     frame_limit: int
 
     def completions_due(self, session: "Session") -> None:
-        """Tell the peer what is complete when the output is taken."""
+        """Announce completed commands when the output is taken."""
         ...
 
     def tell_due(self) -> None:
@@ -179,7 +179,7 @@ def session_code(condition: Condition) -> int:
 
 
 def ranges_of(numbers: list[int]) -> tuple[tuple[int, int], ...]:
-    """Numbers in ascending order as a set of what is sent."""
+    """The set of these numbers, which are in ascending order."""
     found: list[list[int]] = []
     for number in numbers:
         if found and found[-1][1] == number - 1:
@@ -480,7 +480,7 @@ class Session:
         self._buffer.put_on(self.number, octets)
 
     def send_control(self, record: Any) -> None:
-        """A control, behind what the session sends."""
+        """A control, behind the frames of the session."""
         octets = control(self.number, write_control(record), self._engine.frame_limit)
         self._buffer.put_on(self.number, octets)
 

@@ -91,7 +91,7 @@ def _delivered(
 def _inserted(
     header: bytes, exchange: str, key: str, left: int | None, redelivered: bool
 ) -> bytes | None:
-    """The same for what publishers send: a routing key, and no exchange or the one of the Java
+    """The same for headers of publishers: a routing key, and no exchange or the one of the Java
     client. ``None`` if it is anything else. Raises ``FieldError``."""
     at = code = end = 0
     size = len(header)

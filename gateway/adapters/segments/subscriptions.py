@@ -36,7 +36,7 @@ class Subscription:
         self.octets: int | None = 0
         self.epoch = 0
         self.flushing = False
-        """A message.flush is under way; what comes for this subscription waits ``behind`` it."""
+        """A message.flush is under way; later commands for this subscription wait ``behind`` it."""
         self.behind: list[Callable[[], None]] = []
         self._channel = channel
         self._told = Credit(channel, None, name, 0)
@@ -62,7 +62,7 @@ class Subscription:
             self.octets = None if more is None or self.octets is None else self.octets + more
 
     def drop(self) -> None:
-        """No more credit (message.stop, and what a flush has left)."""
+        """No more credit (message.stop, and the rest after a flush)."""
         self.messages = self.octets = 0
         self.epoch += 1
 

@@ -1,6 +1,6 @@
 """A readable trace of octets of 0-10, one line per frame.
 
-What is broken is described as broken instead of stopping the reader. A ``Reader`` remembers of one
+A broken frame is described as broken instead of stopping the reader. A ``Reader`` remembers of one
 direction the segments that are split over several frames, and numbers commands from the last
 session.command-point on.
 """

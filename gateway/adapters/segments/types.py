@@ -1,4 +1,4 @@
-"""What all parts of the type system of 0-10 share: errors, limits, widths of values."""
+"""Shared parts of the type system of 0-10: errors, limits, widths of values."""
 
 from gateway.adapters.core.allowance import MOST_VALUES, Allowance
 

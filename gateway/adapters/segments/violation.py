@@ -9,7 +9,7 @@ from gateway.errors import Condition, Lost
 
 
 class Violation(NamedTuple):
-    """``lost`` says what ends by it: the connection (connection.close), or the session
+    """``lost`` is the scope that ends by it: the connection (connection.close), or the session
     (execution.exception, then session.detach). ``operation`` is class << 8 | code of the control or
     command at fault, 0 if it is none."""
 

@@ -240,7 +240,8 @@ async def rabbit_healthcheck(call: Call) -> Json:
 
 
 async def none(call: Call) -> Json:
-    """For what does not exist here, such as policies: nothing overrides the arguments of queues."""
+    """For objects that do not exist here, such as policies: nothing overrides the arguments of
+    queues."""
     return []
 
 

@@ -113,7 +113,7 @@ class DurableSource(Source):
         super().open(self.user, returning)
 
     def consume_exchange(self, channel: LocalChannel, key: str) -> None:
-        """Make what is not there yet: the queue, its binding and its only consumer."""
+        """Make the missing ones of the queue, its binding and its only consumer."""
         queue, exchange = channel.bind_private_queue(self.name.name, key, durable=self.queue)
         tag = channel.subscribe(queue, exclusive=True, permitted=True)
         self.exchange = exchange

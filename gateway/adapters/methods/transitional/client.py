@@ -1,4 +1,4 @@
-"""The client role: operations as methods, and what a server says as operations.
+"""The client role: operations as methods, and methods of a server as operations.
 
 Messages go and come with the class ``basic``, whose acknowledgements name single deliveries and
 can return them. A request without a reply is done when ``execution.complete`` reaches its number,
@@ -237,7 +237,7 @@ def settle(engine: Any, op: Settle) -> None:
         engine.send_method(op.channel, w.BasicReject(tag, op.outcome.returns))
 
 
-# --- what the server says ------------------------------------------------------------------------
+# --- methods of the server ------------------------------------------------------------------------
 
 
 def take(

@@ -1,7 +1,8 @@
 """Channel 0 of the transitional 0-10: start, secure, tune, open.
 
-The Python clients of July 2007 log in with AMQPLAIN whatever is offered, and close the connection
-when a table holds other values than text and numbers; the C++ ones open the virtual host "".
+The Python clients of July 2007 log in with AMQPLAIN even if it is not offered, and close the
+connection when a table holds other values than text and numbers; the C++ ones open the virtual
+host "".
 """
 
 from collections.abc import Callable, Mapping

@@ -51,7 +51,7 @@ class Frames:
 
     def __init__(self, version: Version, link: Link, limit: int) -> None:
         """``limit``: octets of the largest payload that is received. It has to hold a whole message
-        of a client that does not split messages, whatever frame size was negotiated."""
+        of a client that does not split messages, even beyond the negotiated frame size."""
         geometry, numbers = version.geometry, version.constants
         self._link = link
         self._head = geometry.head

@@ -1,4 +1,4 @@
-"""What ``Engine.send`` does for each operation."""
+"""Operations as methods, for ``Engine.send``."""
 
 from typing import Any
 

@@ -362,7 +362,7 @@ SERVE: dict[str, Callable[[Received], list[Operation]]] = {
     "execution.flush": lambda r: [Synchronize(r.number, r.token)],
     "execution.complete": _complete,
 }
-"""What is not here is answered with not-implemented."""
+"""Other methods are answered with not-implemented."""
 
 
 # --- replies -------------------------------------------------------------------------------------

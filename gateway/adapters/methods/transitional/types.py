@@ -33,7 +33,7 @@ from gateway.values import (
 )
 
 LETTERS = Tags("transitional", integer="", short="", octets="x", narrow=True)
-"""What the programs of July read: S, I, D, T, F and x."""
+"""The letters that the programs of July read: S, I, D, T, F and x."""
 
 _I, _II = Struct(">I"), Struct(">II")
 _NESTED = ord("F")
@@ -212,7 +212,7 @@ _PLAIN: dict[str, Callable[[str, bytes], Any]] = {
 
 
 def write_table(table: Table) -> bytes:
-    """The encoded entries, without their length: letters alone. What has none becomes text (wide
+    """The encoded entries, without their length: letters alone. Other values become text (wide
     numbers, fractions, lists), a number (booleans), or empty text (void). Raises ``FieldError``."""
     return fields.write_table(_lettered(table), LETTERS)
 
@@ -250,7 +250,7 @@ INLINE, REFERENCE = 0, 1
 
 
 class Body(NamedTuple):
-    """What a field of type content holds: the octets themselves, or the name of the reference to
+    """The value of a field of type content: the octets themselves, or the name of the reference to
     which they were appended."""
 
     is_reference: bool

@@ -15,7 +15,7 @@ __all__ = ["HEADERS", "METHODS", "REQUESTS", "REVISIONS", "Carried"]
 
 
 class Carried(NamedTuple):
-    """What a request or a response says of itself besides its method."""
+    """The numbers of a request or a response."""
 
     is_response: bool
     identifier: int

@@ -178,7 +178,7 @@ public class JmsPeer {
     return found;
   }
 
-  // --- what a peer does ------------------------------------------------------------------------
+  // --- roles of a peer -------------------------------------------------------------------------
 
   static void send(Destination queue) throws JMSException {
     MessageProducer producer = session.createProducer(queue);
