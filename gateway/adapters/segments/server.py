@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from gateway.adapters.core.qpid_arguments import binding_arguments, read_consumer_arguments
+from gateway.adapters.segments import branches
 from gateway.adapters.segments.completion import unwrapped
 from gateway.adapters.segments.decoding import read_map
 from gateway.adapters.segments.encoding import write_map
@@ -250,8 +251,9 @@ def _accept(r: Request) -> list[Operation]:
     session = r.session
     taken = session.unsettled.take(unwrapped(r.record.transfers, session.sent))
     session.batch(r.number)
-    if session.transactional:
-        session.accepted.update(taken)
+    if session.transactional or session.branching:
+        if session.transactional:
+            session.accepted.update(taken)
         return [
             Settle(session.number, delivery, False, Outcome.ACCEPT) for delivery in taken.values()
         ]
@@ -296,6 +298,8 @@ def _resume(r: Request) -> list[Operation]:
 def _select(r: Request) -> list[Operation]:
     if r.session.transactional:
         raise Unacceptable(ErrorCode.ILLEGAL_STATE, "the session is transactional already")
+    if r.session.branching:
+        raise Unacceptable(ErrorCode.ILLEGAL_STATE, "the session has selected class dtx")
     r.session.transactional = True
     return [Select(r.session.number, r)]
 
@@ -337,6 +341,7 @@ _SERVE: dict[str, Serve] = {
     "tx.select": _select,
     "tx.commit": _end_transaction(Commit),
     "tx.rollback": _end_transaction(Rollback),
+    **branches.SERVE,
     "exchange.declare": _declare_exchange,
     "exchange.delete": _delete_exchange,
     "exchange.query": lambda r: [FindExchange(r.session.number, r, r.record.name or "")],
@@ -441,5 +446,6 @@ _ANSWERS: dict[str, Answer] = {
     "tx.commit": _committed,
     "tx.rollback": _rolled_back,
     "queue.delete": _deleted,
+    **branches.ANSWERS,
 }
 ANSWERS = {_CODES[name]: answer for name, answer in _ANSWERS.items()}

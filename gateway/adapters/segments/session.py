@@ -203,9 +203,9 @@ class Session:
     allow_deliveries: Callable[[bool], None]
     __slots__ = (
         "number", "name", "state", "allow_deliveries", "received", "pointed", "sent",
-        "subscriptions", "unsettled", "windowed", "transactional", "accepted", "explicit", "owned",
-        "bound", "wanted", "answers", "_serve", "_batched", "_engine", "_buffer", "_pending",
-        "_unsafe", "_messages", "_syncs", "_completed",
+        "subscriptions", "unsettled", "windowed", "transactional", "branching", "accepted",
+        "explicit", "owned", "bound", "wanted", "answers", "_serve", "_batched", "_engine",
+        "_buffer", "_pending", "_unsafe", "_messages", "_syncs", "_completed",
     )  # fmt: skip
 
     def __init__(
@@ -235,6 +235,8 @@ class Session:
         self.windowed: SentCommands[tuple[Subscription, int, int]] = SentCommands()
         """Transfers whose completion gives credit back: subscription, octets, epoch."""
         self.transactional = False
+        self.branching = False
+        """It has selected class dtx: accepts belong to the branch at hand, if there is one."""
         self.accepted: dict[int, int] = {}
         """Deliveries that were accepted in the transaction."""
         self.explicit: dict[int, int] = {}

@@ -92,24 +92,12 @@ def said(served: Served, frame: Frame) -> list[Said]:
     return served.receive(octets) if octets else []
 
 
-NOT_ANSWERED = {"cpp-dtx", "java-dtx"}
-"""The broker has no branches: the session ends with 540."""
-
-
-@pytest.mark.parametrize("name", sorted({*NAMES} - NOT_ANSWERED))
+@pytest.mark.parametrize("name", sorted(NAMES))
 def test_the_server_says_what_the_recorded_broker_said(name: str) -> None:
     theirs, ours = replies(name), replayed(name)
     assert theirs.keys() == ours.keys()
     for connection, said in theirs.items():
         assert sorted_out(ours[connection]) == sorted_out(said), connection
-
-
-@pytest.mark.parametrize("name", sorted(NOT_ANSWERED))
-def test_distributed_transactions_are_refused(name: str) -> None:
-    (exception,) = [
-        each.record for each in replayed(name)["1"] if each.name == "execution.exception"
-    ]
-    assert (exception.error_code, exception.class_code) == (540, 6)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -343,7 +343,6 @@ def test_a_deleted_queue_costs_the_session_of_its_subscriber(client: Client) -> 
         (w.MessageCancel("x"), ErrorCode.NOT_FOUND),
         (w.MessageFlow("x", 0, 1), ErrorCode.NOT_FOUND),
         (w.MessageResume("x", "r"), ErrorCode.NOT_FOUND),
-        (w.DtxSelect(), ErrorCode.NOT_IMPLEMENTED),
         (w.FileQos(), ErrorCode.NOT_IMPLEMENTED),
         (w.StreamQos(), ErrorCode.NOT_IMPLEMENTED),
     ],
