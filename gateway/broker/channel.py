@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 from gateway.broker.access import Access
 from gateway.broker.branches import Branches, ChannelBranches
 from gateway.broker.browsing import Place, Seen, at, browse, remove, take_past
-from gateway.broker.consumers import Consumer, Window
+from gateway.broker.consumers import Consumer, Measure, Window
 from gateway.broker.coordinator import TransactionCoordinator
 from gateway.broker.cursors import Copies, Cursor, Matches
 from gateway.broker.exclusions import Exclusions
@@ -159,6 +159,7 @@ class Channel:
         credit: int | None = None,
         exclusions: Exclusions | None = None,
         remaining_ttl: bool = False,
+        measure: Measure | None = None,
     ) -> str:
         """Make a consumer; nothing is delivered before ``start``. Answers with its tag.
 
@@ -166,7 +167,7 @@ class Channel:
         takes nothing: it gets copies of the messages in the queue and of later ones, and their
         settlement has no effect. ``credit``: see there. ``exclusions`` are those of the consumer
         whose place it takes. ``remaining_ttl``: messages with a time to live come with the rest of
-        it."""
+        it. ``measure``: what a message takes of a credit in octets."""
         name = self.topology.named(queue)
         arguments = arguments or {}
         check_name("consumer tag", tag)
@@ -216,6 +217,7 @@ class Channel:
             credit=credit,
             cursor=cursor,
             remaining_ttl=remaining_ttl,
+            measure=measure,
         )
         self.window.consumers[tag] = consumer
         found.touch()
@@ -239,22 +241,23 @@ class Channel:
             if exclusions is not None and not exclusions.shared:
                 exclusions.clear()
 
-    def credit(self, tag: str, count: int | None) -> None:
+    def credit(self, tag: str, count: int | None, octets: int | None = None) -> None:
         """So many more deliveries are allowed to a consumer from now on, whether they are settled
-        or not; 0 stops it, ``None`` is no limit. An unknown tag is no error: it may have been
-        cancelled meanwhile. Ends a ``drain``."""
+        or not; 0 stops it, ``None`` is no limit. With a ``count`` they may have so many ``octets``
+        in all. An unknown tag is no error: it may have been cancelled meanwhile. Ends a
+        ``drain``."""
         consumer = self.window.consumers.get(tag)
         if consumer is None:
             return
         if consumer.draining is not None:
             consumer.drop_credit()
         changed = (consumer.credit is None) is not (count is None)
-        consumer.credit = count
+        consumer.credit, consumer.octet_credit = count, octets
         if changed:
             consumer.queue.dispatcher.reconsider(consumer)
-        if count == 0:
-            consumer.rest()
-        else:
+        if count == 0 or octets is not None:
+            consumer.rest()  # one that is in line is offered the messages anew
+        if count != 0:
             consumer.wake()
 
     def drain(self, tag: str, told: Callable[[int], None]) -> None:
@@ -268,6 +271,8 @@ class Channel:
             return
         if consumer.draining is not None:
             consumer.drop_credit()
+        if consumer.octet_credit is not None:
+            consumer.rest()  # it is offered the messages anew
         consumer.draining = told
         consumer.wake()
 

@@ -22,6 +22,15 @@ MOST_STALE = 1000
 """Numbers of settled deliveries that an index may hold before it is rebuilt."""
 
 
+Measure = Callable[[Message], int]
+"""Octets that a delivery of a message takes of the credit in octets."""
+
+
+def weight(message: Message) -> int:
+    """Octets of header and body."""
+    return len(message.header) + len(message.body)
+
+
 class ConsumerLines(Protocol):
     """The lines of consumers that wait for messages of a queue."""
 
@@ -34,6 +43,7 @@ class ConsumedQueue(ExcludingQueue, Timed, Protocol):
     """The queue of a consumer."""
 
     state: BrokerState
+    ttl: int | None
 
     @property
     def depth(self) -> int: ...
@@ -53,13 +63,15 @@ class Consumer:
     message, so that the direct way needs no checks; the dispatcher decides it.
 
     ``credit`` is how many deliveries it may still get, settled or not; ``None`` is no such limit.
+    ``octet_credit``, which only counts beside a ``credit``, is how many octets these may have, as
+    ``measure`` counts those of a message.
     ``draining``, set while it is using up its credit at once, is called with the credit left over.
     With a ``cursor`` it takes the messages that its filter passes, or gets copies."""
 
     __slots__ = (
         "tag", "queue", "window", "deliver", "cancelled", "no_ack", "exclusive", "no_local",
         "origin", "priority", "limit", "size", "held", "octets", "simple", "waiting", "started",
-        "arguments", "credit", "draining", "cursor", "remaining_ttl",
+        "arguments", "credit", "octet_credit", "measure", "draining", "cursor", "remaining_ttl",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +93,7 @@ class Consumer:
         credit: int | None = None,
         cursor: Cursor | None = None,
         remaining_ttl: bool = False,
+        measure: Measure | None = None,
     ) -> None:
         self.tag = tag
         self.queue = queue
@@ -101,6 +114,8 @@ class Consumer:
         self.started = False
         self.arguments = arguments
         self.credit = credit
+        self.octet_credit: int | None = None
+        self.measure = measure or weight
         self.draining: Callable[[int], None] | None = None
         self.cursor = cursor
         self.remaining_ttl = remaining_ttl
@@ -113,8 +128,8 @@ class Consumer:
 
     def blocked(self) -> bool:
         """No credit for any message."""
-        window = self.window
-        if not window.open or self.credit == 0:
+        window, credit = self.window, self.credit
+        if not window.open or credit == 0 or (credit is not None and self.octet_credit == 0):
             return True
         if self.no_ack:
             return False
@@ -127,14 +142,24 @@ class Consumer:
 
     def takes(self, message: Message) -> bool:
         """Whether there is credit for this message. Hot."""
-        window = self.window
-        if not window.open or self.credit == 0:
+        window, credit = self.window, self.credit
+        if not window.open or credit == 0:
+            return False
+        if credit is not None and self.octet_credit is not None and not self.affords(message):
             return False
         if self.no_ack:
             return True
         if 0 < self.limit <= self.held or 0 < window.limit <= window.held:
             return False
         return not (self.size or window.size) or self.fits(message)
+
+    def affords(self, message: Message) -> bool:
+        """Whether the credit in octets is enough for the whole message."""
+        if self.remaining_ttl and not self.copies:
+            _, _, ttl, _, _, expiry = message.essentials
+            if ttl is not None or expiry is not None or self.queue.ttl is not None:
+                message = ExpiringMessage(message, 0)
+        return self.measure(message) <= (self.octet_credit or 0)
 
     def fits(self, message: Message) -> bool:
         """Whether the octet limits allow this message. One that is larger than the limit goes
@@ -153,8 +178,6 @@ class Consumer:
         """Hand over; credit has been looked at. Hot: state is complete before ``deliver``."""
         window = self.window
         window.last = tag = window.last + 1
-        if self.credit is not None:
-            self.credit -= 1
         lane = entry.lane
         queue = lane.queue
         queue.delivered += 1
@@ -164,6 +187,10 @@ class Consumer:
         message = entry.message
         if entry.expires is not None and self.remaining_ttl:
             message = ExpiringMessage(message, entry.expires - queue.state.now)
+        if self.credit is not None:
+            self.credit -= 1
+            if self.octet_credit is not None:
+                self.octet_credit = max(self.octet_credit - self.measure(message), 0)
         if self.no_ack:
             queue.finish(entry)
         else:
@@ -265,7 +292,7 @@ class Consumer:
 
     def drop_credit(self) -> None:
         left, told = self.credit or 0, self.draining
-        self.credit, self.draining = 0, None
+        self.credit, self.octet_credit, self.draining = 0, None, None
         self.simple = False
         self.rest()
         if told is not None:

@@ -49,11 +49,12 @@ class Dispatcher:
 
     Those with a cursor are ``filtered``, and wait in ``filtered_waiting``. ``plain_turn``: the last
     message that both lines wanted went to the line of the others. ``ranked``: some have a priority.
-    ``direct``: consumers may be simple, as the queue never refuses a message."""
+    ``direct``: consumers may be simple, as the queue never refuses a message. ``short``: some in
+    line have too little credit in octets for the message that is ready."""
 
     __slots__ = (
         "queue", "backlog", "state", "single_active", "direct", "consumers", "waiting", "active",
-        "ranked", "filtered", "filtered_waiting", "plain_turn",
+        "ranked", "filtered", "filtered_waiting", "plain_turn", "short",
     )  # fmt: skip
 
     def __init__(self, queue: DispatchedQueue, single_active: bool, direct: bool) -> None:
@@ -69,6 +70,7 @@ class Dispatcher:
         self.filtered: list[Consumer] = []
         self.filtered_waiting: deque[Consumer] = deque()
         self.plain_turn = False
+        self.short = False
 
     # --- consumers ------------------------------------------------------------------------------
 
@@ -138,7 +140,10 @@ class Dispatcher:
             consumer = waiting[0]
             if not consumer.takes(message):
                 waiting.popleft()
-                consumer.waiting = False
+                if self.wants_smaller(consumer):
+                    refused.append(consumer)
+                else:
+                    consumer.waiting = False
             elif consumer.no_local and consumer.refuses(origin):
                 refused.append(waiting.popleft())
             else:
@@ -153,6 +158,14 @@ class Dispatcher:
         for consumer in refused:
             self.stand(consumer)
         return chosen
+
+    def wants_smaller(self, consumer: Consumer) -> bool:
+        """Whether a consumer that cannot take a message stays in line: its credit in octets may be
+        enough for the next one."""
+        if consumer.octet_credit is None or consumer.draining is not None or consumer.blocked():
+            return False
+        self.short = True
+        return True
 
     def stand(self, consumer: Consumer) -> None:
         """Line up behind the consumers of the same or a higher priority."""
@@ -173,6 +186,7 @@ class Dispatcher:
     def drain(self) -> None:
         """Give the ready messages to the consumers in line, or as many as one turn allows."""
         queue, backlog, state = self.queue, self.backlog, self.state
+        self.short = False
         most = state.limits.max_deliveries
         while backlog.depth and self.waiting:
             if state.given >= most:
@@ -246,7 +260,10 @@ class Dispatcher:
             ):
                 continue
             if not consumer.takes(message):
-                consumer.rest()
+                if self.wants_smaller(consumer):
+                    cursor.behind = True
+                else:
+                    consumer.rest()
             elif self.may_look(cursor):
                 cursor.looked(lane, position)
                 if may_have(cursor, lane, position) and wants(
@@ -335,7 +352,8 @@ class Dispatcher:
                     self.state, consumer, cursor, message, origin
                 ):
                     if not consumer.takes(message):
-                        consumer.rest()
+                        if not self.wants_smaller(consumer):
+                            consumer.rest()
                         return None
                     cursor.looked(lane, position)
                     if cursor.copies is None:

@@ -257,7 +257,7 @@ class Queue:
             self.drop_excess(LEAST_DROPS)
         if filtered:
             self.dispatcher.show_copies(lane, position, message, origin, False)
-        if waiting:
+        if waiting or (filtered and self.dispatcher.short):
             self.dispatcher.drain()
         if self.watchers:
             self.tell(lane.priority, position, message, 0)
@@ -373,9 +373,12 @@ class Queue:
         return entry
 
     def count_delivery(self, entry: Entry) -> None:
+        """A message was taken past the consumers in line."""
         self.delivered += 1
         if entry.deliveries:
             self.redelivered += 1
+        if self.dispatcher.short:
+            self.state.schedule(self, self.state.now + SOON)
 
     def finish(self, entry: Entry) -> None:
         """It is over for this message: settled, or gone for good."""

@@ -243,6 +243,8 @@ class Subscribe(Request):
     no effect. ``credit``: number of deliveries before the next ``Credit``; ``None`` is no limit.
     ``ends``: when the messages that are ready have been delivered, the consumer ends (``Cancelled``
     with ``ended``). ``remaining_ttl``: a message that expires comes as ``ExpiringMessage``.
+    ``measure``: octets that a message takes of a credit in octets; without it those of header and
+    body.
     """
 
     queue: str
@@ -256,6 +258,7 @@ class Subscribe(Request):
     credit: int | None = None
     ends: bool = False
     remaining_ttl: bool = False
+    measure: Callable[[Message], int] | None = None
 
 
 @dataclass(slots=True)
@@ -289,13 +292,15 @@ class Prefetch(Request):
 
 @dataclass(slots=True)
 class Credit(Request):
-    """Set the credit of a consumer to ``count`` deliveries; ``None`` is no limit. ``drain``: send
-    the messages that are ready and drop the rest of the credit. Answered after those deliveries,
-    with the number of dropped credits."""
+    """Set the credit of a consumer to ``count`` deliveries; ``None`` is no limit. With a ``count``
+    these may have ``octets`` in all; a message goes out if both are enough for the whole of it.
+    ``drain``: send the messages that are ready and drop the rest of the credit. Answered after
+    those deliveries, with the number of dropped credits."""
 
     tag: str
     count: int | None
     drain: bool = False
+    octets: int | None = None
 
 
 @dataclass(slots=True)

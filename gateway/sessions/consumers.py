@@ -67,6 +67,7 @@ class ConsumerOperations:
             copy=operation.copy,
             credit=operation.credit,
             remaining_ttl=operation.remaining_ttl,
+            measure=operation.measure,
         )
         # The first delivery must not overtake the answer.
         start = partial(self._start, operation.channel, channel, tag, operation.ends)
@@ -90,10 +91,10 @@ class ConsumerOperations:
         self._replies.answer(operation.channel, operation.token, operation.tag)
 
     def credit(self, channel: Channel, operation: Credit) -> None:
-        """Set the credit of a consumer, in messages; with ``drain`` it is used up first."""
+        """Set the credit of a consumer; with ``drain`` it is used up first."""
         context, replies = self._context, self._replies
         number, token = operation.channel, operation.token
-        channel.credit(operation.tag, operation.count)
+        channel.credit(operation.tag, operation.count, operation.octets)
         if not operation.drain:
             replies.answer(number, token, 0)
             return

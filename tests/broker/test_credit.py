@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.broker.channel import Channel
+from gateway.message import Message
 from gateway.operations import Outcome
 from gateway.selector import Selector
 from tests.broker.fakes import House, consume, declare, delete_queue, limited, put
@@ -177,3 +178,76 @@ def test_drain_of_an_inactive_consumer(house: House) -> None:
     assert heard.bodies() == []
     channel.credit("active", 1)
     assert heard.by_consumer("active") == ["a"]
+
+
+# --- in octets -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_octets_are_not_exceeded(house: House, kind: dict[str, Any]) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    consume(channel, credit=0, **kind)
+    put(channel, "aaa", "bbb", "ccc")
+    channel.credit("c", 10, 5)
+    assert heard.bodies() == ["aaa"]
+    channel.credit("c", 10, 2)
+    assert heard.bodies() == ["aaa"], "a message that does not fit waits"
+    channel.credit("c", 1, 100)
+    assert heard.bodies() == ["aaa", "bbb"], "both credits count"
+    channel.credit("c", 10, 3)
+    assert heard.bodies() == ["aaa", "bbb", "ccc"]
+    put(channel, "d")
+    assert heard.bodies() == ["aaa", "bbb", "ccc"]
+    channel.credit("c", None)
+    assert heard.bodies() == ["aaa", "bbb", "ccc", "d"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_drain_ends_at_a_message_that_does_not_fit(house: House, kind: dict[str, Any]) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    put(channel, "a", "bbbb")
+    consume(channel, credit=0, **kind)
+    channel.credit("c", 10, 3)
+    assert heard.bodies() == ["a"]
+    assert drain(channel) == [9]
+    put(channel, "c")
+    assert heard.bodies() == ["a"]
+
+
+@pytest.mark.parametrize("kind", KINDS[:3])
+@pytest.mark.parametrize("other", ["fetch", "consumer"])
+def test_the_next_message_may_fit(house: House, kind: dict[str, Any], other: str) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    consume(channel, credit=0, **kind)
+    channel.credit("c", 10, 3)
+    put(channel, "large", "b")
+    assert heard.bodies() == []
+    if other == "fetch":
+        assert channel.fetch("q", True) is not None
+        house.later(10)
+    else:
+        consume(channel, tag="d", credit=1)
+        assert heard.by_consumer("d") == ["large"]
+    assert heard.by_consumer("c") == ["b"]
+    put(channel, "cc")
+    assert heard.by_consumer("c") == ["b", "cc"]
+
+
+def test_octets_are_counted_as_the_reader_counts_them(house: House) -> None:
+    channel, heard = house.channel()
+    limited(channel, message_ttl=1000)
+    seen = []
+
+    def measure(message: Message) -> int:
+        seen.append(getattr(message, "left", None))
+        return 10
+
+    channel.subscribe("q", "c", credit=0, measure=measure, remaining_ttl=True)
+    channel.start("c")
+    put(channel, *"abc")
+    channel.credit("c", 10, 25)
+    assert heard.bodies() == list("ab")
+    assert None not in seen, "the rest of the time to live takes room too"

@@ -30,7 +30,7 @@ from gateway.adapters.segments.splicing import (
 from gateway.adapters.segments.wire.layouts import DeliveryProperties, MessageProperties, ReplyTo
 from gateway.adapters.segments.wire.tables import STRUCTS, DeliveryMode
 from gateway.bodies import Body
-from gateway.message import DIALECTS, Essentials, Message, Properties, Table
+from gateway.message import DIALECTS, Essentials, ExpiringMessage, Message, Properties, Table
 
 SUBJECT, TYPE = "qpid.subject", "x-jms-type"
 OURS = "x-amqp10-"
@@ -100,6 +100,17 @@ def sent(
     absent = not body and header.startswith(NO_BODY)
     segment = delivered(header, message.exchange, message.key, left, redelivered)
     return segment, None if absent else body
+
+
+def cost(message: Message) -> int:
+    """Octets of the header and body segments for a receiver, which is what the message takes of a
+    credit in octets. Nothing if it cannot be written."""
+    left = message.left if message.__class__ is ExpiringMessage else None
+    try:
+        header, body = sent(message, left)
+    except ValueError:
+        return 0
+    return len(header) + (0 if body is None else len(body))
 
 
 # --- canonical properties -------------------------------------------------------------------------

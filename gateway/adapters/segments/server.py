@@ -7,6 +7,7 @@ from typing import Any
 from gateway.adapters.core.qpid_arguments import binding_arguments, read_consumer_arguments
 from gateway.adapters.segments import branches
 from gateway.adapters.segments.completion import unwrapped
+from gateway.adapters.segments.content import cost
 from gateway.adapters.segments.decoding import read_map
 from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.session import Answer, Request, Serve, Unacceptable, ranges_of
@@ -184,6 +185,7 @@ def _subscribe(r: Request) -> list[Operation]:
             read.copy or acquire == AcquireMode.NOT_ACQUIRED,
             0,
             remaining_ttl=True,
+            measure=cost,
         )
     ]
 

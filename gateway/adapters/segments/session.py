@@ -517,8 +517,7 @@ class Session:
         cost = len(header) + size
         if subscription.window and subscription.limited:
             self.windowed.add(number, (subscription, cost, subscription.epoch))
-        if subscription.spend(cost):
-            self._engine.life.follow(subscription.tell())
+        subscription.spend(cost)
 
     def divert(self, pending: list[bytes]) -> None:
         """Write there from now on."""

@@ -1,8 +1,5 @@
-"""Subscriptions of a session and their credit, in messages and in octets.
-
-The broker counts messages. A credit in octets that has an end is enforced by giving the broker one
-message at a time while it lasts.
-"""
+"""Subscriptions of a session and their credit, in messages and in octets. The broker counts down
+what it was told; a message goes out if both are enough for the whole of it (message.flow)."""
 
 from collections.abc import Callable
 
@@ -12,6 +9,8 @@ from gateway.adapters.segments.wire.tables import AcceptMode, CreditUnit
 from gateway.operations import Credit, Token
 
 UNLIMITED = 0xFFFFFFFF
+MANY = 1 << 62
+"""Messages, where only the octets are limited."""
 
 
 class Subscription:
@@ -66,9 +65,8 @@ class Subscription:
         self.messages = self.octets = 0
         self.epoch += 1
 
-    def spend(self, cost: int) -> bool:
-        """A transfer was sent; ``cost``: octets of its header and body. Whether the broker has to
-        be told the credit anew. Hot."""
+    def spend(self, cost: int) -> None:
+        """A transfer was sent; ``cost``: octets of its header and body. Hot."""
         if self.messages:
             self.messages -= 1
         told = self._told
@@ -76,8 +74,8 @@ class Subscription:
             told.count -= 1
         if self.octets:
             self.octets = max(self.octets - cost, 0)
-            return not self.flushing
-        return False
+            if told.octets:
+                told.octets = max(told.octets - cost, 0)
 
     def give_back(self, cost: int, epoch: int) -> bool:
         """A transfer has completed. Whether that gives credit back."""
@@ -92,7 +90,7 @@ class Subscription:
     def tell(self, token: Token = None, drain: bool = False) -> Credit:
         """The credit as the broker needs it."""
         count = self.messages
-        if self.octets is not None and count != 0:
-            count = 1 if self.octets else 0
-        self._told = told = Credit(self._channel, token, self.name, count, drain)
+        if count is None and self.octets is not None:
+            count = MANY
+        self._told = told = Credit(self._channel, token, self.name, count, drain, self.octets)
         return told

@@ -176,9 +176,33 @@ def test_octets_of_credit_end_deliveries(client: Client) -> None:
     subscribe(client)
     for _ in range(4):
         client.transfer("q", bytes(1000))
-    assert len(bodies(flow(client, UNLIMITED, 1500))) == 2  # the second does not fit any more
-    said = client.control(1, w.SessionCompleted(((0, 1),)))
-    assert len(bodies(said)) == 2
+    assert len(bodies(flow(client, UNLIMITED, 1500))) == 1  # the second does not fit
+    assert not bodies(client.say(w.MessageAccept(((0, 0),))))
+    said = client.control(1, w.SessionCompleted(((0, 0),)))
+    assert len(bodies(said)) == 1
+
+
+def test_octets_of_credit_are_those_of_header_and_body(client: Client) -> None:
+    """As the conformance tests of Qpid count them."""
+    subscribe(client)
+    client.say(w.MessageSetFlowMode("d", 0))
+    for _ in range(10):
+        client.transfer("q", b"abcdefgh")
+    size = 19
+    said = flow(client, UNLIMITED, 5 * size)
+    assert len(bodies(said)) == 5 and len(said[0].header or b"") + 8 == size
+    for _ in range(5):
+        assert not bodies(client.say(w.MessageFlow("d", 1, size - 1)))
+        assert len(bodies(client.say(w.MessageFlow("d", 1, 1)))) == 1
+
+
+def test_a_flush_ends_at_a_message_that_does_not_fit(client: Client) -> None:
+    client.transfer("q", bytes(1000))
+    subscribe(client)
+    assert not bodies(flow(client, 5, 500))
+    assert names(client.say(w.MessageFlush("d"))) == ["session.completed"]
+    assert not bodies(client.say(w.MessageFlow("d", 1, 5000)))
+    assert len(bodies(client.say(w.MessageFlow("d", 0, 1)))) == 1
 
 
 # --- settlement ----------------------------------------------------------------------------------
