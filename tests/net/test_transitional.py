@@ -25,8 +25,6 @@ from tests.net.wire import Wire
 REVISIONS = ("0-10-07-24", "0-10-07-27")
 LISTENERS = "".join(f'[[amqp.listeners]]\nport = 0\nheader_0_10 = "{name}"\n' for name in REVISIONS)
 HEADERS = {"1 1 0 10": b"AMQP\x01\x01\x00\x0a", "1 1 99 0": b"AMQP\x01\x01\x63\x00"}
-COMPLETE = [name for name in NAMES if not name.endswith("dtx")]
-"""Recordings without prepared transactions, which are refused."""
 PARTS = {"message.open", "message.append", "message.close"}
 """Frames of a body by reference: whether it needs one depends on the frame size."""
 
@@ -92,7 +90,7 @@ class Conversation:
         assert self._wire.rest() == b""
 
 
-@pytest.mark.parametrize("name", COMPLETE)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("header", HEADERS)
 def test_a_recorded_client(gateway: Running, name: str, header: str) -> None:
     revision = version_of(name)

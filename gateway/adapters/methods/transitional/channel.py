@@ -23,7 +23,7 @@ from gateway.bodies import Body as MessageBody
 from gateway.bodies import LargeBody
 from gateway.errors import Condition, PeerError, Unwritable
 from gateway.message import Message
-from gateway.operations import Fetched, Returned, Unsent
+from gateway.operations import Fetched, Returned, Unsent, Xid
 
 ALWAYS_ROOM = 512
 """Octets in a frame of a reference besides the part of the body: heads, numbers and the name."""
@@ -75,6 +75,8 @@ class Channel:
         self.transfers: dict[int, Returned | None] = {}
         """Transfers that are not answered, by the identity of their messages; with the reason if
         the message came back."""
+        self.scan: list[Xid] = []
+        """Prepared branches that the next ``recover`` tells."""
         # Client role: see ``client``.
         self.flushing = False
         """An ``execution.flush`` of ours has no answer yet."""

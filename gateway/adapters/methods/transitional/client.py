@@ -13,7 +13,7 @@ from gateway.adapters.methods.dispatch import closed_by_server, take_awaited
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.incoming_content import IncomingContent
 from gateway.adapters.methods.outbound import request_channel
-from gateway.adapters.methods.transitional import types
+from gateway.adapters.methods.transitional import branches, types
 from gateway.adapters.methods.transitional.channel import Channel, Consumer
 from gateway.adapters.methods.transitional.versions import Carried
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
@@ -166,6 +166,7 @@ ASK: dict[type[Operation], Callable[[Any], Any]] = {
     Commit: lambda op: w.TxCommit(),
     Rollback: lambda op: w.TxRollback(),
     Synchronize: lambda op: w.ExecutionFlush(),
+    **branches.ASK,
 }
 
 
@@ -325,6 +326,7 @@ RESULTS: dict[str, Callable[[Any, Any], Any]] = {
     "basic.consume-ok": lambda op, ok: ok.consumer_tag,
     "basic.cancel-ok": lambda op, ok: ok.consumer_tag,
     "basic.get-empty": _nothing,
+    **branches.RESULTS,
 }
 """Results of requests, by the names of the replies."""
 

@@ -23,7 +23,8 @@ from gateway.adapters.methods.transitional import client
 from gateway.adapters.methods.transitional.channel import Channel, ChannelEngine
 from gateway.adapters.methods.transitional.content import arrived_header
 from gateway.adapters.methods.transitional.numbering import Numbering
-from gateway.adapters.methods.transitional.server import SERVE, Received
+from gateway.adapters.methods.transitional.received import Received
+from gateway.adapters.methods.transitional.server import SERVE
 from gateway.adapters.methods.transitional.versions import Carried
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
 from gateway.bodies import Body, Spool, incoming_body

@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.adapters.methods import states
 from gateway.adapters.methods.outbound import Encoder, replying
-from gateway.adapters.methods.transitional import client
+from gateway.adapters.methods.transitional import branches, client
 from gateway.adapters.methods.transitional.server import reply
 from gateway.errors import Condition, LocalError, Lost
 from gateway.operations import (
@@ -68,12 +68,14 @@ def _unsaid(engine: Any, op: Operation) -> None:
 def _refused(engine: Any, op: Refused) -> None:
     if op.lost is Lost.NOTHING:
         return
-    method = getattr(op.token, "method", None)
-    number = 0 if method is None else method.number
+    method, condition = getattr(op.token, "method", None), op.condition
+    number = 0
+    if method is not None:
+        number, condition = method.number, branches.refusal(method.name, condition)
     if op.lost is Lost.CONNECTION or op.channel == 0:
-        _end(engine, op.condition, op.text, number, True)
+        _end(engine, condition, op.text, number, True)
     else:
-        _lose(engine, op.channel, op.condition, op.text, number)
+        _lose(engine, op.channel, condition, op.text, number)
 
 
 def _session_lost(engine: Any, op: SessionLost) -> None:

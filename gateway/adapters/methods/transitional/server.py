@@ -8,22 +8,24 @@ transfer is answered, and the client's ``message.ok`` settles a delivery; with p
 
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.content import BASIC
-from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.incoming_content import UNDER_WAY
-from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.tags import TooManyValues
+from gateway.adapters.methods.transitional import branches, types
 from gateway.adapters.methods.transitional import content as messages
-from gateway.adapters.methods.transitional import types
 from gateway.adapters.methods.transitional.channel import Channel, Consumer
-from gateway.adapters.methods.transitional.versions import Carried
+from gateway.adapters.methods.transitional.received import (
+    Asked,
+    Received,
+    ServerEngine,
+    table,
+)
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
 from gateway.errors import Condition, Lost, PeerError
-from gateway.message import Message, Table
+from gateway.message import Message
 from gateway.operations import (
     Bind,
     Commit,
@@ -55,66 +57,12 @@ from gateway.operations import (
     Unsubscribe,
 )
 
-
-class ServerEngine(Protocol):
-    """The engine, as far as requests and replies need it."""
-
-    requests: bool
-    max_message_octets: int
-    announced: int
-    life: Lifecycle
-    codes: ReplyCodes
-
-    def send_method(self, channel: int, record: Any, request: int = 0) -> int: ...
-
-
-class Asked(NamedTuple):
-    """A request of the client; the ``record`` of its token."""
-
-    m: Any
-    request: int
-    """Its identifier; 0 if it is a plain method."""
-    mark: int
-    """Commands of the client up to it."""
-    message: Message | None = None
-    """That a transfer published."""
-
-
-class Received(NamedTuple):
-    """One method on a channel."""
-
-    engine: Any
-    channel: Channel
-    method: Method
-    m: Any
-    carried: Carried | None
-
-    @property
-    def number(self) -> int:
-        return self.channel.number
-
-    @property
-    def token(self) -> PendingReply:
-        """For its operation."""
-        return self.answering(None)
-
-    def answering(self, message: Message | None) -> PendingReply:
-        """The token of a transfer with this message."""
-        request = 0 if self.carried is None else self.carried.identifier
-        mark = self.channel.numbering.received
-        return PendingReply(self.method, Asked(self.m, request, mark, message))
-
-
-def _table(entries: bytes) -> Table:
-    return types.read_arguments(entries) if entries else {}
-
-
 # --- topology ------------------------------------------------------------------------------------
 
 
 def _declare_exchange(r: Received) -> list[Operation]:
     m: w.ExchangeDeclare = r.m
-    arguments = _table(m.arguments)
+    arguments = table(m.arguments)
     if m.alternate_exchange:
         arguments["alternate-exchange"] = m.alternate_exchange
     return [
@@ -133,7 +81,7 @@ def _declare_exchange(r: Received) -> list[Operation]:
 
 def _declare_queue(r: Received) -> list[Operation]:
     m: w.QueueDeclare = r.m
-    arguments = _table(m.arguments)
+    arguments = table(m.arguments)
     if m.alternate_exchange:
         arguments["x-dead-letter-exchange"] = m.alternate_exchange
     # Auto-delete had no effect on an exclusive queue: it is deleted with its connection.
@@ -144,7 +92,7 @@ def _declare_queue(r: Received) -> list[Operation]:
 def _bind(kind: type[Bind | Unbind]) -> Callable[[Received], list[Operation]]:
     def build(r: Received) -> list[Operation]:
         m = r.m
-        return [kind(r.number, r.token, m.queue, m.exchange, m.routing_key, _table(m.arguments))]
+        return [kind(r.number, r.token, m.queue, m.exchange, m.routing_key, table(m.arguments))]
 
     return build
 
@@ -156,7 +104,7 @@ def _delete_queue(r: Received) -> list[Operation]:
 def _query_bindings(r: Received) -> list[Operation]:
     """Empty names and arguments leave the question open."""
     m: w.BindingQuery = r.m
-    queue, key, arguments = m.queue or None, m.routing_key or None, _table(m.arguments) or None
+    queue, key, arguments = m.queue or None, m.routing_key or None, table(m.arguments) or None
     return [FindBindings(r.number, r.token, m.exchange, queue, key, arguments)]
 
 
@@ -166,7 +114,7 @@ def _query_bindings(r: Received) -> list[Operation]:
 def _consume(r: Received) -> list[Operation]:
     m, is_basic = r.m, r.method.name == "basic.consume"
     tag = m.consumer_tag if is_basic else m.destination
-    arguments = _table(m.arguments if is_basic else m.filter)
+    arguments = table(m.arguments if is_basic else m.filter)
     if not is_basic or tag:
         if tag in r.channel.consumers:
             raise PeerError(Condition.NOT_ALLOWED, f"consumer {tag!r} exists already")
@@ -306,8 +254,7 @@ def _close(r: Received) -> list[Operation]:
 
 def _resume(r: Received) -> list[Operation]:
     """Nothing of a reference outlives its channel."""
-    request = 0 if r.carried is None else r.carried.identifier
-    r.engine.send_method(r.number, w.MessageOffset(0), request)
+    r.engine.send_method(r.number, w.MessageOffset(0), r.request)
     return []
 
 
@@ -343,6 +290,7 @@ SERVE: dict[str, Callable[[Received], list[Operation]]] = {
     "basic.ack": _ack,
     "basic.reject": _reject,
     "basic.recover": _recover,
+    **branches.SERVE,
     "tx.select": lambda r: [Select(r.number, r.token)],
     "tx.commit": lambda r: [Commit(r.number, r.token)],
     "tx.rollback": lambda r: [Rollback(r.number, r.token)],
@@ -478,6 +426,7 @@ def _bindings_found(
 
 
 ANSWER: dict[str, Callable[..., None]] = {
+    **branches.ANSWER,
     "channel.open": _plain(w.ChannelOpenOk),
     "channel.close": _plain(w.ChannelCloseOk),
     "channel.flow": _flowing,

@@ -394,7 +394,7 @@ def test_a_consumer_name_is_used_once(version: str) -> None:
 @both
 @pytest.mark.parametrize(
     "record",
-    [w.DtxDemarcationSelect(), w.SessionOpen(), w.FileQos(), w.StreamQos(), w.AccessRequest(),
+    [w.SessionOpen(), w.FileQos(), w.StreamQos(), w.AccessRequest(),
      w.SessionPing()],
 )  # fmt: skip
 def test_what_is_not_implemented(version: str, record: Any) -> None:
