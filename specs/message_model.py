@@ -21,7 +21,7 @@ from gateway.adapters.commands import content as commands
 from gateway.adapters.commands import types as command_fields
 from gateway.adapters.methods import content as basic
 from gateway.adapters.methods import types as basic_fields
-from gateway.adapters.methods.drafts.content import DraftDialect
+from gateway.adapters.methods.contents.dialect import ClassDialect
 from gateway.adapters.methods.splicing import cut
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.encoding import write_value
@@ -156,7 +156,7 @@ BODIES = (
 
 def places(dialect: Dialect, header: bytes) -> Places:
     """Every field of an encoded header by the name that its version gives it."""
-    if isinstance(dialect, DraftDialect):
+    if isinstance(dialect, ClassDialect):
         record, children = dialect.record(header)
         found = slots(record, "headers")
         found |= {f"header `{k}`": v for k, v in (dialect.headers_of(record) or {}).items()}
@@ -285,7 +285,7 @@ def class_rows() -> Iterator[list[str]]:
     for version, names in CLASSES.items():
         for name in names:
             dialect = DIALECTS[f"{version}-{name}"]
-            assert isinstance(dialect, DraftDialect)
+            assert isinstance(dialect, ClassDialect)
             record = dialect.record(dialect.write(Properties()))[0]
             for slot in record.__slots__:
                 label = "file-name" if slot == "filename" else slot.replace("_", "-")
@@ -351,7 +351,7 @@ def value_rows() -> Iterator[list[str]]:
 def tags(dialect: Dialect, header: bytes) -> tuple[str, bool]:
     """The letter of the type of header ``h``, "" if it is no header of its own, and whether a note
     on types goes with it."""
-    if isinstance(dialect, DraftDialect):
+    if isinstance(dialect, ClassDialect):
         entries = [(e.name, e.whole) for e in dialect.entries(dialect.record(header)[0])]
     elif dialect is commands.COMMAND:
         table = commands.read_header(header).headers

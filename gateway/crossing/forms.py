@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from gateway.adapters.methods.content import BASIC, OURS
-from gateway.adapters.methods.drafts.content import CHILDREN, KEPT
+from gateway.adapters.methods.contents.dialect import CHILDREN, KEPT
 from gateway.adapters.methods.essentials import HEADERS
 from gateway.adapters.methods.splicing import (
     cut,

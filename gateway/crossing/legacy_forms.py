@@ -18,7 +18,8 @@ from gateway.adapters.commands.content import (
     read_header,
 )
 from gateway.adapters.commands.wire.layouts import MessageProperties, write_message_properties
-from gateway.adapters.methods.drafts.content import CHILDREN, CONTENTS, DraftDialect
+from gateway.adapters.methods.contents.dialect import CHILDREN, ClassDialect
+from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.crossing.capsule import Parts, digest
 from gateway.crossing.forms import (
     BASIC_FORM,
@@ -41,7 +42,7 @@ EMPTY = {"timestamp": ("", "0", 0), "expiration": ("", "0")}
 class DraftForm(Legacy):
     """A class of content of 0-9a0 or 0-9a6."""
 
-    def __init__(self, dialect: DraftDialect) -> None:
+    def __init__(self, dialect: ClassDialect) -> None:
         super().__init__(dialect)
         self._draft = dialect
 

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.adapters.commands.frames import frame
 from gateway.adapters.commands.wire import layouts as commands
-from gateway.adapters.methods.drafts.methods import OutgoingMethod
+from gateway.adapters.methods.contents.methods import OutgoingMethod
 from gateway.operations import Bind, DeclareQueue
 from gateway.sessions.subscriptions import CLIENT, USER
 from tests.adapters.commands.harness import Harness, Peer

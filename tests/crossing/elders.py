@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from gateway.adapters.commands.content import COMMAND, MORE, SIZE_OCTETS
 from gateway.adapters.commands.wire.layouts import MessageProperties, write_message_properties
-from gateway.adapters.methods.drafts.content import CONTENTS, DraftDialect, child
+from gateway.adapters.methods.contents.dialect import ClassDialect, child
+from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.types import AS_WRITTEN, LENGTHS_0_9A0, LENGTHS_0_9A6, Lengths
 from gateway.message import Dialect, Message
 from tests.crossing.messages import IDS, LEAVES, LEGACY, SHORT, TABLES, absent, entry, fixed, long
 from tests.crossing.messages import NAMES as ANY_NAMES
 
-DRAFTS: dict[str, DraftDialect] = {each.name: each for each in CONTENTS.values()}
+DRAFTS: dict[str, ClassDialect] = {each.name: each for each in CONTENTS.values()}
 ELDERS: dict[str, Dialect] = {**DRAFTS, COMMAND.name: COMMAND}
 """All dialects of the family but that of 0-9-1."""
 

@@ -9,7 +9,7 @@ from hypothesis import find, settings
 from gateway.adapters.commands.content import MORE
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.content import BASIC, IN_HEADERS, read_header
-from gateway.adapters.methods.drafts.content import FILE_NAME, STAMP
+from gateway.adapters.methods.contents.dialect import FILE_NAME, STAMP
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.crossing.bodies import TYPES
 from gateway.crossing.capsule import LARGEST

@@ -7,7 +7,8 @@ import pytest
 
 from gateway.adapters.commands.content import COMMAND, least
 from gateway.adapters.methods.content import BASIC
-from gateway.adapters.methods.drafts.content import CHILDREN, CONTENTS, DraftDialect, child
+from gateway.adapters.methods.contents.dialect import CHILDREN, ClassDialect, child
+from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.crossing.capsule import LARGEST
 from gateway.crossing.crossing import Crossing, Fidelity
@@ -203,7 +204,7 @@ def test_large_children_need_no_capsule() -> None:
 
 
 @pytest.mark.parametrize("reader", [JMS, FIRST], ids=lambda each: each.name)
-def test_a_destination_that_says_where_it_went_is_of_that_hop(reader: DraftDialect) -> None:
+def test_a_destination_that_says_where_it_went_is_of_that_hop(reader: ClassDialect) -> None:
     crossing = Crossing(KEY)
     there = over(BASE, reader)
     record, children = reader.record(there.header)

@@ -13,7 +13,7 @@ import pika
 import pytest
 
 from gateway.adapters import Product
-from gateway.adapters.methods.drafts.content import DraftDialect
+from gateway.adapters.methods.contents.dialect import ClassDialect
 from gateway.crossing.legacy_forms import FORMS
 from gateway.message import Message
 from gateway.net.dialer import dial
@@ -170,7 +170,7 @@ async def forward(gateway: Running, version: str, source: str, target: str) -> M
 
 def addressed(message: Message, target: str) -> bytes:
     """In the drafts the content says where it goes."""
-    if not isinstance(message.dialect, DraftDialect):
+    if not isinstance(message.dialect, ClassDialect):
         return message.header
     record, children = message.dialect.record(message.header)
     record.destination = target

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 from rich.console import Console
 
-from gateway.adapters.methods.drafts.content import CONTENTS, child
+from gateway.adapters.methods.contents.dialect import child
+from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.trace import Reader
 from gateway.inspect import InspectError, inspect_file
 from gateway.message import Message

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.commands.wire import layouts as handles
-from gateway.adapters.methods.drafts.methods import OutgoingMethod
+from gateway.adapters.methods.contents.methods import OutgoingMethod
 from gateway.broker.limits import RANKS
 from gateway.message import Message
 from gateway.operations import (

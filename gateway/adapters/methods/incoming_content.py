@@ -9,8 +9,8 @@ from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.methods import states
+from gateway.adapters.methods.contents.dialect import DEEPEST, MOST_CHILDREN, child
 from gateway.adapters.methods.dispatch import DispatchEngine, fail_channel
-from gateway.adapters.methods.drafts.content import DEEPEST, MOST_CHILDREN, child
 from gateway.adapters.methods.essentials import BadExpiration
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.lifecycle import AnyChannel

@@ -13,8 +13,8 @@ from typing import Any
 
 from gateway.adapters.core.trace_lines import Line, given_fields, header_line, preview
 from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.contents.dialect import DEEPEST
 from gateway.adapters.methods.drafts import types as draft_fields
-from gateway.adapters.methods.drafts.content import DEEPEST
 from gateway.adapters.methods.drafts.frames import EXTENDED
 from gateway.adapters.methods.drafts.incoming import FLAGS, SYNCHREQ, THREE_FIELDS, UNREAL
 from gateway.adapters.methods.drafts.versions import DRAFTS, is_0_9a0

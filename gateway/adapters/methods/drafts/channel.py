@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Protocol
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.core.output import CROWD, HEAVY, JOINED
 from gateway.adapters.methods import states
-from gateway.adapters.methods.drafts.content import DraftDialect
+from gateway.adapters.methods.contents.dialect import ClassDialect
+from gateway.adapters.methods.contents.methods import Content, OutgoingMethod
+from gateway.adapters.methods.contents.pacing import Pace
+from gateway.adapters.methods.contents.staging import Staging
 from gateway.adapters.methods.drafts.frames import DraftFrames, varying
-from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
-from gateway.adapters.methods.drafts.pacing import Pace
-from gateway.adapters.methods.drafts.staging import Staging
 from gateway.adapters.methods.incoming_content import ContentEngine, IncomingContent
 from gateway.adapters.methods.lifecycle import step
 from gateway.adapters.methods.method_writer import MethodWriter
@@ -53,7 +53,7 @@ class EncodedMethod(NamedTuple):
     before: bytes
     varying: int
     after: bytes
-    dialect: DraftDialect
+    dialect: ClassDialect
     consumer: Any = None
 
 
@@ -79,7 +79,7 @@ class ChannelEngine(ContentEngine, Protocol):
     frames: DraftFrames
     writer: MethodWriter
     body_max: int
-    dialects: dict[str, DraftDialect]
+    dialects: dict[str, ClassDialect]
     """By class of content."""
     vhost: str
     connection: Any
@@ -132,7 +132,9 @@ class Channel:
         it."""
         self.unsettled: dict[int, None] = {}
         """Client: deliveries, for rejecting many of them, which is no method here."""
-        self.files = Staging(engine.mapping.layouts, engine.max_message_octets, engine.partials)
+        self.files = Staging(
+            "0-9a6", engine.mapping.layouts, engine.max_message_octets, engine.partials
+        )
         self.unbound_subscriptions: dict[str, DeclareQueue] = {}
         """Client: subscriptions declared and not yet bound (0-9a0)."""
         self.prefetch_max = 0
@@ -248,7 +250,7 @@ class Channel:
 
     # --- contents --------------------------------------------------------------------------------
 
-    def dialect(self, group: str) -> DraftDialect:
+    def dialect(self, group: str) -> ClassDialect:
         """How contents of a class are written."""
         return self.engine.dialects[group]
 
@@ -341,7 +343,7 @@ class Channel:
             self._say(record, Content(start.dialect.number, header, body))
 
     def _keep(
-        self, key: Any, record: Any, dialect: DraftDialect, consumer: Any = None
+        self, key: Any, record: Any, dialect: ClassDialect, consumer: Any = None
     ) -> EncodedMethod:
         """A method as it is written, with nothing before its tag if it is not for the short way."""
         method = self.engine.table.by_record[type(record)]

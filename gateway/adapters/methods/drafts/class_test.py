@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from zlib import adler32
 
+from gateway.adapters.methods.contents.methods import Content, OutgoingMethod
 from gateway.adapters.methods.drafts import types as tables
-from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
 from gateway.adapters.methods.geometry import Method
 from gateway.bodies import Body
 from gateway.errors import Condition, Lost, PeerError

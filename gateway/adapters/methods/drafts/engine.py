@@ -15,13 +15,14 @@ from gateway.adapters.core.heartbeat import Heartbeat
 from gateway.adapters.core.output import WEIGHT, OutputBuffer, no_op
 from gateway.adapters.core.release import release
 from gateway.adapters.methods.codes import ReplyCodes
+from gateway.adapters.methods.contents.dialect import split_children
+from gateway.adapters.methods.contents.methods import Content, OutgoingMethod
 from gateway.adapters.methods.drafts import v0_9a0, v0_9a6
 from gateway.adapters.methods.drafts.channel import Channel
 from gateway.adapters.methods.drafts.connection import DraftConnection
-from gateway.adapters.methods.drafts.content import CONTENTS, split_children
+from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.frames import BadFrame, DraftFrames
 from gateway.adapters.methods.drafts.incoming import DraftIncoming
-from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
 from gateway.adapters.methods.drafts.outbound import ENCODERS, encode_request
 from gateway.adapters.methods.drafts.versions import DRAFTS, is_0_9a0
 from gateway.adapters.methods.lifecycle import Lifecycle

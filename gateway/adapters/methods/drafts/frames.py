@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.methods import states
-from gateway.adapters.methods.drafts.essentials import Known
-from gateway.adapters.methods.drafts.methods import ContentMethod
+from gateway.adapters.methods.contents.methods import ContentMethod
+from gateway.adapters.methods.contents.outline import Known
 from gateway.adapters.methods.frames import Link
 from gateway.adapters.methods.geometry import Geometry, Method, Version
 from gateway.errors import Condition, PeerError

@@ -11,6 +11,8 @@ from struct import Struct
 from typing import Any, Protocol
 
 from gateway.adapters.methods import states
+from gateway.adapters.methods.contents.methods import ContentMethod
+from gateway.adapters.methods.contents.outline import Known
 from gateway.adapters.methods.dispatch import (
     closed_by_server,
     fail_channel,
@@ -22,9 +24,7 @@ from gateway.adapters.methods.dispatch import (
 from gateway.adapters.methods.drafts import class_test
 from gateway.adapters.methods.drafts.channel import Channel, ChannelEngine
 from gateway.adapters.methods.drafts.content import CONTENTS
-from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.drafts.mapping import MethodMapping
-from gateway.adapters.methods.drafts.methods import ContentMethod
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.incoming_content import (
     BodySink,

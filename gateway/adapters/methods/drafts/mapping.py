@@ -7,9 +7,9 @@ an answer is, and the same from the client's side.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gateway.adapters.methods.contents.methods import ContentMethod, OutgoingMethod
+from gateway.adapters.methods.contents.outline import Known
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.essentials import Known
-from gateway.adapters.methods.drafts.methods import ContentMethod, OutgoingMethod
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.record import Record

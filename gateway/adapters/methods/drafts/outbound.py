@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.adapters.methods import states
+from gateway.adapters.methods.contents.methods import OutgoingMethod
 from gateway.adapters.methods.drafts.channel import Channel
-from gateway.adapters.methods.drafts.methods import OutgoingMethod
 from gateway.adapters.methods.drafts.shared_methods import settle
 from gateway.adapters.methods.outbound import (
     SHARED,

@@ -3,8 +3,8 @@
 from typing import Any
 
 from gateway.adapters.methods.branches import xid_of
+from gateway.adapters.methods.contents.methods import Content
 from gateway.adapters.methods.drafts.channel import Channel
-from gateway.adapters.methods.drafts.methods import Content
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.record import Record
 from gateway.errors import Condition

@@ -7,10 +7,12 @@ them: nothing is lost, and peers that know more than the drafts can read them.
 """
 
 import struct
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from gateway.adapters.core.allowance import MOST_VALUES
 from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.contents.tables import Entry, FieldTables
 from gateway.adapters.methods.essentials import FEW, check_value
 from gateway.adapters.methods.tags import ALLOWANCE, RABBITMQ, FieldError, TooManyValues
 from gateway.adapters.methods.types import DEPTH
@@ -159,14 +161,6 @@ def _value(value: Any, is_0_9a0: bool, depth: int) -> bytes:
     return b"C" + encoded[1:]
 
 
-class Entry(NamedTuple):
-    """One entry as it is written. ``text``: its octets, if it is text or binary, else empty."""
-
-    name: bytes
-    text: bytes
-    whole: bytes
-
-
 def cut(entries: bytes, is_0_9a0: bool) -> list[Entry]:
     """The entries of a table, in the reading that ``read_table`` finds. Raises ``FieldError``."""
     return _cut(entries, _fit(entries, is_0_9a0)[0])
@@ -204,3 +198,14 @@ def _cut(entries: bytes, lengths: Lengths) -> list[Entry]:
             _, at = fields.read_value(entries, stop, 0)
         found.append(Entry(entries[begin + 1 : stop], text, entries[begin:at]))
     return found
+
+
+def field_tables(is_0_9a0: bool) -> FieldTables:
+    """The tables of a draft."""
+    return FieldTables(
+        partial(read_table, is_0_9a0=is_0_9a0),
+        partial(write_table, is_0_9a0=is_0_9a0),
+        partial(check_table, is_0_9a0=is_0_9a0),
+        partial(cut, is_0_9a0=is_0_9a0),
+        partial(usual, is_0_9a0=is_0_9a0),
+    )

@@ -3,9 +3,9 @@
 from typing import Any
 
 from gateway.adapters import Limits, Role, adapter_for
+from gateway.adapters.methods.contents.methods import Content, OutgoingMethod
 from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.engine import DraftEngine
-from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.operations import BeginSession, Open

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.contents.dialect import CHILDREN, ClassDialect, child
 from gateway.adapters.methods.drafts import types as tables
-from gateway.adapters.methods.drafts.content import CHILDREN, CONTENTS, DraftDialect, child
+from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.tags import FieldError
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.message import DIALECTS, Message, Properties
@@ -59,7 +60,7 @@ ANY = some.builds(
 @given(given_=ANY)
 def test_any_properties_come_back(name: str, given_: Properties) -> None:
     dialect = DIALECTS[name]
-    assert isinstance(dialect, DraftDialect)
+    assert isinstance(dialect, ClassDialect)
     header = dialect.write(given_)
     found = dialect.read(header)
     expected = BASIC.read(BASIC.write(given_))
@@ -71,7 +72,7 @@ def test_any_properties_come_back(name: str, given_: Properties) -> None:
     assert essentials.durable == (given_.durable is True and "delivery" in essential_names(dialect))
 
 
-def essential_names(dialect: DraftDialect) -> str:
+def essential_names(dialect: ClassDialect) -> str:
     """Whether the class can say that a message is durable."""
     return "delivery" if "-jms" in dialect.name else ""
 

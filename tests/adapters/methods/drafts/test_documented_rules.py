@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.methods.drafts.methods import OutgoingMethod
+from gateway.adapters.methods.contents.methods import OutgoingMethod
 from tests.adapters.methods.drafts.house import Guest, House, bodies, named
 
 DRAFTS = ("0-9a0", "0-9a6")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from gateway.adapters.methods.contents.methods import OutgoingMethod
 from gateway.adapters.methods.drafts import types as tables
-from gateway.adapters.methods.drafts.methods import OutgoingMethod
 from gateway.broker.branches import Branches
 from gateway.operations import BranchStatus, Done, SelectBranches, StartBranch, Xid
 from tests.adapters.methods.drafts.house import Guest, House

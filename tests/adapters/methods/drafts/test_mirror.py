@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.adapters.methods.content import BASIC
-from gateway.adapters.methods.drafts.content import CHILDREN, CONTENTS, child
+from gateway.adapters.methods.contents.dialect import CHILDREN, child
+from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.errors import Condition, LocalError, Lost
 from gateway.message import Dialect, Message, Properties
 from gateway.operations import (

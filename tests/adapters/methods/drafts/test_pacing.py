@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.methods.drafts.pacing import MOST, Pace
+from gateway.adapters.methods.contents.pacing import MOST, Pace
 from gateway.adapters.methods.wire import layouts_0_9a0 as first
 from gateway.adapters.methods.wire import layouts_0_9a6 as second
 from gateway.message import Message, Properties

@@ -9,10 +9,11 @@ from hypothesis import strategies as some
 
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.core.output import JOINED
+from gateway.adapters.methods.contents.dialect import ClassDialect, child
+from gateway.adapters.methods.contents.outline import time_to_live
 from gateway.adapters.methods.drafts import channel as channels
 from gateway.adapters.methods.drafts import types as tables
-from gateway.adapters.methods.drafts.content import CONTENTS, DraftDialect, child
-from gateway.adapters.methods.drafts.essentials import time_to_live
+from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.versions import DRAFTS
 from gateway.adapters.methods.essentials import EPOCH_LIMIT
 from gateway.errors import Condition
@@ -61,11 +62,10 @@ def plain(operations: list[Operation]) -> list[Any]:
 # --- reading headers -----------------------------------------------------------------------------
 
 
-def slowly(dialect: DraftDialect, header: bytes) -> tuple[Essentials, str]:
+def slowly(dialect: ClassDialect, header: bytes) -> tuple[Essentials, str]:
     """Everything decoded. Raises ``ValueError``."""
     record, _ = dialect.record(header)
-    entries = getattr(record, "headers", None)
-    table = None if entries is None else tables.read_table(entries, dialect._is_0_9a0)
+    table = dialect.headers_of(record)
     ttl = time_to_live(getattr(record, "expiration", None))
     essentials = Essentials(
         getattr(record, "delivery_mode", None) == 2,
@@ -89,7 +89,7 @@ FULL = Properties(
 @example(at=0, octet=255, cut=0)
 @example(at=1, octet=1, cut=0)
 def test_an_outline_agrees_with_full_decoding(
-    name: str, dialect: DraftDialect, at: int, octet: int, cut: int
+    name: str, dialect: ClassDialect, at: int, octet: int, cut: int
 ) -> None:
     header = bytearray(dialect.write(FULL))
     if at < len(header):

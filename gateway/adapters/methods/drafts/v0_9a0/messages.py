@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from gateway.adapters.methods.contents.methods import ContentMethod
+from gateway.adapters.methods.contents.outline import Known
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.drafts.mapping import ContentHandler
-from gateway.adapters.methods.drafts.methods import ContentMethod
 from gateway.adapters.methods.drafts.v0_9a0.names import FUZZY, GROUPS, QUEUE, TOPIC, TOPICS
 from gateway.adapters.methods.wire import layouts_0_9a0 as w
 from gateway.bodies import Body

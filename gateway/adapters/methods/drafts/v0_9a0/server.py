@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.methods import states
+from gateway.adapters.methods.contents.methods import OutgoingMethod, group_of
+from gateway.adapters.methods.contents.pacing import pace_of
 from gateway.adapters.methods.drafts import shared_methods
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.methods import OutgoingMethod, group_of
-from gateway.adapters.methods.drafts.pacing import pace_of
 from gateway.adapters.methods.drafts.shared_methods import (
     check_in_band,
     consume_ok,

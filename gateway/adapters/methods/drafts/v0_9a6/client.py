@@ -3,10 +3,10 @@
 from typing import Any
 
 from gateway.adapters.methods.branches import identifier_of
+from gateway.adapters.methods.contents.methods import ContentMethod
 from gateway.adapters.methods.drafts import shared_methods
 from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.methods import ContentMethod
 from gateway.adapters.methods.drafts.shared_methods import read_count, read_state
 from gateway.adapters.methods.drafts.v0_9a6.messages import delivered
 from gateway.adapters.methods.drafts.v0_9a6.names import NAMES, THEIRS

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from gateway.adapters.methods.contents.dialect import ClassDialect
+from gateway.adapters.methods.contents.methods import ContentMethod
+from gateway.adapters.methods.contents.outline import Known
 from gateway.adapters.methods.drafts.channel import Channel, Consumer
-from gateway.adapters.methods.drafts.content import DraftDialect
-from gateway.adapters.methods.drafts.essentials import Known
 from gateway.adapters.methods.drafts.mapping import ContentHandler
-from gateway.adapters.methods.drafts.methods import ContentMethod
 from gateway.adapters.methods.drafts.shared_methods import content_of
 from gateway.adapters.methods.drafts.v0_9a6.names import (
     DIRECT,
@@ -55,7 +55,7 @@ def published(
 
 
 def published_file(
-    channel: Channel, m: Any, dialect: DraftDialect, header: bytes, body: Body
+    channel: Channel, m: Any, dialect: ClassDialect, header: bytes, body: Body
 ) -> Operation:
     """A file that was staged. Files are always durable (message persistence)."""
     known = dialect.known(header)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gateway.adapters.methods.drafts.content import DraftDialect
+from gateway.adapters.methods.contents.dialect import ClassDialect
 from gateway.adapters.methods.geometry import Method
 from gateway.bodies import Body
 
@@ -34,5 +34,5 @@ class ContentMethod(NamedTuple):
 
     method: Method
     record: Any
-    dialect: DraftDialect
+    dialect: ClassDialect
     handler: Callable[..., Any] | None

@@ -1,4 +1,5 @@
-"""How fast a stream is delivered: consume-rate (0-9a0, 0-9a6: stream.consume), octets per second.
+"""How fast a stream is delivered: consume-rate, octets per second (0-9a0, 0-9a6:
+stream.consume; 0-8, 0-9: stream.qos).
 
 A consumer with a rate has credit for as many messages as about fit what is left of this second. A
 message larger than that goes out whole, and is paid for by the seconds after it; so the rate holds

@@ -1,4 +1,5 @@
-"""Files of 0-9a6: offered by open, staged, then published or delivered by their identifier.
+"""Files in stages (0-9a6, 0-8, 0-9): offered by open, staged, then published or delivered by their
+identifier.
 
 A transfer that was cut off goes on where it stopped: the ``PartialBodyStore`` keeps the part that
 has come, for its sender (virtual host, user and identifier) and on any connection. It also keeps a
@@ -10,7 +11,7 @@ import secrets
 from collections import deque
 from typing import Any, NamedTuple
 
-from gateway.adapters.methods.drafts.methods import Content, OutgoingMethod
+from gateway.adapters.methods.contents.methods import Content, OutgoingMethod
 from gateway.bodies import Body, cut, fingerprint
 from gateway.errors import Condition, Lost, PeerError
 from gateway.partial_bodies import PartialBody, PartialBodyStore
@@ -69,7 +70,9 @@ class Rest:
 class Staging:
     """The files of one channel, both ways."""
 
-    def __init__(self, layouts: Any, limit: int, partials: PartialBodyStore) -> None:
+    def __init__(self, version: str, layouts: Any, limit: int, partials: PartialBodyStore) -> None:
+        """``layouts``: the records of the ``version``. ``limit``: octets of the largest file."""
+        self._version = version
         self._w = layouts
         self._limit = limit
         self._bodies = partials
@@ -87,7 +90,7 @@ class Staging:
         if len(self._opened) + len(self._staged) >= MOST_STAGED:
             raise PeerError(Condition.RESOURCE_ERROR, "too many files are staged", Lost.SESSION)
         try:
-            item = self._bodies.begin(("0-9a6", vhost, user, m.identifier), m.content_size)
+            item = self._bodies.begin((self._version, vhost, user, m.identifier), m.content_size)
         except OSError as error:
             raise not_kept(m.content_size, error) from error
         self._opened.append(item)

@@ -1,13 +1,13 @@
-"""The essentials of encoded properties of the drafts, without decoding the rest.
+"""The essentials of encoded properties of any class of content, without decoding the rest.
 
-As ``methods/essentials.py`` does for the basic properties, but for any class of content: which
-property stands where is worked out once for each word of flags.
+As ``methods/essentials.py`` does for the basic properties: which property stands where is worked
+out once for each word of flags.
 """
 
 from typing import NamedTuple
 
 from gateway.adapters.core.bounded_cache import BoundedCache
-from gateway.adapters.methods.drafts import types as tables
+from gateway.adapters.methods.contents.tables import FieldTables
 from gateway.adapters.methods.essentials import EPOCH_LIMIT, PERSISTENT, BadExpiration, expiration
 from gateway.adapters.methods.geometry import Content
 from gateway.adapters.record import annotations
@@ -43,8 +43,8 @@ Step = tuple[int, int]
 class Outline:
     """Where the properties of one class of content stand."""
 
-    def __init__(self, content: Content, is_0_9a0: bool) -> None:
-        self._is_0_9a0 = is_0_9a0
+    def __init__(self, content: Content, tables: FieldTables) -> None:
+        self._check_table = tables.check
         self._steps: list[Step] = [
             step(content, name, str(kind)) for name, kind in annotations(content.record).items()
         ]
@@ -84,7 +84,7 @@ class Outline:
                 at = start + int.from_bytes(header[at:start], "big")
                 if at > size:
                     raise ValueError("the headers run past the properties")
-                tables.check_table(header[start:at], self._is_0_9a0)
+                self._check_table(header[start:at])
                 headers = at > start
             elif kind == MODE:
                 durable = header[at] == PERSISTENT

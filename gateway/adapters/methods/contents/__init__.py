@@ -1,0 +1,1 @@
+"""Classes of content besides ``basic``: their properties, staged files, paced streams."""
