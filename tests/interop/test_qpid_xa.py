@@ -1,0 +1,117 @@
+"""XA with the JMS client of Qpid over 0-10: with the gateway, and with Qpid Broker-J, which shows
+what its users are used to. Prepared branches survive the death of client and server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop import brokers
+from tests.interop.restarts import LINES, Restartable, Seen, checks, compare, java, running
+from tests.interop.servers import Server, start_gateway
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+
+SOURCE = Path(__file__).parent / "clients/qpid/QpidXa.java"
+
+NOTA, PROTO, DUPID = -4, -6, -8
+RBROLLBACK, RBTIMEOUT = 100, 106
+PREPARED = ["4711 dropped b", "4711 kept b"]
+
+EXPECTED: dict[str, Any] = {
+    "commit": [[], 0, [], ["two"], ["a", "b"]],
+    "rollback": [[], 0, [], ["one*", "two"], []],
+    "one_phase": [[], ["two"], ["a", "b"]],
+    "rollback_unprepared": [[], ["one*", "two"], []],
+    "suspend_and_resume": ["1", "3"],
+    "join": ["1", "2"],
+    "failed": [RBROLLBACK, RBROLLBACK, []],
+    "timeout": [1, RBTIMEOUT, RBTIMEOUT, []],
+    "codes": [NOTA, NOTA, NOTA, NOTA, NOTA, DUPID, DUPID],
+    "states": [DUPID, PROTO, PROTO, DUPID, PROTO, PROTO],
+    "outlives": [["4711 outlives b"], [], ["two"], ["a", "b"]],
+    "prepare": PREPARED,
+    "recover": [
+        PREPARED,
+        # of each: what can be received of its two queues
+        [["two"], []],
+        [["two"], []],
+        [["one*", "two"], []],
+        NOTA,
+        [[], ["a", "b"]],
+        [["one*"], []],
+        [],
+    ],
+}
+DIFFERENT: dict[str, dict[str, Any]] = {
+    "gateway": {},
+    "broker_j": {
+        # It does not mark a branch that fails (a server may, dtx.end), and prepares it.
+        "failed": [0, 0, []],
+        # It forgets in a crash that a message was delivered.
+        "recover": [
+            PREPARED,
+            [["two"], []],
+            [["two"], []],
+            [["one", "two"], []],
+            NOTA,
+            [[], ["a", "b"]],
+            [["one"], []],
+            [],
+        ],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    scratch = tmp_path_factory.mktemp("qpid_xa")
+    command = java("qpid-client", "qpid-client", [SOURCE, LINES], scratch)
+    command[1:1] = ["-Dqpid.amqp.version=0-10", "-Dqpid.sync_op_timeout=10000"]
+    return command
+
+
+def starter(kind: str, folder: Path) -> Any:
+    """Starts the server, and again with the files of the one before."""
+
+    def start(before: Server | None) -> Server:
+        if kind == "gateway":
+            return start_gateway(folder, port=None if before is None else before.port)
+        return brokers.start_broker_j(folder)
+
+    return start
+
+
+@pytest.fixture(scope="module", params=["gateway", "broker_j"])
+def target(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Restartable]:
+    kind = request.param
+    if kind == "broker_j" and (reason := brokers.broker_j_missing()):
+        pytest.skip(reason)
+    with running(starter(kind, tmp_path_factory.mktemp(kind))) as found:
+        yield found
+
+
+def run(program: list[str], target: Restartable, mode: str, scratch: Path) -> Seen:
+    """What one process of the client sees."""
+    server = target.server
+    return checks([*program, server.host, str(server.port), mode], target, scratch)
+
+
+@pytest.fixture(scope="module")
+def seen(program: list[str], target: Restartable, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """Of three processes; client and server are killed before the last."""
+    scratch = tmp_path_factory.mktemp("scratch")
+    found = run(program, target, "checks", scratch)
+    found |= run(program, target, "prepare", scratch)
+    target.restart()
+    return found | run(program, target, "recover", scratch)
+
+
+@pytest.mark.parametrize("check", EXPECTED)
+def test_qpid_xa(check: str, seen: Seen, target: Restartable) -> None:
+    compare(seen, check, {**EXPECTED, **DIFFERENT[target.server.name]}[check])
