@@ -168,6 +168,9 @@ class ChannelSettlements:
                 continue
             if outcome is Outcome.DECLINE:
                 outcome = self.declined(entry, consumer)
+            elif outcome is Outcome.UNDO:
+                entry.deliveries -= 1
+                outcome = Outcome.RELEASE
             elif (
                 outcome is Outcome.REJECT
                 and self.counts_rejected
@@ -300,23 +303,30 @@ class ChannelSettlements:
         del self.unsettled[op.delivery]
         self.conclude([(entry, Outcome.DECLINE if op.elsewhere else Outcome.RELEASE)])
 
-    def settling_many(self, deliveries: list[int], verdict: Verdict) -> Iterator[None] | None:
+    def settling_many(
+        self, deliveries: list[int], verdict: Verdict, reason: Table | None = None
+    ) -> Iterator[None] | None:
         """These have this outcome: now (``None``), or if they are many a long
-        operation. They are taken now, and an unknown tag is refused (406) now."""
+        operation. They are taken now, and an unknown tag is refused (406) now. ``reason``: headers
+        for the dead letters of rejected messages."""
         entries = self.window.take(deliveries)
-        settled = self.outcomes(entries, verdict)
+        settled = self.outcomes(entries, verdict, reason)
         if len(entries) > PORTION or self.window.busy:
             return self.concluding(settled)
         self.conclude(settled)
         return None
 
-    def outcomes(self, entries: list[Entry], verdict: Verdict) -> Iterator[tuple[Entry, Outcome]]:
+    def outcomes(
+        self, entries: list[Entry], verdict: Verdict, reason: Table | None = None
+    ) -> Iterator[tuple[Entry, Outcome]]:
         """Deliveries and the outcome that all of them have."""
         for entry in entries:
             if isinstance(verdict, Modify):
                 add_modification(entry, verdict)
                 yield entry, Outcome.RELEASE
             else:
+                if reason and entry.lane.queue.has_dead_letter_exchange:
+                    add_headers(entry, reason)
                 yield entry, verdict
 
     def annotate(self, delivery: int, headers: Table) -> None:

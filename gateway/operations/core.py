@@ -37,6 +37,10 @@ class Outcome(IntEnum):
     """As ``DECLINE``, for the whole channel: no consumer and no fetch on it, now or later, gets the
     message again."""
 
+    UNDO = 5
+    """As ``RELEASE``, and this delivery counts as if it had not been: it does not mark the message
+    as redelivered."""
+
     @property
     def returns(self) -> bool:
         """Whether the message goes back to its queue."""

@@ -185,11 +185,13 @@ class Retire(Operation):
 @dataclass(slots=True)
 class SettleMany(Operation):
     """Settle many deliveries with one outcome, as ``Settle`` or ``Modify`` would each, but without
-    ``elsewhere``, and at once also on a channel with transactions."""
+    ``elsewhere``, and at once also on a channel with transactions. ``reason``: headers for the dead
+    letters of rejected messages."""
 
     channel: int
     deliveries: list[int]
     outcome: Outcome | Modify
+    reason: Table | None = None
 
 
 @dataclass(slots=True)

@@ -54,7 +54,7 @@ class LongRequests:
             self.undertake(channel, op, steps, atomic=False)
 
     def _settle_many(self, channel: Channel, op: SettleMany) -> None:
-        steps = channel.settlements.settling_many(op.deliveries, op.outcome)
+        steps = channel.settlements.settling_many(op.deliveries, op.outcome, op.reason)
         if steps is not None:
             self.undertake(channel, op, steps, atomic=False)
 

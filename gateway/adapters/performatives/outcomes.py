@@ -21,6 +21,7 @@ STATES: dict[Outcome, Any] = {
     Outcome.REJECT: w.Rejected(),
     Outcome.DECLINE: w.Modified(undeliverable_here=True),
     Outcome.REFUSE: w.Modified(undeliverable_here=True),
+    Outcome.UNDO: RELEASED,
 }
 
 OUTCOMES: dict[type[Any], Outcome] = {

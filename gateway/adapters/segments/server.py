@@ -60,6 +60,8 @@ QUEUE_ARGUMENTS = {
 }
 """Arguments of Qpid's queues, and those of the broker that mean the same."""
 POLICIES = {"ring": "drop-head", "ring_strict": "drop-head", "reject": "reject-publish"}
+REJECT_CODE, REJECT_TEXT = "x-reject-code", "x-reject-text"
+"""Headers of the dead letters of rejected messages."""
 POLICY, OVERFLOW = "qpid.policy_type", "x-overflow"
 
 
@@ -262,18 +264,30 @@ def _accept(r: Request) -> list[Operation]:
     return _settled(session.number, list(taken.values()), Outcome.ACCEPT)
 
 
-def _settle(outcome: Outcome) -> Serve:
+def _release(r: Request) -> list[Operation]:
+    """Back to their places; redelivered from then on only if the client says so."""
+    return _given_up(r, Outcome.RELEASE if r.record.set_redelivered else Outcome.UNDO)
+
+
+def _reject(r: Request) -> list[Operation]:
+    """To the alternate exchange of their queue, with code and text if they say anything."""
+    m: w.MessageReject = r.record
+    reason: Table = {}
+    if m.code:
+        reason[REJECT_CODE] = int(m.code)
+    if m.text:
+        reason[REJECT_TEXT] = m.text
+    return _given_up(r, Outcome.REJECT, reason or None)
+
+
+def _given_up(r: Request, outcome: Outcome, reason: Table | None = None) -> list[Operation]:
     """Release and reject, which no transaction covers."""
-
-    def serve(r: Request) -> list[Operation]:
-        session = r.session
-        taken = session.unsettled.take(unwrapped(r.record.transfers, session.sent))
-        session.batch(r.number)
-        if not taken:
-            return []
-        return [SettleMany(session.number, list(taken.values()), outcome)]
-
-    return serve
+    session = r.session
+    taken = session.unsettled.take(unwrapped(r.record.transfers, session.sent))
+    session.batch(r.number)
+    if not taken:
+        return []
+    return [SettleMany(session.number, list(taken.values()), outcome, reason)]
 
 
 def _settled(channel: int, deliveries: list[int], outcome: Outcome) -> list[Operation]:
@@ -330,8 +344,8 @@ _SERVE: dict[str, Serve] = {
     "execution.result": _ignore,
     "execution.exception": _ignore,
     "message.accept": _accept,
-    "message.reject": _settle(Outcome.REJECT),
-    "message.release": _settle(Outcome.RELEASE),
+    "message.reject": _reject,
+    "message.release": _release,
     "message.acquire": _acquire,
     "message.resume": _resume,
     "message.subscribe": _subscribe,

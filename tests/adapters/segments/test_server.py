@@ -220,6 +220,42 @@ def test_what_is_released_comes_again(client: Client) -> None:
     assert ready(client) == 0
 
 
+def redelivered(said: list[Said]) -> list[bool]:
+    found = []
+    for each in said:
+        if each.name == "message.transfer":
+            assert each.header is not None
+            at = each.header.index(b"\x04\x01")
+            found.append(bool(each.header[at + 2] & 4))
+    return found
+
+
+def test_released_messages_are_redelivered_if_the_client_says_so(client: Client) -> None:
+    subscribe(client)
+    client.transfer("q", b"a")
+    flow(client)
+    said = client.say(w.MessageRelease(((0, 0),)))
+    assert (bodies(said), redelivered(said)) == ([b"a"], [False])
+    said = client.say(w.MessageRelease(((1, 1),), set_redelivered=True))
+    assert redelivered(said) == [True]
+    said = client.say(w.MessageRelease(((2, 2),)))
+    assert redelivered(said) == [True]  # it keeps its mark
+    client.control(1, w.SessionDetach(b"test"))
+    client.attach(1, b"test")
+    subscribe(client)
+    assert redelivered(flow(client)) == [True]
+
+
+def test_released_messages_come_back_to_their_places(client: Client) -> None:
+    for letter in (b"a", b"b", b"c", b"d"):
+        client.transfer("q", letter)
+    subscribe(client)
+    assert bodies(flow(client, 3)) == [b"a", b"b", b"c"]
+    client.say(w.MessageRelease(((0, 0), (2, 2))))
+    said = client.say(w.MessageFlow("d", 0, 9))
+    assert bodies(said) == [b"a", b"c", b"d"]
+
+
 def test_unknown_transfers_are_ignored(client: Client) -> None:
     subscribe(client)
     client.transfer("q", b"a")
@@ -246,6 +282,22 @@ def test_rejected_messages_go_to_the_alternate_exchange() -> None:
     flow(client)
     client.say(w.MessageReject(((0, 0),)))
     assert client.served.broker.vhosts["/"].queues["dead"].depth == 1
+
+
+def test_dead_letters_say_why_they_were_rejected() -> None:
+    client = Client().open()
+    client.say(w.QueueDeclare("dead"), w.ExchangeBind("dead", "amq.fanout", ""))
+    client.say(w.QueueDeclare("q", "amq.fanout"))
+    subscribe(client)
+    for _ in range(2):
+        client.transfer("q", b"a")
+    flow(client)
+    client.say(w.MessageReject(((0, 0),), 2, "nobody wants it"), w.MessageReject(((1, 1),)))
+    dead = client.served.broker.vhosts["/"].queues["dead"]
+    first, second = (entry.message.added_headers or {} for entry in dead.backlog.lanes[0].ready)
+    assert (first["x-reject-code"], first["x-reject-text"]) == (2, "nobody wants it")
+    assert first["x-death"][0]["reason"] == second["x-death"][0]["reason"] == "rejected"
+    assert "x-reject-code" not in second
 
 
 def test_browsed_messages_stay_until_they_are_acquired(client: Client) -> None:
