@@ -190,7 +190,7 @@ class Channel:
             or (STREAMS in arguments and any(STREAMS in other.arguments for other in others))
         ):
             what = self.vhost.title("queue", name)
-            raise Refusal(Condition.ACCESS_REFUSED, f"{what} in exclusive use")
+            raise Refusal(self.client.rules.exclusive_use, f"{what} in exclusive use")
         tag = tag or "amq.ctag-" + urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         if exclusions is not None and exclusions.index is not found.excluded:
             exclusions = None

@@ -239,8 +239,8 @@ part of the stream (0-9a0 §4.9.1, 0-9a6 "The Stream Operational Model")."""
 @dataclass(slots=True)
 class Subscribe(Request):
     """Start a consumer. For an empty tag the server generates one. Answered with the tag. Refused
-    with 403 (no permission, or exclusive use), 404 (no such queue), 405 (another connection's
-    queue) or 406 (arguments).
+    with 403 (no permission, or exclusive use unless the version's rules say otherwise), 404 (no
+    such queue), 405 (another connection's queue) or 406 (arguments).
 
     ``no_ack``: deliveries are settled when sent. ``filter``: deliver only messages for which it is
     true (``Selector.matches``). ``copy``: browse; the messages stay in the queue and settlement has
@@ -415,10 +415,11 @@ class Done(Operation):
 @dataclass(slots=True)
 class Refused(Operation):
     """The request with this token was refused. ``lost``: the link, channel or connection that the
-    refusal costs."""
+    refusal costs. ``message``: that of a refused publish."""
 
     channel: int
     token: Token
     condition: Condition
     text: str
     lost: Lost = Lost.SESSION
+    message: Message | None = field(default=None, repr=False, compare=False)

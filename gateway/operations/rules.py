@@ -24,6 +24,9 @@ class VersionRules(NamedTuple):
     """Prefetch limits are those of the channel, consumers that run included; shared ones are those
     of every channel of the connection. Otherwise they are those of each consumer that starts
     later; shared ones are those of the channel."""
+    exclusive_use: Condition = Condition.ACCESS_REFUSED
+    """For consuming from a queue that an exclusive consumer has, and for doing so exclusively while
+    there are others."""
     lasting_exclusive: bool = False
     """An exclusive queue that is durable and not auto-delete outlives its connection, and other
     connections may use it: clients of Qpid keep a durable subscription in one."""
@@ -46,6 +49,7 @@ FINAL_0_10 = PUBLISHED._replace(
     no_queue=(Condition.NOT_FOUND, Lost.SESSION),
     other_type=(Condition.NOT_ALLOWED, Lost.SESSION),
     channel_prefetch=False,
+    exclusive_use=Condition.RESOURCE_LOCKED,
     lasting_exclusive=True,
 )
 """0-10 as it was published in 2008."""

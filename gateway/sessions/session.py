@@ -317,6 +317,7 @@ class Session:
             refusal.condition,
             refusal.text,
             refusal.lost,
+            operation.message if operation.__class__ is Publish else None,
         )
         self._replies.send(number, refused)
 

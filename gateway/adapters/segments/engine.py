@@ -176,7 +176,7 @@ def _refused(engine: Engine, op: Refused) -> None:
         return
     session = engine.sessions.get(op.channel)
     if session is not None:
-        session.tell_exception(session_code(op.condition), op.text)
+        session.refused_transfer(op)
 
 
 def _session_lost(engine: Engine, op: SessionLost) -> None:

@@ -133,15 +133,17 @@ class Request(NamedTuple):
 
 
 class Performed(NamedTuple):
-    """The token of ``Synchronize`` behind publishes and settlements: their numbers, and messages
-    whose publisher hears of their fate."""
+    """The token of ``Synchronize`` behind publishes and settlements: their numbers, with the
+    messages of publishes, and messages whose publisher hears of their fate."""
 
     session: "Session"
-    numbers: list[int]
+    numbers: dict[int, Message | None]
     messages: list[Message]
 
     def done(self, op: Done) -> None:
         session = self.session
+        if session.performing and session.performing[0] is self.numbers:
+            session.performing.popleft()
         accepted = [session.explicit.pop(id(message), None) for message in self.messages]
         routed = [number for number in accepted if number is not None]
         if routed and session.state is ATTACHED:
@@ -205,7 +207,7 @@ class Session:
         "number", "name", "state", "allow_deliveries", "received", "pointed", "sent",
         "subscriptions", "unsettled", "windowed", "transactional", "branching", "accepted",
         "explicit", "owned", "bound", "wanted", "answers", "_serve", "_batched", "_engine",
-        "_buffer", "_pending", "_unsafe", "_messages", "_syncs", "_completed",
+        "performing", "_buffer", "_pending", "_unsafe", "_messages", "_syncs", "_completed",
     )  # fmt: skip
 
     def __init__(
@@ -253,7 +255,10 @@ class Session:
         self._engine = engine
         self._buffer = engine.buffer
         self._pending = engine.buffer.pending
-        self._unsafe: list[int] = []
+        self.performing: deque[dict[int, Message | None]] = deque()
+        """Publishes and settlements that the broker was given and has not answered yet."""
+        self._unsafe: dict[int, Message | None] = {}
+        """Those of this read, by number; ``None`` is a settlement."""
         self._messages: list[Message] = []
         """The explicit ones among the unsafe."""
         self._syncs: deque[int] = deque()
@@ -290,7 +295,7 @@ class Session:
             self.explicit[id(message)] = number
             self._messages.append(message)
         found.append(Publish(self.number, message, mandatory, flags & IMMEDIATE != 0))
-        self._unsafe.append(number)
+        self._unsafe[number] = message
         if sync:
             self.wanted = number
 
@@ -365,14 +370,15 @@ class Session:
 
     def batch(self, number: int) -> None:
         """A settlement, which is completed together with the publishes of this read."""
-        self._unsafe.append(number)
+        self._unsafe[number] = None
 
     def flush_unsafe(self, found: list[Operation]) -> None:
         """Complete the publishes and settlements so far when they are performed and stored."""
         if self._unsafe:
             token = Performed(self, self._unsafe, self._messages)
             found.append(Synchronize(self.number, token))
-            self._unsafe, self._messages = [], []
+            self.performing.append(self._unsafe)
+            self._unsafe, self._messages = {}, []
 
     # --- mistakes --------------------------------------------------------------------------------
 
@@ -407,6 +413,16 @@ class Session:
         self.send(record)
         self.detach()
 
+    def refused_transfer(self, op: Refused) -> None:
+        """The broker has refused a message, which costs the session."""
+        given = (
+            number
+            for numbers in self.performing
+            for number, message in numbers.items()
+            if message is op.message is not None
+        )
+        self.tell_exception(session_code(op.condition), op.text, next(given, None), TRANSFER)
+
     def detach(self) -> None:
         """End the session from our side."""
         self.send_control(w.SessionDetach(self.name))
@@ -430,7 +446,8 @@ class Session:
         self.unsettled.clear()
         self.windowed.clear()
         self.explicit.clear()
-        self._unsafe, self._messages = [], []
+        self.performing.clear()
+        self._unsafe, self._messages = {}, []
 
     # --- completion ------------------------------------------------------------------------------
 

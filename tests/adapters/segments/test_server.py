@@ -432,6 +432,28 @@ def test_an_unknown_exchange_costs_the_session(client: Client) -> None:
     assert exception(client.transfer("k", exchange="nowhere", mode=0)).error_code == 404
 
 
+def test_a_refused_transfer_is_named(client: Client) -> None:
+    """Those of one read are given to the broker together."""
+    octets = [client.transferred("q", b"x", exchange) for exchange in ("", "", "nowhere", "")]
+    accept = command(1, ops.write_command(w.MessageAccept(((0, 0),))))
+    found = exception(client.served.receive(b"".join([octets[0], accept, *octets[1:]])))
+    assert (found.error_code, found.command_id) == (404, 4)
+    assert (found.class_code, found.command_code) == (4, 1)
+    assert ready(client) == 2
+
+
+def test_exclusive_use_is_locked(client: Client) -> None:
+    client.say(w.MessageSubscribe("q", "d", 0, 0, exclusive=True))
+    found = exception(client.say(w.MessageSubscribe("q", "e", 0, 0)))
+    assert (found.error_code, found.command_id) == (ErrorCode.RESOURCE_LOCKED, 2)
+
+
+def test_a_queue_in_use_is_not_given_to_one_alone(client: Client) -> None:
+    subscribe(client)
+    found = exception(client.say(w.MessageSubscribe("q", "e", 0, 0, exclusive=True)))
+    assert found.error_code == ErrorCode.RESOURCE_LOCKED
+
+
 def test_what_cannot_be_decoded_costs_the_session(client: Client) -> None:
     octets = command(1, b"\x08\x01\x01\x00\xff\xff")
     assert exception(client.served.receive(octets)).error_code == 503
