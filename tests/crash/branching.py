@@ -71,7 +71,8 @@ class Moving:
             for entry in lane.ready:
                 found.append(number_of(entry.message))
                 after = entry.position
-            while kept := lane.read_paged(max(lane.paged_from, after + 1), 1000):
+            # Of a lane without any that is paged, the store has those that branches hold.
+            while lane.paged and (kept := lane.read_paged(max(lane.paged_from, after + 1), 1000)):
                 found += [number_of(one.message) for one in kept]
                 after = kept[-1].position
         return found
