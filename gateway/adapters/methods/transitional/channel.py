@@ -75,6 +75,8 @@ class Channel:
         self.transfers: dict[int, Returned | None] = {}
         """Transfers that are not answered, by the identity of their messages; with the reason if
         the message came back."""
+        self.session = b""
+        """Identifier, if it was opened with class session."""
         self.scan: list[Xid] = []
         """Prepared branches that the next ``recover`` tells."""
         # Client role: see ``client``.

@@ -326,6 +326,7 @@ RESULTS: dict[str, Callable[[Any, Any], Any]] = {
     "basic.consume-ok": lambda op, ok: ok.consumer_tag,
     "basic.cancel-ok": lambda op, ok: ok.consumer_tag,
     "basic.get-empty": _nothing,
+    "access.request-ok": _nothing,
     **branches.RESULTS,
 }
 """Results of requests, by the names of the replies."""

@@ -21,6 +21,7 @@ from gateway.adapters.methods.transitional.frames import Frames
 from gateway.adapters.methods.transitional.incoming import Incoming
 from gateway.adapters.methods.transitional.numbering import Numbering
 from gateway.adapters.methods.transitional.outbound import ENCODERS
+from gateway.adapters.methods.transitional.sessions import counterpart
 from gateway.adapters.methods.transitional.versions import HEADERS, METHODS, REQUESTS, REVISIONS
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
@@ -33,7 +34,8 @@ REPLIES = frozenset(
     for table in REVISIONS.values()
     for method in table.methods.values()
     for reply in method.replies
-)
+) - {"session.closed"}
+"""Methods that are no requests. A server may close a session without being asked."""
 
 
 class Engine:
@@ -120,9 +122,14 @@ class Engine:
             raise LocalError(f"channel {number} is not open")
         return channel
 
-    def write(self, channel: int, record: Any) -> None:
-        """One method; a reply only if its name tells the request."""
-        self.send_method(channel, record)
+    def write(self, channel: int, record: Any, request: int = 0, asked: Any = None) -> None:
+        """One method of the life of a connection or channel; a response if it answers a
+        ``request``, which was ``asked``, or if its name tells which one. A session says it in its
+        own way."""
+        if channel:
+            record = counterpart(self.channels[channel], record, asked)
+        if record is not None:
+            self.send_method(channel, record, request)
 
     def send_method(self, channel: int, record: Any, request: int = 0) -> int:
         """One method; a response if it answers a ``request``. Returns the name by which the peer

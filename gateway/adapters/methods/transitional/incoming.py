@@ -25,6 +25,14 @@ from gateway.adapters.methods.transitional.content import arrived_header
 from gateway.adapters.methods.transitional.numbering import Numbering
 from gateway.adapters.methods.transitional.received import Received
 from gateway.adapters.methods.transitional.server import SERVE
+from gateway.adapters.methods.transitional.sessions import (
+    LIFE,
+    OPENING,
+    begun,
+    check_class,
+    in_class_channel,
+    unknown_session,
+)
 from gateway.adapters.methods.transitional.versions import Carried
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
 from gateway.bodies import Body, Spool, incoming_body
@@ -77,15 +85,20 @@ class Incoming:
         open_channel = engine.channels.get(channel)
         if name == ("connection.open" if engine.server else "connection.start"):
             engine.adopt(carried is not None)
-        elif name == "channel.open" and open_channel is not None:
+        elif name in OPENING and open_channel is not None:
             open_channel = self._reopened(channel, open_channel)
         numbering = open_channel.numbering if open_channel is not None else engine.numbering
         if open_channel is not None or not channel:
             numbering.receive(method, carried)
+        sent, lives = method, number >> 16 in LIFE
+        if lives:
+            method = in_class_channel(engine.table, sent)
         if is_discarded(engine, open_channel, method, found):
             return
-        record = read_arguments(engine, method, buf, at + 4, end)
+        record = read_arguments(engine, sent, buf, at + 4, end)
         try:
+            if lives:
+                check_class(engine.server, open_channel, sent)
             if is_for_channel(engine, channel, open_channel, method, record, found):
                 self._on_channel(channel, open_channel, method, record, carried, found)
         except PeerError as error:
@@ -123,10 +136,14 @@ class Incoming:
                     Condition.NOT_ALLOWED, f"{have} channels are open, {most} are allowed"
                 )
             channel = engine.channels[number] = Channel(number, engine)
+            channel.session = begun(m)
             channel.opened()
             channel.numbering.receive(method, carried)
             received = Received(engine, channel, method, m, carried)
-            found.append(BeginSession(number, received.token))
+            resumes = isinstance(m, w.SessionResume)
+            found.append(BeginSession(number, None if resumes else received.token))
+            if resumes:
+                raise unknown_session(m)
             return
         if channel.content is not None:
             raise PeerError(

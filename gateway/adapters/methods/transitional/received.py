@@ -22,6 +22,8 @@ class ServerEngine(Protocol):
     life: Lifecycle
     codes: ReplyCodes
 
+    def write(self, channel: int, record: Any, request: int = 0, asked: Any = None) -> None: ...
+
     def send_method(self, channel: int, record: Any, request: int = 0) -> int: ...
 
 

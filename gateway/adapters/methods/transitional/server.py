@@ -14,7 +14,7 @@ from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.incoming_content import UNDER_WAY
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.tags import TooManyValues
-from gateway.adapters.methods.transitional import branches, types
+from gateway.adapters.methods.transitional import branches, sessions, types
 from gateway.adapters.methods.transitional import content as messages
 from gateway.adapters.methods.transitional.channel import Channel, Consumer
 from gateway.adapters.methods.transitional.received import (
@@ -56,6 +56,9 @@ from gateway.operations import (
     Unsent,
     Unsubscribe,
 )
+
+TICKET = 1
+"""Grants everything."""
 
 # --- topology ------------------------------------------------------------------------------------
 
@@ -270,6 +273,12 @@ def _end(r: Received) -> list[Operation]:
     return [EndSession(r.number, r.token)]
 
 
+def _grant(r: Received) -> list[Operation]:
+    """Any realm and all rights: tickets are not looked at."""
+    r.engine.send_method(r.number, w.AccessRequestOk(TICKET), r.request)
+    return []
+
+
 SERVE: dict[str, Callable[[Received], list[Operation]]] = {
     "channel.flow": lambda r: [Flow(r.number, r.token, r.m.active)],
     "channel.flow-ok": _ignore,
@@ -291,6 +300,8 @@ SERVE: dict[str, Callable[[Received], list[Operation]]] = {
     "basic.reject": _reject,
     "basic.recover": _recover,
     **branches.SERVE,
+    **sessions.SERVE,
+    "access.request": _grant,
     "tx.select": lambda r: [Select(r.number, r.token)],
     "tx.commit": lambda r: [Commit(r.number, r.token)],
     "tx.rollback": lambda r: [Rollback(r.number, r.token)],
@@ -322,7 +333,7 @@ def reply(engine: ServerEngine, channel: Channel, token: PendingReply, op: Done)
     name = token.method.name
     if not isinstance(asked, Asked):
         if name == "channel.close":  # of a channel that was closed meanwhile
-            engine.send_method(channel.number, w.ChannelCloseOk())
+            engine.write(channel.number, w.ChannelCloseOk())
         return
     answer = ANSWER.get(name)
     if answer is not None and not getattr(asked.m, "no_wait", False):
@@ -348,15 +359,15 @@ def _consuming(engine: ServerEngine, channel: Channel, asked: Asked, tag: str) -
     engine.send_method(channel.number, w.BasicConsumeOk(tag), asked.request)
 
 
-def _plain(record: Callable[[], Any]) -> Callable[..., None]:
+def _life(record: Callable[[], Any]) -> Callable[..., None]:
     def answer(engine: ServerEngine, channel: Channel, asked: Asked, result: Any) -> None:
-        engine.send_method(channel.number, record(), asked.request)
+        engine.write(channel.number, record(), asked.request, asked.m)
 
     return answer
 
 
 def _flowing(engine: ServerEngine, channel: Channel, asked: Asked, active: Any) -> None:
-    engine.send_method(channel.number, w.ChannelFlowOk(bool(active)), asked.request)
+    engine.write(channel.number, w.ChannelFlowOk(bool(active)), asked.request)
 
 
 def _completed(engine: ServerEngine, channel: Channel, asked: Asked, result: Any) -> None:
@@ -427,8 +438,8 @@ def _bindings_found(
 
 ANSWER: dict[str, Callable[..., None]] = {
     **branches.ANSWER,
-    "channel.open": _plain(w.ChannelOpenOk),
-    "channel.close": _plain(w.ChannelCloseOk),
+    "channel.open": _life(w.ChannelOpenOk),
+    "channel.close": _life(w.ChannelCloseOk),
     "channel.flow": _flowing,
     "exchange.query": _exchange_found,
     "binding.query": _bindings_found,

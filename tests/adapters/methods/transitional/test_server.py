@@ -392,11 +392,7 @@ def test_a_consumer_name_is_used_once(version: str) -> None:
 
 
 @both
-@pytest.mark.parametrize(
-    "record",
-    [w.SessionOpen(), w.FileQos(), w.StreamQos(), w.AccessRequest(),
-     w.SessionPing()],
-)  # fmt: skip
+@pytest.mark.parametrize("record", [w.FileQos(), w.StreamQos()])
 def test_what_is_not_implemented(version: str, record: Any) -> None:
     client = Client(version).open()
     (close,) = client.say(1, record)

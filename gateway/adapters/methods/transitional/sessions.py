@@ -1,0 +1,112 @@
+"""Class session, which a client may use in place of class channel. No program of July 2007 did.
+
+A session is the work of one channel. Its methods open, flow and close stand for those of class
+channel, and a server answers with their counterparts. It is granted no time without a channel, so
+that it ends when it is suspended, and none is ever resumed.
+"""
+
+from typing import Any
+from uuid import uuid4
+
+from gateway.adapters.methods import states
+from gateway.adapters.methods.geometry import Method, Version
+from gateway.adapters.methods.transitional.channel import Channel
+from gateway.adapters.methods.transitional.received import Received
+from gateway.adapters.methods.transitional.types import SERIALS
+from gateway.adapters.methods.wire import layouts_0_10_07 as w
+from gateway.errors import Condition, Lost, PeerError
+from gateway.operations import Operation
+
+STANDS_FOR = {
+    "session.open": "channel.open",
+    "session.resume": "channel.open",
+    "session.flow": "channel.flow",
+    "session.flow-ok": "channel.flow-ok",
+    "session.close": "channel.close",
+    "session.suspend": "channel.close",
+    "session.closed": "channel.close-ok",
+}
+LIFE = frozenset((20, 21))
+"""Classes session and channel."""
+OPENING = frozenset(name for name, other in STANDS_FOR.items() if other == "channel.open") | {
+    "channel.open"
+}
+LIFETIME = 0
+"""Seconds for which a session outlives its channel."""
+REPLY_SUCCESS = 200
+
+
+def in_class_channel(table: Version, method: Method) -> Method:
+    """The method of class channel that stands for one of class session; any other one itself."""
+    other = STANDS_FOR.get(method.name)
+    return method if other is None else table.by_name[other]
+
+
+def check_class(server: bool, channel: Channel | None, method: Method) -> None:
+    """Each class is used on channels that were opened with it; a client opens none with class
+    session. Raises ``PeerError`` (503, 540)."""
+    group = method.name.partition(".")[0]
+    if group == "session" and not server:
+        raise PeerError(Condition.NOT_IMPLEMENTED, f"{method.name} is not implemented")
+    if channel is not None and group == ("channel" if channel.session else "session"):
+        other = "session" if channel.session else "channel"
+        text = f"{method.name} on channel {channel.number}, opened with class {other}"
+        raise PeerError(Condition.COMMAND_INVALID, text)
+
+
+def begun(m: Any) -> bytes:
+    """The identifier of the session that this method opens; empty if it opens a channel."""
+    return b"" if isinstance(m, w.ChannelOpen) else uuid4().bytes
+
+
+def unknown_session(m: w.SessionResume) -> PeerError:
+    """No session waits to be resumed."""
+    text = f"there is no session {m.session_id.hex()[:32]}"
+    return PeerError(Condition.NOT_FOUND, text, Lost.SESSION)
+
+
+def counterpart(channel: Channel, record: Any, asked: Any = None) -> Any:
+    """What a server says on a channel of a session, instead of this method of class channel;
+    ``None`` if nothing. ``asked``: the method of the client that it answers."""
+    if not channel.session:
+        return record
+    if isinstance(record, w.ChannelOpenOk):
+        return w.SessionAttached(channel.session, LIFETIME)
+    if isinstance(record, w.ChannelFlow):
+        return w.SessionFlow(record.active)
+    if isinstance(record, w.ChannelFlowOk):
+        return w.SessionFlowOk(record.active)
+    if isinstance(record, w.ChannelClose):
+        return w.SessionClosed(record.reply_code, record.reply_text)
+    if isinstance(record, w.ChannelCloseOk):
+        if channel.state is states.CLOSING:  # its session was closed, and the client was told
+            return None
+        if isinstance(asked, w.SessionSuspend):
+            return w.SessionDetached()
+        return w.SessionClosed(REPLY_SUCCESS, "ok")
+    return record
+
+
+def _pong(r: Received) -> list[Operation]:
+    """A request of its own, and not a reply (session.pong)."""
+    r.engine.send_method(r.number, w.SessionPong())
+    return []
+
+
+def _acknowledge(r: Received) -> list[Operation]:
+    """No document says which numbers frames have: those of the commands are taken."""
+    r.engine.send_method(r.number, w.SessionAck(r.channel.numbering.received % SERIALS))
+    return []
+
+
+def _ignore(r: Received) -> list[Operation]:
+    return []
+
+
+SERVE = {
+    "session.ping": _pong,
+    "session.pong": _ignore,
+    "session.ack": _ignore,
+    "session.high-water-mark": _acknowledge,
+    "session.solicit-ack": _acknowledge,
+}
