@@ -252,7 +252,8 @@ class CodedText(str):
 
 
 class Milliseconds(Timestamp):
-    """A datetime of 0-10 whose sender wrote milliseconds; the specification has seconds."""
+    """A datetime of 0-10, or a timestamp of 0-8 to 0-9-1, whose sender wrote milliseconds (Qpid's
+    Java client); the specifications have seconds."""
 
 
 class LongScaled(Scaled):

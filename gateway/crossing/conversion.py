@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gateway.adapters.methods.content import BASIC
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.decoding import FieldError
 from gateway.bodies import Body
@@ -14,8 +13,8 @@ from gateway.crossing.natural import as_basic, to_sections
 
 
 class Hop(NamedTuple):
-    """Additional inputs of the conversion to 1.0. ``references`` are long ids that a correlation-id
-    may refer to."""
+    """Additional inputs of a conversion. ``references`` are the ids that the text of a correlation
+    id may refer to."""
 
     exchange: str | None
     key: str
@@ -26,14 +25,15 @@ NO_HOP = Hop(None, "")
 
 
 class NaturalForm(NamedTuple):
-    """Header and body. For a message of 1.0 also the kind of its body if it is not data, the octets
-    that preceded it, and its id."""
+    """Header and body. For a message of 1.0 also the kind of its body if it is not data, and the
+    octets that preceded it. ``reference``: the text of an id that a reader may put into the
+    correlation id of a reply, and the id that it stands for."""
 
     header: bytes
     body: Body
     flat_kind: str | None = None
     prefix: bytes = b""
-    id: Any = None
+    reference: tuple[str, Any] | None = None
 
 
 def natural_form(
@@ -49,23 +49,33 @@ def natural_form(
     ``exact`` that of ``jms.from_section``. Raises ``ValueError``."""
     if isinstance(reader, Legacy):
         if isinstance(source, Legacy):
-            natural = reader.dialect.write(source.read(header))
-            return NaturalForm(reader.without_capsule(natural), body)
+            found = source.read(header)
+            source.refer(found, hop.references)
+            stated = reader.reference_to(found)
+            natural = reader.without_capsule(reader.write(found))
+            return NaturalForm(natural, body, reference=stated)
         return _from_sections(reader, header, body, exact)
     assert isinstance(source, Legacy)
-    basic = source.to_basic(header)
     try:
-        return NaturalForm(*to_sections(basic, body, hop.exchange, hop.key, flat, hop.references))
+        return NaturalForm(*_to_sections(source, header, body, hop, flat))
     except FieldError:  # nested more deeply than 1.0 allows
-        return NaturalForm(*to_sections(basic, body, hop.exchange, hop.key, True, hop.references))
+        return NaturalForm(*_to_sections(source, header, body, hop, True))
+
+
+def _to_sections(
+    source: Legacy, header: bytes, body: Body, hop: Hop, flat: bool
+) -> tuple[bytes, Body]:
+    found = source.for_sections(header)
+    source.refer(found, hop.references)
+    return to_sections(found, body, hop.exchange, hop.key, flat)
 
 
 def _from_sections(reader: Legacy, header: bytes, body: Body, exact: bool) -> NaturalForm:
     found = SECTIONS.read(header)
-    id_ = found.message_id
+    stated = reader.reference_to(found)
     flat_kind, octets, prefix = bodies.flatten(found, body, exact)
-    natural = reader.from_basic(BASIC.write(as_basic(found, flat_kind)))
-    return NaturalForm(natural, octets, flat_kind, prefix, id_)
+    natural = reader.from_sections(as_basic(found, flat_kind, reader.habits))
+    return NaturalForm(natural, octets, flat_kind, prefix, stated)
 
 
 def natural_form_of(
@@ -74,6 +84,6 @@ def natural_form_of(
     """The natural form of the message in a capsule, without later changes. ``body`` is the present
     one, in the family form."""
     if home is SECTIONS_FORM and isinstance(reader, Legacy):
-        basic = BASIC.write(as_basic(SECTIONS.read(capsule.header), capsule.flat_kind))
-        return reader.from_basic(basic), body
+        found = as_basic(SECTIONS.read(capsule.header), capsule.flat_kind, reader.habits)
+        return reader.from_sections(found), body
     return natural_form(home, reader, capsule.header, body, hop)[:2]

@@ -11,7 +11,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
-from gateway.adapters.methods.content import BODY, REFERENCE, reference
+from gateway.adapters.methods.content import BODY, REFERENCE
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.sections import is_plain
 from gateway.bodies import Body, LargeBody
@@ -36,9 +36,8 @@ Mode = Literal["natural", "lossless", "strict", "lenient"]
 CACHED, LONGEST = 8192, 512
 """Maximum entries of the cache before it is emptied, and maximum octets of a cached header."""
 
-REFERENCES, REFERRED = 1024, 60
-"""Maximum number of long ids remembered for replies, the oldest dropped first; and the length above
-which an id may be one (its text may be several times as long)."""
+REFERENCES = 1024
+"""Maximum number of ids remembered for replies, the oldest dropped first."""
 
 NAMED = 8
 """Maximum number of inexact names listed in a capsule, for inspection."""
@@ -192,10 +191,11 @@ class Crossing:
         self, source: Form, reader: Form, header: bytes, body: bytes, hop: Hop
     ) -> Conversion:
         lenient = self.mode == "lenient"
-        natural, inner, flat_kind, prefix, id_ = natural_form(
+        natural, inner, flat_kind, prefix, stated = natural_form(
             source, reader, header, body, hop, lenient, self.octets
         )
-        self._remember(id_)
+        if stated is not None:
+            self._remember(*stated)
         if self.mode == "natural":
             return Conversion(natural, inner, Fidelity.NATURAL)
         if lenient:
@@ -214,12 +214,11 @@ class Crossing:
         capsule = Capsule(source.name, original, digests, flat_kind, prefix, inexact[:NAMED])
         return Conversion(natural, inner, Fidelity.CAPSULE, inexact, capsule)
 
-    def _remember(self, id_: Any) -> None:
-        """Remember a long id: a legacy reader gets a reference to it and may reply with that."""
-        if isinstance(id_, str | bytes) and REFERRED < len(id_) < LARGEST:
-            if len(self._references) >= REFERENCES:
-                self._references.pop(next(iter(self._references)))
-            self._references[reference(id_)] = id_
+    def _remember(self, text: str, id_: Any) -> None:
+        """Remember an id: a legacy reader gets this text for it and may reply with that."""
+        if len(self._references) >= REFERENCES:
+            self._references.pop(next(iter(self._references)))
+        self._references[text] = id_
 
     def _sealed(
         self, reader: Form, conversion: Conversion, body: Body, body_digest: bytes

@@ -6,9 +6,10 @@ them (``Legacy``): 0-9-1 is here, the drafts of 2005 and 0.8a2 are in ``legacy_f
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
-from gateway.adapters.methods.content import BASIC, OURS
+from gateway.adapters.methods.content import BASIC, OURS, reference
 from gateway.adapters.methods.contents.dialect import CHILDREN, KEPT
 from gateway.adapters.methods.essentials import HEADERS
 from gateway.adapters.methods.splicing import (
@@ -30,8 +31,8 @@ from gateway.adapters.performatives.sections import (
     split_header,
 )
 from gateway.adapters.performatives.splicing import annotations_of, with_annotations, with_section
-from gateway.crossing.capsule import Parts
-from gateway.crossing.natural import EXCHANGE, KEY, ORIGIN, OUR_ORIGIN
+from gateway.crossing.capsule import LARGEST, Parts
+from gateway.crossing.natural import EXCHANGE, FIELD_TABLES, KEY, ORIGIN, OUR_ORIGIN
 from gateway.crossing.overlay import rewritten
 from gateway.crossing.sameness import same_basic, same_sections, unequal_basic, unequal_sections
 from gateway.crossing.types import TYPES
@@ -45,6 +46,10 @@ CARRIERS = (OURS, KEPT, TYPES, CHILDREN)
 """Prefixes of headers for properties that a form has no field for. Native peers do not write
 them."""
 CARRIERS_OCTETS = tuple(name.encode() for name in CARRIERS)
+
+
+REFERRED = 60
+"""An id of more characters may be written as a reference, as its text may be longer by far."""
 
 
 class Form(ABC):
@@ -97,17 +102,39 @@ class Form(ABC):
 
 
 class Legacy(Form):
-    """A form of the family: convertible to basic properties and back."""
+    """A form of the family: convertible to basic properties and back. ``habits`` are those of its
+    readers."""
+
+    habits = FIELD_TABLES
 
     def read(self, header: bytes) -> Properties:
         """The properties in the form that is common to the family."""
         return self.dialect.read(header)
 
-    def to_basic(self, header: bytes) -> bytes:
-        return BASIC.write(self.read(header))
+    def write(self, found: Properties) -> bytes:
+        """The inverse of ``read``."""
+        return self.dialect.write(found)
 
-    def from_basic(self, header: bytes) -> bytes:
-        return self.dialect.write(BASIC.read(header))
+    def reference_to(self, found: Properties) -> tuple[str, Any] | None:
+        """The text that stands for the id of this message for a reader of this form, if it is not
+        the id itself. Replies are correlated by it."""
+        id_ = found.message_id
+        if isinstance(id_, str | bytes) and REFERRED < len(id_) < LARGEST:
+            return reference(id_), id_
+        return None
+
+    def refer(self, found: Properties, references: Mapping[str, Any]) -> None:
+        """Put the id that a correlation id of this form refers to in its place."""
+        if type(found.correlation_id) is str:
+            found.correlation_id = references.get(found.correlation_id, found.correlation_id)
+
+    def for_sections(self, header: bytes) -> Properties:
+        """The properties as the conversion to 1.0 starts from them: those of basic properties."""
+        return BASIC.read(BASIC.write(self.read(header)))
+
+    def from_sections(self, found: Properties) -> bytes:
+        """The inverse: the header with what the conversion from 1.0 has left."""
+        return self.write(BASIC.read(BASIC.write(found)))
 
     def edited(self, header: bytes, found: Properties, changed: set[str], form: bytes) -> bytes:
         return self.dialect.write(found) if changed else header
@@ -116,11 +143,11 @@ class Legacy(Form):
 class BasicForm(Legacy):
     """0-8, 0-9 and 0-9-1: the capsule is a header."""
 
-    def to_basic(self, header: bytes) -> bytes:
-        return header
+    def for_sections(self, header: bytes) -> Properties:
+        return BASIC.read(header)
 
-    def from_basic(self, header: bytes) -> bytes:
-        return header
+    def from_sections(self, found: Properties) -> bytes:
+        return BASIC.write(found)
 
     def parts(self, header: bytes) -> Parts:
         """The fields, and the headers."""

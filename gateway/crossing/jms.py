@@ -11,15 +11,17 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
+from uuid import UUID
 
 from gateway.adapters.performatives.decoding import FieldError, read_value
 from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.sections import SEQUENCE, VALUE, split
+from gateway.adapters.segments.content import CORRELATION_ID, JMS_ID
 from gateway.adapters.segments.decoding import read_list, read_map
 from gateway.adapters.segments.encoding import write_list, write_map
 from gateway.crossing.sameness import same
 from gateway.message import Properties, Table
-from gateway.values import Byte, Char, Float, Int, Short, Symbol
+from gateway.values import Byte, Char, Float, Int, Milliseconds, Short, Symbol
 
 MESSAGE_TYPE = Symbol("x-opt-jms-msg-type")
 OBJECT, MAP, STREAM = Byte(1), Byte(2), Byte(4)
@@ -218,15 +220,20 @@ def _read_map_message(octets: bytes) -> Table:
 # --- properties ---------------------------------------------------------------------------------
 
 
-def to_basic(found: Properties, flat_kind: str | None, headers: Table) -> str | None:
+def to_legacy(
+    found: Properties, flat_kind: str | None, headers: Table, segments: bool
+) -> str | None:
     """Change the properties of a message of 1.0 into those that JMS clients expect before 1.0;
-    ``flat_kind`` is the kind of its body. Returns the kind that ``x-amqp10-body`` must name."""
+    ``flat_kind`` is the kind of its body. ``segments``: in 0-10. Returns the kind that
+    ``x-amqp10-body`` must name."""
     annotations = found.annotations or {}
     message_type = annotations.get(MESSAGE_TYPE)
-    if found.type is None and _short_text(found.subject):
+    if segments:
+        _to_segments(found, headers, message_type is not None)
+    elif found.type is None and short_text(found.subject):
         found.type, found.subject = found.subject, None
-    if message_type is not None:
-        found.correlation_id = _raw(found.correlation_id)
+    if message_type is not None and not segments:
+        found.correlation_id = raw_id(found.correlation_id)
         found.reply_to = to_binding_url(found.reply_to)
     kind = KINDS.get(flat_kind or "")
     if kind is None:
@@ -244,7 +251,7 @@ def to_basic(found: Properties, flat_kind: str | None, headers: Table) -> str | 
     return None
 
 
-def _short_text(text: str | None) -> bool:
+def short_text(text: str | None) -> bool:
     """Whether a text fits both a field before 1.0, which has 255 octets, and a string of 1.0."""
     try:
         return text is not None and len(text.encode()) < 256
@@ -262,7 +269,28 @@ def _drop_message_type(found: Properties) -> None:
     }
 
 
-def _raw(correlation: Any) -> Any:
+def _to_segments(found: Properties, headers: Table, jms: bool) -> None:
+    """The habits of 0-10: other clients than those of JMS have a subject and no type; those of JMS
+    have times in milliseconds, and "ID:" before a UUID."""
+    if found.subject is not None and found.subject == found.type:
+        found.subject = None
+    if not jms:
+        return
+    if found.type is None and found.subject is not None:
+        found.type, found.subject = found.subject, None
+    if isinstance(found.correlation_id, UUID):
+        headers[CORRELATION_ID] = found.correlation_id
+        found.correlation_id = f"{JMS_ID}{found.correlation_id}"
+    found.creation_time = in_milliseconds(found.creation_time)
+    found.absolute_expiry_time = in_milliseconds(found.absolute_expiry_time)
+
+
+def in_milliseconds(instant: int | None) -> int | None:
+    """A time as Qpid's Java clients write it."""
+    return None if instant is None else Milliseconds(instant)
+
+
+def raw_id(correlation: Any) -> Any:
     """A correlation id of octets that are no text: JMS clients before 1.0 write them as they
     are."""
     if not isinstance(correlation, bytes) or len(correlation) > 255:
@@ -274,12 +302,23 @@ def _raw(correlation: Any) -> Any:
         return correlation.decode("utf-8", "surrogateescape")
 
 
+def octets_in(correlation: Any) -> Any:
+    """The inverse of ``raw_id``."""
+    if not isinstance(correlation, str):
+        return correlation
+    try:
+        correlation.encode()
+        return correlation
+    except UnicodeEncodeError:
+        return correlation.encode("utf-8", "surrogateescape")
+
+
 def to_sections(
     found: Properties, headers: Table, annotations: dict[Any, Any], marked: str | None, body: bytes
 ) -> tuple[str, bytes] | None:
-    """The inverse of ``to_basic``. ``marked`` is the kind that ``x-amqp10-body`` names. Returns
+    """The inverse of ``to_legacy``. ``marked`` is the kind that ``x-amqp10-body`` names. Returns
     kind and body of 1.0 if the body has to be encoded anew."""
-    if found.subject is None and _short_text(found.type):
+    if found.subject is None and short_text(found.type):
         found.subject, found.type = found.type, None
     found.reply_to = from_binding_url(found.reply_to)
     content_type = found.content_type

@@ -5,13 +5,11 @@ properties. Each is the inverse of the other for nearly all messages; ``crossing
 each.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from gateway.adapters.methods.content import (
     ANNOTATIONS,
-    BASIC,
     BODY,
     DELIVERY_ANNOTATIONS,
     FOOTER,
@@ -22,7 +20,15 @@ from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.splicing import COUNT, DEATHS, OUR_DEATHS, deaths_in, deaths_out
 from gateway.bodies import Body, LargeBody
 from gateway.crossing import bodies, jms
-from gateway.crossing.types import TYPES, apply_notes, decoded_map, fits, to_field, write_notes
+from gateway.crossing.types import (
+    TYPES,
+    Natives,
+    apply_notes,
+    decoded_map,
+    fits,
+    to_field,
+    write_notes,
+)
 from gateway.message import Properties, Table
 from gateway.values import Int, Seconds, Symbol, ULong
 
@@ -49,23 +55,31 @@ UINT = 1 << 32
 QUEUES = "/queues/"
 
 
+class Habits(NamedTuple):
+    """What the readers of a legacy form are used to. ``native``: that of ``to_field``.
+    ``segments``: the habits of 0-10, instead of those of the versions before it."""
+
+    native: Natives = frozenset()
+    segments: bool = False
+
+
+FIELD_TABLES = Habits()
+
+
 # --- basic properties -> sections ---------------------------------------------------------------
 
 
 def to_sections(
-    header: bytes,
+    found: Properties,
     body: Body,
     exchange: str | None,
     key: str,
     flat: bool = False,
-    references: Mapping[str, Any] = {},
 ) -> tuple[bytes, Body]:
-    """The 1.0 form. Without ``exchange``, exchange and key are omitted. ``flat`` removes tables and
-    arrays from the headers and makes times plain numbers. ``references`` are long ids that a
-    correlation-id may refer to. Raises ``ValueError``."""
-    found, body = as_sections(header, body)
-    if type(found.correlation_id) is str:
-        found.correlation_id = references.get(found.correlation_id, found.correlation_id)
+    """The 1.0 form of a message with these properties, which change. Without ``exchange``, exchange
+    and key are omitted. ``flat`` removes tables and arrays from the headers and makes times plain
+    numbers. Raises ``ValueError``."""
+    body = as_sections(found, body)
     if flat:
         more = (found.delivery_annotations, found.footer)
         for table in (found.application, found.annotations, *more):
@@ -87,9 +101,9 @@ def flatten(table: dict[Any, Any]) -> None:
             table[name] = ULong(value)
 
 
-def as_sections(header: bytes, body: Body) -> tuple[Properties, Body]:
-    """The canonical properties of a legacy message, as 1.0 has them. Raises ``ValueError``."""
-    found = BASIC.read(header)
+def as_sections(found: Properties, body: Body) -> Body:
+    """Change the properties of a legacy message into those of 1.0; its body in 1.0. Raises
+    ``ValueError``."""
     headers: Table = found.application or {}
     for name, attribute in KEYED:
         table = getattr(found, attribute)
@@ -109,15 +123,17 @@ def as_sections(header: bytes, body: Body) -> tuple[Properties, Body]:
     converted = None
     if not isinstance(body, LargeBody):
         converted = jms.to_sections(found, headers, annotations, flat_kind, body)
+    if found.type is not None and found.type == found.subject and jms.MESSAGE_TYPE in annotations:
+        found.type = None  # implied
     found.application = headers or (None if found.application is None or annotations else {})
     found.annotations = annotations or None
     if converted is not None:
         found.body_kind, body = converted
-        return found, body
+        return body
     found.body_kind, body = bodies.unflatten(flat_kind, body)
     if found.body_kind and flat_kind and found.content_type == bodies.TYPES.get(flat_kind):
         found.content_type = None
-    return found, body
+    return body
 
 
 def restore_encoded(headers: Table, annotations: dict[Any, Any], found: Properties) -> None:
@@ -162,14 +178,14 @@ def restore_known(headers: Table, annotations: dict[Any, Any], found: Properties
 # --- sections -> basic properties ---------------------------------------------------------------
 
 
-def as_basic(found: Properties, flat_kind: str | None) -> Properties:
+def as_basic(found: Properties, flat_kind: str | None, habits: Habits) -> Properties:
     """The properties of the legacy message. ``flat_kind`` is the kind of its body."""
     notes: dict[str, int] = {}
     headers: Table = {}
     rest: dict[Any, Any] = {}
-    marked = jms.to_basic(found, flat_kind, headers)
-    application_to_headers(found.application or {}, headers, notes)
-    annotations_to_headers(found.annotations or {}, headers, notes, rest)
+    marked = jms.to_legacy(found, flat_kind, headers, habits.segments)
+    application_to_headers(found.application or {}, headers, notes, habits.native)
+    annotations_to_headers(found.annotations or {}, headers, notes, rest, habits.native)
     if found.delivery_count is not None:
         headers.setdefault(COUNT, int(found.delivery_count))
     group_to_headers(found, headers)
@@ -185,11 +201,14 @@ def as_basic(found: Properties, flat_kind: str | None) -> Properties:
         headers[TYPES] = write_notes(notes)
     found.application = headers or (None if found.application is None else {})
     found.annotations = found.delivery_annotations = found.footer = found.body_kind = None
-    found.reply_to = queue_of(found.reply_to)
+    if not habits.segments:
+        found.reply_to = queue_of(found.reply_to)
     return found
 
 
-def application_to_headers(given: dict[Any, Any], headers: Table, notes: dict[str, int]) -> None:
+def application_to_headers(
+    given: dict[Any, Any], headers: Table, notes: dict[str, int], native: Natives
+) -> None:
     odd: dict[Any, Any] = {}
     pairs = getattr(given, "pairs", None)
     for name, value in given.items() if pairs is None else pairs:
@@ -198,7 +217,7 @@ def application_to_headers(given: dict[Any, Any], headers: Table, notes: dict[st
             continue
         if name in (OUR_ORIGIN, TYPES):
             continue  # written by us; the original is in the capsule
-        headers[str(name)], code = to_field(value)
+        headers[str(name)], code = to_field(value, native=native)
         if code is not None:
             notes[str(name)] = code
     if odd:
@@ -206,7 +225,11 @@ def application_to_headers(given: dict[Any, Any], headers: Table, notes: dict[st
 
 
 def annotations_to_headers(
-    given: dict[Any, Any], headers: Table, notes: dict[str, int], rest: dict[Any, Any]
+    given: dict[Any, Any],
+    headers: Table,
+    notes: dict[str, int],
+    rest: dict[Any, Any],
+    native: Natives,
 ) -> None:
     """Annotations whose names begin with ``x-`` become headers; the others become one encoded
     header."""
@@ -226,7 +249,7 @@ def annotations_to_headers(
             and name not in headers
             and fits(name)
         ):
-            headers[str(name)], code = to_field(value)
+            headers[str(name)], code = to_field(value, native=native)
             if code is not None:
                 notes[str(name)] = code
         else:

@@ -4,8 +4,22 @@ Two headers are the same if their properties are: how long a content is, whether
 seconds or milliseconds, and the order of structs make no difference.
 """
 
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+from gateway.adapters.segments.content import (
+    BODY,
+    EXCHANGES,
+    JMS_ID,
+    QUEUES,
+    SEGMENTS,
+    canonical,
+    jms_uuid,
+    uuid_of,
+)
 from gateway.adapters.segments.content import OURS as OURS_0_10
-from gateway.adapters.segments.content import SEGMENTS, canonical
 from gateway.adapters.segments.decoding import map_entries
 from gateway.adapters.segments.essentials import DELIVERY, MESSAGE
 from gateway.adapters.segments.operations import coded, structs, write_fields
@@ -17,18 +31,74 @@ from gateway.adapters.segments.splicing import (
 )
 from gateway.adapters.segments.wire.layouts import DeliveryProperties, MessageProperties
 from gateway.adapters.segments.wire.tables import STRUCTS
+from gateway.crossing import jms
 from gateway.crossing.capsule import Parts
 from gateway.crossing.forms import CARRIERS_OCTETS, Legacy
-from gateway.crossing.natural import OUR_ORIGIN
+from gateway.crossing.natural import OUR_ORIGIN, Habits, queue_of
 from gateway.crossing.sameness import same
+from gateway.crossing.types import SEGMENT_NATIVES, from_segments
 from gateway.message import Properties
+from gateway.values import Milliseconds
+
+TABLES = ("application", "annotations", "delivery_annotations", "footer")
 
 BINARIES = {0x90: 2, 0xA0: 4}
 """Types of binaries, and octets of their sizes."""
 
 
 class SegmentForm(Legacy):
-    """Header segments of 0-10."""
+    """Header segments of 0-10. Readers of older versions get JMS ids and binding URLs. 1.0 has
+    UUIDs, addresses and the types of 0-10 itself: nothing goes through basic properties."""
+
+    habits = Habits(SEGMENT_NATIVES, segments=True)
+
+    def read(self, header: bytes) -> Properties:
+        found = self.dialect.read(header)
+        if isinstance(found.message_id, UUID):
+            found.message_id = f"{JMS_ID}{found.message_id}"
+        found.correlation_id = jms.raw_id(found.correlation_id)
+        found.reply_to = queue_of(jms.to_binding_url(found.reply_to))
+        return found
+
+    def write(self, found: Properties) -> bytes:
+        found.message_id = jms_uuid(found.message_id) or found.message_id
+        found.correlation_id = jms.octets_in(found.correlation_id)
+        if found.reply_to is not None:
+            found.reply_to = _address(found.reply_to)
+        if found.body_kind == "none":
+            found.application = found.application or None
+        if isinstance(found.creation_time, Milliseconds):
+            found.absolute_expiry_time = jms.in_milliseconds(found.absolute_expiry_time)
+        return self.dialect.write(found)
+
+    def for_sections(self, header: bytes) -> Properties:
+        found = self.dialect.read(header)
+        for name in TABLES:
+            setattr(found, name, from_segments(getattr(found, name)))
+        if found.subject is None and jms.short_text(found.type):
+            found.subject = found.type
+        return found
+
+    def from_sections(self, found: Properties) -> bytes:
+        headers = found.application or {}
+        if headers.get(BODY) == "none":
+            found.body_kind = headers.pop(BODY)
+            found.application = headers or None
+        return self.dialect.write(found)
+
+    def reference_to(self, found: Properties) -> tuple[str, Any] | None:
+        """JMS clients of 0-10 write "ID:" and the UUID."""
+        id_ = found.message_id
+        if id_ is None or found.reply_to is None:
+            return None
+        text = f"{JMS_ID}{uuid_of(id_)}"
+        return None if text == id_ else (text, id_)
+
+    def refer(self, found: Properties, references: Mapping[str, Any]) -> None:
+        """Other clients write the UUID alone."""
+        text = found.correlation_id
+        if type(text) is str:
+            found.correlation_id = references.get(text, references.get(f"{JMS_ID}{text}", text))
 
     def parts(self, header: bytes) -> Parts:
         """The fields but those that a broker writes anew, and the headers."""
@@ -83,6 +153,15 @@ class SegmentForm(Legacy):
         return found + (["structs"] if my_rest != your_rest else [])
 
 
+def _address(text: str) -> str | None:
+    """The 1.0 address of a reply address of the versions before 0-10, where any other text than
+    binding URLs and such addresses is the name of a queue."""
+    address = jms.from_binding_url(text)
+    if address != text or "/" not in text or text.startswith((EXCHANGES, QUEUES)):
+        return address
+    return f"{QUEUES}{quote(text, safe='', errors='surrogateescape')}"
+
+
 def records(header: bytes) -> tuple[DeliveryProperties, MessageProperties]:
     """The two structs. Raises ``FieldError``."""
     return delivery_properties(header)[0], message_properties(header)[0]
@@ -95,7 +174,11 @@ def view(header: bytes) -> tuple[Properties, list[object]]:
     others = sorted(
         header[at - 2 : end] for code, at, end in structs(header) if code not in (DELIVERY, MESSAGE)
     )
-    return canonical(delivery, message), [delivery.resume_id, delivery.resume_ttl, others]
+    found = canonical(delivery, message)
+    for name in ("creation_time", "absolute_expiry_time"):
+        instant = getattr(found, name)
+        setattr(found, name, None if instant is None else int(instant))
+    return found, [delivery.resume_id, delivery.resume_ttl, others]
 
 
 def without(header: bytes, beginnings: tuple[bytes, ...]) -> bytes:

@@ -16,14 +16,18 @@ from gateway.message import Table
 from gateway.values import (
     Array,
     Char,
+    CodedOctets,
+    CodedText,
     Decimal32,
     Decimal64,
     Decimal128,
     Described,
     IeeeDecimal,
     Map,
+    Milliseconds,
     Scaled,
     Seconds,
+    ShortString,
     Symbol,
     Timestamp,
     UByte,
@@ -31,6 +35,7 @@ from gateway.values import (
 )
 
 T = TypeVar("T")
+Natives = frozenset[type[Any]]
 
 TYPES = "x-gateway-types"
 NESTED = 24
@@ -44,9 +49,12 @@ DECIMAL_CODES = {kind: code for code, kind in DECIMALS.items()}
 # --- 1.0 -> tables ------------------------------------------------------------------------------
 
 
-def to_field(value: Any, depth: int = 0) -> tuple[Any, int | None]:
-    """The field table form of a value, and the note for the conversion back."""
+def to_field(value: Any, depth: int = 0, native: Natives = frozenset()) -> tuple[Any, int | None]:
+    """The field table form of a value, and the note for the conversion back. ``native``: types of
+    1.0 that these tables have too, and field tables have not."""
     kind = type(value)
+    if kind in native:
+        return value, None
     if kind is ULong:
         return value, ULONG
     if kind is Timestamp:
@@ -64,21 +72,22 @@ def to_field(value: Any, depth: int = 0) -> tuple[Any, int | None]:
     if isinstance(value, Scaled):
         return value, None
     if isinstance(value, Described | dict | list | tuple):
-        return compound(value, depth)
+        return compound(value, depth, native)
     return value, None
 
 
-def compound(value: Any, depth: int) -> tuple[Any, int | None]:
+def compound(value: Any, depth: int, native: Natives) -> tuple[Any, int | None]:
     """Lists and maps as arrays and tables, or encoded if those cannot hold them."""
     if isinstance(value, Described | Map) or depth >= NESTED:
         return write_value(value), ENCODED
     if isinstance(value, dict):
         if not all(isinstance(key, str) and fits(key) for key in value):
             return write_value(value), ENCODED
-        return {str(key): to_field(each, depth + 1)[0] for key, each in value.items()}, None
+        pairs = value.items()
+        return {str(key): to_field(each, depth + 1, native)[0] for key, each in pairs}, None
     if isinstance(value, Array) and value.descriptors:
         return write_value(value), ENCODED
-    return [to_field(each, depth + 1)[0] for each in value], None
+    return [to_field(each, depth + 1, native)[0] for each in value], None
 
 
 def fits(name: str) -> bool:
@@ -88,6 +97,26 @@ def fits(name: str) -> bool:
 
 def write_notes(notes: dict[str, int]) -> bytes:
     return write_value({name: UByte(code) for name, code in notes.items()})
+
+
+# --- maps of 0-10 -> 1.0 ------------------------------------------------------------------------
+
+SEGMENT_NATIVES: Natives = frozenset({ULong, Char, UUID})
+
+
+def from_segments(value: Any) -> Any:
+    """A value of 0-10 without types that only 0-10 has."""
+    if isinstance(value, Map):
+        return Map([(str(key), from_segments(each)) for key, each in value.pairs])
+    if isinstance(value, dict):
+        return {str(key): from_segments(each) for key, each in value.items()}
+    if isinstance(value, list | Array):
+        return [from_segments(each) for each in value]
+    if isinstance(value, CodedOctets):
+        return bytes(value)
+    if isinstance(value, CodedText | ShortString):
+        return str(value)
+    return Timestamp(value) if isinstance(value, Milliseconds) else value
 
 
 # --- tables -> 1.0 ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pamqp.commands
 import pytest
 
 from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.wire.layouts import BasicProperties, write_basic_properties
 from gateway.adapters.performatives.sections import part, pieces
 from gateway.crossing.natural import to_sections
@@ -21,7 +22,9 @@ pytestmark = pytest.mark.interop
 
 def test_nested_headers_are_an_annotation_with_full_types() -> None:
     header = fields.write_table({"t": {"a": [Short(1), {"b": None}]}, "n": 1})
-    octets, _ = to_sections(write_basic_properties(BasicProperties(headers=header)), b"", "x", "k")
+    octets, _ = to_sections(
+        BASIC.read(write_basic_properties(BasicProperties(headers=header))), b"", "x", "k"
+    )
     found = proton.Message()
     found.decode(octets + b"\x00\x53\x75\xa0\x00")
     assert found.annotations["x-opt-gateway-headers"] == {"t": {"a": [1, {"b": None}]}}
@@ -34,7 +37,7 @@ def test_proton_reads_messages_of_pamqp() -> None:
         correlation_id="c", reply_to="q", expiration="60000", message_id="m", message_type="t",
         user_id="u", app_id="a",
     )  # fmt: skip
-    octets, body = to_sections(written.marshal(), b"hello", "x", "k")
+    octets, body = to_sections(BASIC.read(written.marshal()), b"hello", "x", "k")
     found = proton.Message()
     found.decode(in_memory.joined(pieces(octets, body)))
     assert (found.id, found.correlation_id, found.reply_to, found.ttl) == ("m", "c", "q", 60.0)

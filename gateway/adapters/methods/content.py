@@ -25,7 +25,7 @@ from gateway.adapters.methods.wire.layouts import (
     write_basic_properties,
 )
 from gateway.message import DIALECTS, Essentials, Properties, Table
-from gateway.values import ULong
+from gateway.values import Milliseconds, ULong
 
 OURS = "x-amqp10-"
 SUBJECT, TO = OURS + "subject", OURS + "to"
@@ -70,10 +70,6 @@ KINDS: dict[str, type[Any] | tuple[type[Any], ...]] = {
     "message_id": (str, bytes),
     "correlation_id": (str, bytes),
 }
-
-
-class Milliseconds(int):
-    """A creation time that the sender wrote in milliseconds (Qpid's Java client)."""
 
 
 def read_header(header: bytes) -> BasicProperties:

@@ -1,12 +1,14 @@
 """Header segments of 0-10 <-> the canonical properties.
 
 The header of a message is its header segment as it came; a message without a body segment has
-``NO_BODY`` before it. Properties that 0-10 lacks go into application headers: the subject and
-the JMS type where the clients of Qpid expect them, everything else under names that begin with
-``x-amqp10-``; reading takes it back.
+``NO_BODY`` before it: the kind of its body is "none". Properties that 0-10 lacks go into
+application headers: the subject and the JMS type where the clients of Qpid expect them, everything
+else under names that begin with ``x-amqp10-``; reading takes it back.
 """
 
+from hashlib import md5
 from typing import Any
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 from gateway.adapters.segments.decoding import read_map
@@ -15,7 +17,6 @@ from gateway.adapters.segments.essentials import (
     DELIVERY,
     MESSAGE,
     Arrived,
-    milliseconds,
     read_arrived,
 )
 from gateway.adapters.segments.operations import coded, write_fields
@@ -27,15 +28,20 @@ from gateway.adapters.segments.splicing import (
     with_headers,
     without_ttl,
 )
+from gateway.adapters.segments.types import LATEST_SECONDS
 from gateway.adapters.segments.wire.layouts import DeliveryProperties, MessageProperties, ReplyTo
 from gateway.adapters.segments.wire.tables import STRUCTS, DeliveryMode
 from gateway.bodies import Body
 from gateway.message import DIALECTS, Essentials, ExpiringMessage, Message, Properties, Table
+from gateway.values import Milliseconds
 
 SUBJECT, TYPE = "qpid.subject", "x-jms-type"
 OURS = "x-amqp10-"
+BODY = OURS + "body"
 MESSAGE_ID, CORRELATION_ID = OURS + "message-id", OURS + "correlation-id"
 REPLY_TO = OURS + "reply-to"
+JMS_ID = "ID:"
+"""Before a UUID in the message ids that JMS clients see and copy into correlation ids."""
 CREATION, EXPIRY = OURS + "creation-time", OURS + "absolute-expiry"
 
 IN_HEADERS: tuple[tuple[str, str, type[Any]], ...] = (
@@ -49,9 +55,14 @@ IN_HEADERS: tuple[tuple[str, str, type[Any]], ...] = (
     (OURS + "annotations", "annotations", dict),
     (OURS + "delivery-annotations", "delivery_annotations", dict),
     (OURS + "footer", "footer", dict),
-    (OURS + "body", "body_kind", str),
+    (BODY, "body_kind", str),
 )
 """Application header, property and its type, where 0-10 has no property of its own."""
+
+NO_HEADER = (("body_kind", "data"), ("body_kind", "none"))
+"""Properties that are seen in the segments."""
+
+EXCHANGES, QUEUES = "/exchanges/", "/queues/"
 
 
 class SegmentDialect:
@@ -63,12 +74,15 @@ class SegmentDialect:
         return read_arrived(header).essentials
 
     def read(self, header: bytes) -> Properties:
-        return canonical(delivery_properties(header)[0], message_properties(header)[0])
+        found = canonical(delivery_properties(header)[0], message_properties(header)[0])
+        if header.startswith(NO_BODY):
+            found.body_kind = "none"
+        return found
 
     def write(self, properties: Properties) -> bytes:
         """delivery-properties first, as most readers expect; a struct without fields is left
         out."""
-        header = b""
+        header = NO_BODY if properties.body_kind == "none" else b""
         for code, record in zip((DELIVERY, MESSAGE), packed(properties), strict=True):
             octets = write_fields(STRUCTS[code], record)
             if octets != b"\0\0":
@@ -122,6 +136,7 @@ def canonical(delivery: DeliveryProperties, message: MessageProperties) -> Prope
     headers: Table | None = None
     if message.application_headers is not None:
         headers = read_map(message.application_headers)
+    empty = not headers
     if delivery.delivery_mode in (DeliveryMode.NON_PERSISTENT, DeliveryMode.PERSISTENT):
         found.durable = delivery.delivery_mode == DeliveryMode.PERSISTENT
     found.priority = delivery.priority
@@ -133,14 +148,8 @@ def canonical(delivery: DeliveryProperties, message: MessageProperties) -> Prope
     found.user_id = message.user_id
     if message.app_id is not None:
         found.app_id = message.app_id.decode("utf-8", "surrogateescape")
-    if message.reply_to is not None:
-        found.reply_to = read_reply_to(message.reply_to)
-    elif headers is not None and isinstance(headers.get(REPLY_TO), str):
-        found.reply_to = plain(headers.pop(REPLY_TO))
-    if message.message_id is not None:
-        found.message_id = UUID(bytes=message.message_id)
-    elif headers is not None and MESSAGE_ID in headers:
-        found.message_id = headers.pop(MESSAGE_ID)
+    found.reply_to = _reply_to(message.reply_to, headers)
+    found.message_id = _message_id(message.message_id, headers)
     found.correlation_id = _correlation_id(message.correlation_id, headers)
     if headers is not None:
         for header, name, kind in IN_HEADERS:
@@ -148,7 +157,7 @@ def canonical(delivery: DeliveryProperties, message: MessageProperties) -> Prope
             if isinstance(value, kind):
                 setattr(found, name, plain(value))
                 del headers[header]
-        found.application = headers
+        found.application = headers if headers or empty else None
     return found
 
 
@@ -171,19 +180,19 @@ def packed(properties: Properties) -> tuple[DeliveryProperties, MessagePropertie
         message.app_id = properties.app_id.encode("utf-8", "surrogateescape")
     if properties.reply_to is not None:
         message.reply_to = write_reply_to(properties.reply_to)
-        if message.reply_to is None:
+        if message.reply_to is None or read_reply_to(message.reply_to) != properties.reply_to:
             extra[REPLY_TO] = properties.reply_to
-    if isinstance(properties.message_id, UUID):
-        message.message_id = properties.message_id.bytes
-    elif properties.message_id is not None:
-        extra[MESSAGE_ID] = properties.message_id
+    if properties.message_id is not None:
+        message.message_id = uuid_of(properties.message_id).bytes
+        if not isinstance(properties.message_id, UUID):
+            extra[MESSAGE_ID] = properties.message_id
     if properties.correlation_id is not None:
         message.correlation_id = octets_of(properties.correlation_id)
         if _read_id(message.correlation_id) != properties.correlation_id:
             extra[CORRELATION_ID] = properties.correlation_id
     for header, name, _ in IN_HEADERS:
         value = getattr(properties, name)
-        if value is not None and (name, value) != ("body_kind", "data"):
+        if value is not None and (name, value) not in NO_HEADER:
             extra[header] = value
     if properties.application is not None or extra:
         message.application_headers = write_map({**(properties.application or {}), **extra})
@@ -204,21 +213,84 @@ def fitting(text: str | None) -> str | None:
     return None
 
 
+# --- reply addresses: in the forms of 1.0 that this gateway reads ---------------------------------
+
+
 def read_reply_to(address: ReplyTo) -> str:
-    """``exchange/key``, or the key alone of the default exchange; a slash before a key that has
-    slashes itself."""
+    """``/exchanges/exchange/key``; of the default exchange the key alone, or ``/queues/key`` if the
+    key has slashes."""
     exchange, key = address.exchange or "", address.routing_key or ""
-    return f"{exchange}/{key}" if exchange or "/" in key else key
+    if exchange:
+        return f"{EXCHANGES}{_quoted(exchange)}/{_quoted(key)}"
+    return f"{QUEUES}{_quoted(key)}" if "/" in key else key
 
 
 def write_reply_to(text: str) -> ReplyTo | None:
-    """The inverse; ``None`` if a name does not fit a str8."""
-    exchange, slash, key = text.partition("/")
-    if not slash:
-        exchange, key = "", text
+    """The inverse, which reads ``exchange/key`` too; ``None`` if a name does not fit a str8."""
+    if text.startswith(EXCHANGES):
+        exchange, _, key = text.removeprefix(EXCHANGES).partition("/")
+        exchange, key = _unquoted(exchange), _unquoted(key)
+    elif text.startswith(QUEUES):
+        exchange, key = "", _unquoted(text.removeprefix(QUEUES))
+    else:
+        exchange, slash, key = text.partition("/")
+        if not slash:
+            exchange, key = "", text
     if fitting(exchange) is None or fitting(key) is None:
         return None
     return ReplyTo(exchange, key)
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="", errors="surrogateescape")
+
+
+def _unquoted(name: str) -> str:
+    return unquote(name, errors="surrogateescape")
+
+
+def _reply_to(address: ReplyTo | None, headers: Table | None) -> str | None:
+    """The address of the field; the text of the header, if it still stands for the field."""
+    found = None if address is None else read_reply_to(address)
+    if headers is None or not isinstance(headers.get(REPLY_TO), str):
+        return found
+    kept = str(headers[REPLY_TO])
+    meant = write_reply_to(kept)
+    if found is not None and (meant is None or read_reply_to(meant) != found):
+        return found
+    del headers[REPLY_TO]
+    return kept
+
+
+# --- ids ------------------------------------------------------------------------------------------
+
+
+def uuid_of(value: Any) -> UUID:
+    """The UUID of a message id; of any other id than a UUID one that is made of its octets, as
+    Broker-J does it, for clients of 0-10 know no other ids."""
+    known = value if isinstance(value, UUID) else jms_uuid(value)
+    return known or UUID(bytes=md5(octets_of(value), usedforsecurity=False).digest(), version=3)
+
+
+def jms_uuid(value: Any) -> UUID | None:
+    """The UUID of a message id as JMS clients write it ("ID:" and the UUID)."""
+    if not isinstance(value, str) or not value.startswith(JMS_ID):
+        return None
+    try:
+        found = UUID(value.removeprefix(JMS_ID))
+    except ValueError:
+        return None
+    return found if value == f"{JMS_ID}{found}" else None
+
+
+def _message_id(octets: bytes | None, headers: Table | None) -> Any:
+    """The id of the field; of the header, if it still stands for the field."""
+    if headers is not None and MESSAGE_ID in headers:
+        kept = headers[MESSAGE_ID]
+        if octets is None or uuid_of(kept).bytes == octets:
+            del headers[MESSAGE_ID]
+            return kept
+    return None if octets is None else UUID(bytes=octets)
 
 
 def _read_id(octets: bytes) -> str | bytes:
@@ -236,13 +308,18 @@ def octets_of(value: Any) -> bytes:
     return str(value).encode("utf-8", "surrogateescape")
 
 
+def jms_id(value: Any) -> bytes | None:
+    """The octets of a UUID as JMS clients write it in a correlation id."""
+    return f"{JMS_ID}{value}".encode() if isinstance(value, UUID) else None
+
+
 def _correlation_id(octets: bytes | None, headers: Table | None) -> Any:
     """The id of the field; of the header that has its type, if it still stands for the field."""
     if octets is None:
         return None
     if headers is not None and CORRELATION_ID in headers:
         kept = headers.pop(CORRELATION_ID)
-        if octets_of(kept) == octets:
+        if octets in (octets_of(kept), jms_id(kept)):
             return kept
     return _read_id(octets)
 
@@ -252,13 +329,17 @@ def _instant(datetime: int | None, headers: Table | None, name: str) -> int | No
     kept = headers.pop(name, None) if headers is not None else None
     if isinstance(kept, int) and (datetime is None or kept // 1000 == datetime):
         return int(kept)
-    return None if datetime is None else milliseconds(datetime)
+    if datetime is not None and datetime > LATEST_SECONDS:
+        return Milliseconds(datetime)
+    return None if datetime is None else datetime * 1000
 
 
 def _seconds(instant: int | None, extra: Table, name: str) -> int | None:
     """A datetime in seconds. A value that seconds cannot express goes to a header too."""
     if instant is None:
         return None
+    if isinstance(instant, Milliseconds) and instant > LATEST_SECONDS:
+        return int(instant)
     if instant % 1000 or instant < 0 or instant // 1000 > 10**11:
         extra[name] = int(instant)
     return instant // 1000 if 0 <= instant // 1000 <= 10**11 else None
