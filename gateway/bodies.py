@@ -28,6 +28,9 @@ WRITE_FROM = 1 << 18
 NAMED_FROM = 1 << 15
 """The same for files that must survive the process."""
 
+SMALL, JOINED = 1024, 64 * 1024
+"""Pieces below the first size, in octets, are joined to larger ones of up to the second."""
+
 Freed = Callable[[int], None]
 
 
@@ -118,11 +121,44 @@ def fingerprint(body: Body) -> bytes:
     return hashlib.sha256(repr(marks).encode()).digest()
 
 
+class Pieces:
+    """Octets that come in pieces. Small ones are joined, so that many take no more memory than
+    their octets."""
+
+    __slots__ = ("size", "_pieces")
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Octets of all pieces."""
+        self._pieces: list[bytes | bytearray] = []
+
+    def add(self, octets: bytes) -> None:
+        size = len(octets)
+        self.size += size
+        if size >= SMALL:
+            self._pieces.append(octets)
+        elif size:
+            last = self._pieces[-1] if self._pieces else None
+            if isinstance(last, bytearray) and len(last) < JOINED:
+                last += octets
+            else:
+                self._pieces.append(bytearray(octets))
+
+    def joined(self) -> bytes:
+        """All octets."""
+        pieces = self._pieces
+        return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
+
+    def clear(self) -> None:
+        self._pieces.clear()
+        self.size = 0
+
+
 class SpooledBody:
     """A body that is being received. With ``path`` its file has a name and survives a kill of the
     process."""
 
-    __slots__ = ("size", "path", "_spool", "_file", "_pieces", "_gathered", "_written")
+    __slots__ = ("size", "path", "_spool", "_file", "_pieces", "_written")
 
     def __init__(self, spool: "Spool", file: File, path: str = "") -> None:
         self.size = file.size
@@ -130,8 +166,7 @@ class SpooledBody:
         self.path = path
         self._spool = spool
         self._file: File | None = file
-        self._pieces: list[bytes] = []
-        self._gathered = 0
+        self._pieces = Pieces()
         self._written = file.size
 
     def add(self, octets: bytes) -> None:
@@ -141,15 +176,14 @@ class SpooledBody:
         self._spool.take(size)
         self._file.size += size
         self.size += size
-        self._pieces.append(octets)
-        self._gathered += size
-        if self._gathered >= (NAMED_FROM if self.path else WRITE_FROM):
+        self._pieces.add(octets)
+        if self._pieces.size >= (NAMED_FROM if self.path else WRITE_FROM):
             self._write()
 
     def _write(self) -> None:
         assert self._file is not None
-        pieces, self._pieces, self._gathered = self._pieces, [], 0
-        octets = memoryview(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        octets = memoryview(self._pieces.joined())
+        self._pieces.clear()
         while octets:
             written = os.pwrite(self._file.descriptor, octets, self._written)
             self._written += written
@@ -189,7 +223,7 @@ class IncomingBody:
         self.size = size
         self.have = 0 if spooled is None else spooled.size
         self.spooled = spooled
-        self._pieces: list[bytes] = []
+        self._pieces = Pieces()
 
     @property
     def held(self) -> int:
@@ -200,7 +234,7 @@ class IncomingBody:
         """Raises ``OSError``; then it can only be abandoned."""
         self.have += len(octets)
         if self.spooled is None:
-            self._pieces.append(octets)
+            self._pieces.add(octets)
         else:
             self.spooled.add(octets)
 
@@ -208,7 +242,7 @@ class IncomingBody:
         """The complete body. Raises ``OSError``."""
         if self.spooled is not None:
             return self.spooled.finish()
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        return self._pieces.joined()
 
     def abandon(self) -> None:
         """Discard the body. Dropping the reference does the same."""

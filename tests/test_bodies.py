@@ -2,13 +2,14 @@
 
 import errno
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.bodies import WRITE_FROM, LargeBody, Spool, cut
+from gateway.bodies import JOINED, SMALL, WRITE_FROM, IncomingBody, LargeBody, Pieces, Spool, cut
 
 
 def spooled(spool: Spool, *pieces: bytes) -> LargeBody:
@@ -17,6 +18,33 @@ def spooled(spool: Spool, *pieces: bytes) -> LargeBody:
     for piece in pieces:
         filling.add(piece)
     return filling.finish()
+
+
+@given(st.lists(st.sampled_from([0, 1, 7, SMALL - 1, SMALL, JOINED + 1]), max_size=9))
+def test_pieces_are_all_their_octets(sizes: list[int]) -> None:
+    pieces = Pieces()
+    given = [bytes([at]) * size for at, size in enumerate(sizes)]
+    for octets in given:
+        pieces.add(octets)
+    assert pieces.joined() == b"".join(given) and pieces.size == sum(sizes)
+    assert type(pieces.joined()) is bytes
+    pieces.clear()
+    assert pieces.joined() == b"" and pieces.size == 0
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_many_small_pieces_take_as_much_memory_as_their_octets(large: bool) -> None:
+    """Three octets of their own are an object of 36, and a reference of 8."""
+    body = IncomingBody(300_000, Spool().start() if large else None)
+    tracemalloc.start()
+    try:
+        for number in range(100_000):
+            body.add(b"%03d" % (number % 1000))
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert grown < 2 * 300_000
+    assert len(body.finish()) == 300_000
 
 
 @given(

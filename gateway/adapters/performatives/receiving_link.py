@@ -35,14 +35,11 @@ from gateway.adapters.performatives.wire.tables import (
     ReceiverSettleMode,
     SenderSettleMode,
 )
+from gateway.bodies import Pieces
 from gateway.operations import Operation
 
 UNDER_WAY = 4
 """How many of the largest messages one connection may have partly received, over all its links."""
-
-
-SMALL, LARGE = 1024, 64 * 1024
-"""Payloads below the first size, in octets, are joined to pieces of up to the second."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,24 +51,12 @@ class PartialDelivery:
     format: int
     presettled: bool
     ignored: bool
-    pieces: list[bytes | bytearray] = field(default_factory=list)
+    pieces: Pieces = field(default_factory=Pieces)
     size: int = 0
     held: int = 0
     unpacking: Unpacking | None = None
     error: Exception | None = None
     spool_attempted: bool = False
-
-    def add(self, octets: bytes) -> None:
-        """Join small pieces, so that a message of many takes no more memory than its length."""
-        pieces = self.pieces
-        if len(octets) >= SMALL:
-            pieces.append(octets)
-        elif octets:
-            last = pieces[-1] if pieces else None
-            if isinstance(last, bytearray) and len(last) < LARGE:
-                last += octets
-            else:
-                pieces.append(bytearray(octets))
 
 
 class ReceivingSession(LinkSession, Protocol):
@@ -324,7 +309,7 @@ class ReceivingLink(Link):
         connection = self.session.connection
         connection.under_way += size
         partial.held += size
-        partial.add(octets)
+        partial.pieces.add(octets)
         most = connection.limits.max_message_octets
         if connection.spool is not None:
             most = min(most or IN_MEMORY, IN_MEMORY)
@@ -343,7 +328,7 @@ class ReceivingLink(Link):
         if spool is None or partial.size < spool.threshold or partial.ignored:
             return
         partial.spool_attempted = True
-        octets = b"".join(partial.pieces)
+        octets = partial.pieces.joined()
         try:
             partial.unpacking = unpack(octets, spool)
         except (FieldError, OSError) as error:
@@ -413,7 +398,7 @@ class ReceivingLink(Link):
                 self._not_stored(partial, error)
         if partial.error is not None:
             return SpooledMessage(b"", None, partial.error)
-        return b"".join(partial.pieces)
+        return partial.pieces.joined()
 
     def _unknown_format(self, arrival: IncomingDelivery, number: int) -> None:
         text = f"message-format {number:#x} is not known"

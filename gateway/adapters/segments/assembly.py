@@ -5,7 +5,7 @@ go to the spool."""
 from gateway.adapters.segments.violation import Violation, framing_error
 from gateway.adapters.segments.wire import tables
 from gateway.adapters.segments.wire.tables import SegmentType
-from gateway.bodies import Body, Spool, SpooledBody
+from gateway.bodies import Body, Pieces, Spool, SpooledBody
 from gateway.errors import Condition, Lost
 
 FIRST_SEGMENT, LAST_SEGMENT = tables.FIRST_SEGMENT, tables.LAST_SEGMENT
@@ -19,6 +19,10 @@ LONGEST_SEGMENT = 1 << 20
 
 MOST_HELD = 128 << 20
 """Octets of unfinished assemblies in memory over one connection, or one largest body."""
+
+UNFINISHED = 1024
+"""Octets that an unfinished assembly counts for beside its own: a peer may begin one on each track
+of each channel."""
 
 Parts = tuple[bytes, bytes | None, Body | None]
 """Command (or control), header, body. A segment that did not come is ``None``."""
@@ -40,8 +44,8 @@ class Assembly:
     """One assembly. ``kind``: the type of its first segment."""
 
     __slots__ = (
-        "kind", "_segment", "_open", "_last", "_parts", "_size", "_body", "_body_size", "_spooled",
-        "_held", "_room",
+        "kind", "_segment", "_open", "_last", "_parts", "_body", "_body_size", "_spooled", "_held",
+        "_room",
     )  # fmt: skip
 
     def __init__(self, kind: int, room: Room) -> None:
@@ -50,14 +54,14 @@ class Assembly:
         """Type of the segment that is coming, or came last."""
         self._open = False
         self._last = False
-        self._parts: dict[int, list[bytes]] = {}
-        self._size = 0
-        """Octets of the segment, unless it is a body."""
-        self._body: list[bytes] | None = None
+        self._parts: dict[int, Pieces] = {}
+        self._body: Pieces | None = None
+        """Of a body that is in memory."""
         self._body_size = 0
         self._spooled: SpooledBody | None = None
-        self._held = 0
+        self._held = UNFINISHED
         self._room = room
+        room.held += UNFINISHED
 
     def add(self, flags: int, kind: int, buf: bytes, at: int, end: int) -> Violation | None:
         """The payload of the next frame."""
@@ -68,10 +72,10 @@ class Assembly:
         octets = buf[at:end]
         if kind == SegmentType.BODY:
             return self._add_body(octets)
-        self._size += len(octets)
-        if self._size > LONGEST_SEGMENT:
+        part = self._parts[kind]
+        part.add(octets)
+        if part.size > LONGEST_SEGMENT:
             return self._refused(f"a segment of more than {LONGEST_SEGMENT} octets")
-        self._parts[kind].append(octets)
         return self._hold(len(octets))
 
     def _place(self, flags: int, kind: int) -> Violation | None:
@@ -91,11 +95,10 @@ class Assembly:
             return framing_error(f"a segment of type {kind} behind one of type {self._segment}")
         self._segment = kind
         self._last = last
-        self._size = 0
         if kind == SegmentType.BODY:
-            self._body = []
+            self._body = Pieces()
         else:
-            self._parts[kind] = []
+            self._parts[kind] = Pieces()
         return None
 
     def _add_body(self, octets: bytes) -> Violation | None:
@@ -109,26 +112,24 @@ class Assembly:
             if self._spooled is not None:
                 self._spooled.add(octets)
                 return None
-            self._body.append(octets)
+            self._body.add(octets)
             if room.spool is not None and self._body_size >= room.spool.threshold:
-                return self._spool(room.spool)
+                return self._spool(room.spool, len(octets))
         except OSError as error:
             return self._no_room(error)
         return self._hold(len(octets))
 
-    def _spool(self, spool: Spool) -> Violation | None:
-        """The body has become large. Raises ``OSError``."""
+    def _spool(self, spool: Spool, fresh: int) -> Violation | None:
+        """The body has become large; ``fresh`` octets of it are not counted yet. Raises
+        ``OSError``."""
         assert self._body is not None
         filling = spool.start(self._body_size)
         if filling is None:  # too many files are open
-            return self._hold(len(self._body[-1]))
+            return self._hold(fresh)
         self._spooled = filling
-        before = self._body_size - len(self._body[-1])
-        for octets in self._body:
-            filling.add(octets)
+        filling.add(self._body.joined())
         self._body.clear()
-        self._hold(-before)
-        return None
+        return self._hold(fresh - self._body_size)
 
     def _hold(self, octets: int) -> Violation | None:
         self._held += octets
@@ -156,9 +157,9 @@ class Assembly:
             except OSError as error:
                 return self._no_room(error)
         elif self._body is not None:
-            body = joined(self._body)
+            body = self._body.joined()
         header = self._parts.get(SegmentType.HEADER)
-        return joined(self._parts[self.kind]), None if header is None else joined(header), body
+        return self._parts[self.kind].joined(), None if header is None else header.joined(), body
 
     def abandon(self) -> None:
         """It is not wanted any more."""
@@ -172,7 +173,3 @@ class Assembly:
     def _release(self) -> None:
         self._room.held -= self._held
         self._held = 0
-
-
-def joined(pieces: list[bytes]) -> bytes:
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -247,7 +247,7 @@ def test_many_small_pieces_take_no_room_of_their_own() -> None:
         peer.says(w.Transfer(0, more=True), bytes((number % 256,)))
         peer.says(w.Transfer(0, more=True))
     (link,) = peer.session.links.values()
-    assert len(link.partial.pieces) == 1 and peer.engine.connection.under_way == size + 8
+    assert len(link.partial.pieces._pieces) == 1 and peer.engine.connection.under_way == size + 8
     (said,) = peer.says(w.Transfer(0))
     assert isinstance(said, Publish)
     assert said.message.body == bytes(number % 256 for number in range(size))

@@ -1,5 +1,6 @@
 """Frames, segments and assemblies: split anywhere, interleaved, broken and too large."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -218,13 +219,40 @@ def test_message_that_is_too_large() -> None:
 
 
 def test_memory_of_unfinished_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assembly, "MOST_HELD", 1000)
+    monkeypatch.setattr(assembly, "MOST_HELD", 3 * assembly.UNFINISHED + 1000)
     heard = Heard(channels=9)
     for channel in range(9):
         octets = pieces(command(channel, TRANSFER, HEADER, b"x" * 400, 112))
         heard.feed(*octets[:5])
     refused = [each for each in heard.heard if each[1] == Condition.RESOURCE_ERROR.value]
-    assert len(refused) == 9 - 3 and heard.frames.held <= 1000
+    assert len(refused) == 9 - 3 and heard.frames.held <= 3 * assembly.UNFINISHED + 1000
+
+
+def test_unfinished_messages_count_even_if_they_are_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembly, "MOST_HELD", 100_000)
+    heard = Heard(channels=9)
+    for number in range(9 * 16):
+        channel, track = number // 16, number % 16
+        heard.feed(*frames_of(1, 8, b"", channel, track, 4096))
+    assert len(heard.heard) == 9 * 16 - 100_000 // assembly.UNFINISHED
+
+
+def test_frames_without_octets_are_not_kept() -> None:
+    """Nor do small frames take more memory than their octets."""
+    heard = Heard()
+    head, middle, last = pieces(command(1, TRANSFER, HEADER, b"aaabbbccc", 15))[-3:]
+    heard.feed(*pieces(command(1, TRANSFER, HEADER, b"aaabbbccc", 15))[:-3], head)
+    empty = middle[:2] + b"\0\x0c" + middle[4:12]
+    tracemalloc.start()
+    try:
+        for _ in range(1000):
+            heard.feed(20 * (empty + middle))
+        grown, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert grown < 200_000
+    heard.feed(last)
+    assert heard.heard == [transfer(True, HEADER, b"aaa" + 20_000 * b"bbb" + b"ccc")]
 
 
 def test_segment_that_is_too_long() -> None:
@@ -242,7 +270,9 @@ def test_large_bodies_go_to_a_file() -> None:
     body = bytes(range(256)) * 40
     octets = pieces(command(1, TRANSFER, HEADER, body, 500))
     heard.feed(*octets[:10])
-    assert spool.files == 1 and heard.frames.held < 200, "the command and the header stay"
+    assert spool.files == 1 and heard.frames.held < assembly.UNFINISHED + 200, (
+        "the command and the header stay"
+    )
     heard.feed(*octets[10:], *pieces(command(2, TRANSFER, HEADER, b"x" * 999, 500)))
     assert heard.heard == [transfer(True, HEADER, body), transfer(True, HEADER, b"x" * 999, 2)]
     heard.heard.clear()
@@ -265,7 +295,9 @@ def test_too_many_files() -> None:
     assert spool.files == 1 and heard.frames.held > 2000
     heard.feed(*split[1][6:])
     heard.feed(*split[2][8:10])
-    assert spool.files == 1 and heard.frames.held < 200, "the second has the file now"
+    assert spool.files == 1 and heard.frames.held < assembly.UNFINISHED + 200, (
+        "the second has the file now"
+    )
     heard.feed(*split[2][10:])
     assert heard.heard == [transfer(True, HEADER, bodies[n], n) for n in (1, 2)]
     assert heard.frames.held == 0

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gateway.bodies import Pieces
 from gateway.errors import Condition, Lost, PeerError
 
 MOST_REFERENCES = 256
@@ -11,11 +12,10 @@ MOST_REFERENCES = 256
 class Reference:
     """One body on its way."""
 
-    __slots__ = ("pieces", "size", "transfers")
+    __slots__ = ("pieces", "transfers")
 
     def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        self.size = 0
+        self.pieces = Pieces()
         self.transfers: list[Any] = []
 
 
@@ -50,8 +50,7 @@ class References:
                 Lost.SESSION,
             )
         if octets:
-            reference.pieces.append(octets)
-            reference.size += len(octets)
+            reference.pieces.add(octets)
             self.held += len(octets)
 
     def transfer(self, name: bytes, transfer: Any) -> None:
@@ -67,8 +66,8 @@ class References:
         """The whole body, and the transfers."""
         reference = self._get(name)
         del self._open[name]
-        self.held -= reference.size
-        return b"".join(reference.pieces), reference.transfers
+        self.held -= reference.pieces.size
+        return reference.pieces.joined(), reference.transfers
 
     def clear(self) -> None:
         """Forget all."""
