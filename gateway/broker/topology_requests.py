@@ -166,7 +166,8 @@ class TopologyRequests:
             what = f"'{binding.destination.name}' to '{op.source}'"
             text = f"cannot bind {what}: what is durable may not depend on what is transient"
             raise Refusal(Condition.PRECONDITION_FAILED, text)
-        self.vhost.add_binding(binding)
+        if not (self.rules.bound_by_key and self.same_key(binding)):
+            self.vhost.add_binding(binding)
 
     def unbind(self, op: Unbind) -> None:
         """Succeeds, as in RabbitMQ, if the binding or either of its ends does not exist, unless the
@@ -176,9 +177,15 @@ class TopologyRequests:
         there = self.vhost.exchanges if op.to_exchange else self.vhost.queues
         if strict or (name in there and op.source in self.vhost.exchanges):
             binding = self.binding(op, name, key)
-            if strict and binding not in binding.source.bindings:
+            found = self.same_key(binding) if self.rules.bound_by_key else [binding]
+            if strict and not any(each in binding.source.bindings for each in found):
                 raise not_found(f"binding of '{name}' to '{op.source}' by '{key}'")
-            self.vhost.remove_binding(binding)
+            for each in found:
+                self.vhost.remove_binding(each)
+
+    def same_key(self, binding: Binding) -> list[Binding]:
+        """The bindings between the same ends with the same key."""
+        return self.vhost.bindings_by(binding.source, binding.destination, binding.key)
 
     def find_exchange(self, op: FindExchange) -> FoundExchange | None:
         """An exchange by its name; it needs no permission, as a passive declaration does not."""

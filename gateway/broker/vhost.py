@@ -74,6 +74,10 @@ class Attached(Protocol):
     def forget_exchange(self, name: str) -> None: ...
 
 
+Way = tuple[Exchange, Destination, str]
+"""Source, destination and key of bindings."""
+
+
 class VirtualHost:
     """One name space. ``clients`` are those attached to it; ``replies`` are the queues for
     direct replies. ``routers`` counts bindings between exchanges and alternates, which make the
@@ -92,6 +96,8 @@ class VirtualHost:
         self.routers = 0
         self.bindings = 0
         self.incoming: dict[Destination, dict[Binding, None]] = {}
+        self.qualified: dict[Way, dict[Binding, None]] = {}
+        """The bindings that have arguments, by source, destination and key."""
         self.forgotten = False
         """It is deleted, and the store has forgotten its topology."""
         self.unrouted = 0
@@ -318,6 +324,12 @@ class VirtualHost:
         """Those that lead to a queue or an exchange."""
         return self.incoming.get(destination, {})
 
+    def bindings_by(self, source: Exchange, destination: Destination, key: str) -> list[Binding]:
+        """Those between two ends with this key, whatever their arguments."""
+        found = list(self.qualified.get((source, destination, key), ()))
+        plain = Binding(source, destination, key, {})
+        return [plain, *found] if plain in source.bindings else found
+
     def add_binding(self, binding: Binding, save: bool = True) -> None:
         """Bind; nothing happens if it is bound so already."""
         if binding in binding.source.bindings:
@@ -328,6 +340,9 @@ class VirtualHost:
         binding.source.add(binding)
         self.bindings += 1
         self.incoming.setdefault(binding.destination, {})[binding] = None
+        if binding.arguments:
+            way = binding.source, binding.destination, binding.key
+            self.qualified.setdefault(way, {})[binding] = None
         self.routers += binding.to_exchange
         self.forget_routes(binding.source, binding.key)
         if save and binding.durable:
@@ -360,6 +375,12 @@ class VirtualHost:
         incoming.pop(binding, None)
         if not incoming:
             del self.incoming[binding.destination]
+        if binding.arguments:
+            way = source, binding.destination, binding.key
+            others = self.qualified[way]
+            del others[binding]
+            if not others:
+                del self.qualified[way]
         if source.auto_delete and not source.bindings:
             self.remove_exchange(source)
 

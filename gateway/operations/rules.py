@@ -18,6 +18,9 @@ class VersionRules(NamedTuple):
     """A declaration of something that exists must repeat its flags; otherwise they are ignored."""
     must_exist: bool = False
     """To delete or unbind something that does not exist is refused (404)."""
+    bound_by_key: bool = False
+    """A binding is named by exchange, queue and key alone. Binding again with other arguments
+    changes nothing (0-10 exchange.bind, rule "duplicates")."""
     bind_default: bool = False
     """Queues may be bound to the default exchange."""
     channel_prefetch: bool = False
@@ -48,6 +51,8 @@ EARLY = VersionRules(unknown_vhost=Condition.INVALID_PATH)
 FINAL_0_10 = PUBLISHED._replace(
     no_queue=(Condition.NOT_FOUND, Lost.SESSION),
     other_type=(Condition.NOT_ALLOWED, Lost.SESSION),
+    bound_by_key=True,
+    bind_default=False,
     channel_prefetch=False,
     exclusive_use=Condition.RESOURCE_LOCKED,
     lasting_exclusive=True,

@@ -150,7 +150,8 @@ class Bind(Operation):
 
 @dataclass(slots=True)
 class Unbind(Operation):
-    """Remove the binding that was made with the same key and arguments."""
+    """Remove the binding that was made with the same key and arguments; where the version's rules
+    say so (``bound_by_key``), those with the same key."""
 
     channel: int
     token: Token

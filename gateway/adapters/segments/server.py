@@ -113,19 +113,15 @@ def _delete_exchange(r: Request) -> list[Operation]:
 
 def _bind(r: Request) -> list[Operation]:
     m: w.ExchangeBind = r.record
-    queue, exchange, key = _named(m.queue, "the queue"), m.exchange or "", m.binding_key or ""
+    queue, exchange = _named(m.queue, "the queue"), _named(m.exchange, "the exchange")
     arguments = binding_arguments(_table(m.arguments))
-    if arguments:
-        r.session.bound[queue, exchange, key] = arguments
-    return [Bind(r.session.number, r, queue, exchange, key, arguments)]
+    return [Bind(r.session.number, r, queue, exchange, m.binding_key or "", arguments)]
 
 
 def _unbind(r: Request) -> list[Operation]:
-    """A binding is named by its key alone; the broker tells them apart by their arguments too."""
     m: w.ExchangeUnbind = r.record
-    queue, exchange, key = _named(m.queue, "the queue"), m.exchange or "", m.binding_key or ""
-    arguments = r.session.bound.pop((queue, exchange, key), {})
-    return [Unbind(r.session.number, r, queue, exchange, key, arguments)]
+    queue, exchange = _named(m.queue, "the queue"), _named(m.exchange, "the exchange")
+    return [Unbind(r.session.number, r, queue, exchange, m.binding_key or "")]
 
 
 def _bound(r: Request) -> list[Operation]:

@@ -49,7 +49,7 @@ from gateway.adapters.segments.wire.tables import (
 )
 from gateway.bodies import Body, LargeBody
 from gateway.errors import Condition, PeerError
-from gateway.message import ExpiringMessage, Message, Table
+from gateway.message import ExpiringMessage, Message
 from gateway.operations import (
     Done,
     Operation,
@@ -206,7 +206,7 @@ class Session:
     __slots__ = (
         "number", "name", "state", "allow_deliveries", "received", "pointed", "sent",
         "subscriptions", "unsettled", "windowed", "transactional", "branching", "accepted",
-        "explicit", "owned", "bound", "wanted", "answers", "_serve", "_batched", "_engine",
+        "explicit", "owned", "wanted", "answers", "_serve", "_batched", "_engine",
         "performing", "_buffer", "_pending", "_unsafe", "_messages", "_syncs", "_completed",
     )  # fmt: skip
 
@@ -245,8 +245,6 @@ class Session:
         """Transfers whose publisher hears of their fate, by the identity of their messages."""
         self.owned: dict[str, None] = {}
         """Queues that end with the session."""
-        self.bound: dict[tuple[str, str, str], Table] = {}
-        """Arguments of its bindings that have any, by queue, exchange and key."""
         self.wanted = -1
         """The peer wants to know when commands up to this one are complete."""
         self.answers = answers

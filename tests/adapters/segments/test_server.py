@@ -12,8 +12,9 @@ from gateway.adapters.segments.frames import command, control
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import HEADER, ErrorCode
 from gateway.errors import LocalError
-from gateway.operations import Closed
+from gateway.operations import Bind, Closed
 from tests.adapters.segments.serving import Client, Said, Served, names
+from tests.broker.fakes import Heard
 
 UNLIMITED = 0xFFFFFFFF
 
@@ -333,6 +334,60 @@ def test_acquired_messages_go_back(client: Client) -> None:
     assert ready(client) == 0
     client.control(1, w.SessionDetach(b"test"))
     assert ready(client) == 1
+
+
+# --- bindings ------------------------------------------------------------------------------------
+
+
+def bound(client: Client, key: str | None = None, **arguments: Any) -> set[str]:
+    """What does not match, of the bindings of ``q``."""
+    octets = write_map(arguments) if arguments else None
+    said = client.say(w.ExchangeBound("amq.match", "q", key, octets))
+    result = ops.read_struct(said[0].record.value)
+    return {name for name in result.__slots__ if getattr(result, name) is True}
+
+
+def bind(client: Client, key: str, **arguments: Any) -> None:
+    octets = write_map(arguments) if arguments else None
+    said = client.say(w.ExchangeBind("q", "amq.match", key, octets))
+    assert names(said) == ["session.completed"]
+
+
+def test_binding_again_changes_nothing(client: Client) -> None:
+    bind(client, "k", a="1")
+    bind(client, "k", a="2")
+    bind(client, "k")
+    assert bound(client, "k", a="1") == set()
+    assert bound(client, "k", a="2") == bound(client, a="2") == {"args_not_matched"}
+    assert bound(client, "other") == {"key_not_matched"}
+    bind(client, "other", a="2")
+    assert bound(client, "k", a="2") == {"args_not_matched"}, "both are those of one binding"
+
+
+@pytest.mark.parametrize("channel", [1, 2])
+def test_a_binding_is_removed_by_its_key(client: Client, channel: int) -> None:
+    """Also by a session that has not made it, and all of those that others have made."""
+    bind(client, "k", a="1")
+    bind(client, "other", a="1")
+    broker = client.served.broker
+    other, heard = broker.attach("/", "guest", "another"), Heard()
+    for letter in "12":
+        op = Bind(1, None, "q", "amq.match", "k", {"b": letter})
+        other.channel(1 if letter == "1" else 2, heard).topology.bind(op)
+    client.attach(2, b"second")
+    said = client.say(w.ExchangeUnbind("q", "amq.match", "k"), channel=channel)
+    assert names(said) == ["session.completed"]
+    assert bound(client, "k") == {"key_not_matched"}
+    assert bound(client, "other") == set()
+    vhost = broker.vhosts["/"]
+    assert (vhost.bindings, len(vhost.qualified)) == (1, 1)
+    said = client.say(w.ExchangeUnbind("q", "amq.match", "k"), channel=channel)
+    assert exception(said).error_code == 404
+
+
+@pytest.mark.parametrize("record", [w.ExchangeBind("q", "", "k"), w.ExchangeUnbind("q", "", "q")])
+def test_nothing_is_bound_to_the_default_exchange(client: Client, record: Any) -> None:
+    assert exception(client.say(record)).error_code == ErrorCode.INVALID_ARGUMENT
 
 
 # --- transactions --------------------------------------------------------------------------------
