@@ -251,6 +251,51 @@ class IncomingBody:
         self._pieces.clear()
 
 
+class GrowingBody:
+    """A body of unknown size that is being received: in memory until it is large, then in a file if
+    there is a spool."""
+
+    __slots__ = ("receiver", "_spool")
+
+    def __init__(self, spool: "Spool | None") -> None:
+        self.receiver = IncomingBody(0, None)
+        self._spool = spool
+
+    @property
+    def have(self) -> int:
+        """Octets received."""
+        return self.receiver.have
+
+    @property
+    def held(self) -> int:
+        """Octets of the body in memory."""
+        return self.receiver.have if self.receiver.spooled is None else 0
+
+    def add(self, octets: bytes) -> None:
+        """Raises ``OSError``; then it can only be abandoned."""
+        spool = self._spool
+        if spool is not None and self.held + len(octets) >= spool.threshold:
+            self.spill()
+        self.receiver.add(octets)
+
+    def spill(self) -> None:
+        """Move it into a file, if that is possible. Raises ``OSError``."""
+        if self._spool is None or self.receiver.spooled is not None:
+            return
+        spooled = self._spool.start(self.have)
+        if spooled is not None:
+            spooled.add(bytes(self.receiver.finish()[:]))
+            self.receiver = IncomingBody(0, spooled)
+
+    def finish(self) -> Body:
+        """The complete body. Raises ``OSError``."""
+        return self.receiver.finish()
+
+    def abandon(self) -> None:
+        """Discard the body. Dropping the reference does the same."""
+        self.receiver.abandon()
+
+
 def incoming_body(spool: "Spool | None", size: int) -> IncomingBody:
     """A receiver for a body: in a file if the body is large and there is a spool. Raises
     ``OSError``."""

@@ -223,6 +223,32 @@ class PartialBodyStore:
         self.used[key] = item
         return item
 
+    def adopt(self, key: Key, size: int, received: IncomingBody) -> PartialBody:
+        """Keep a body whose transfer goes on, from now on under this key, for this process. Another
+        one that waits under the key is dropped, and one in transfer leaves nothing behind. Raises
+        ``OSError``; then it is the caller's as before."""
+        item = PartialBody(self, key, size, "", lasting=False)
+        if received.have:
+            item.receiver = received
+            try:
+                self.take(item, received.have)
+            except OSError:
+                item.receiver = None
+                raise
+            item.have = received.have
+        self.rename(item, key)
+        return item
+
+    def rename(self, item: PartialBody, key: Key) -> None:
+        """Keep a body that does not outlive this process under another key."""
+        older = self.kept.get(key)
+        if older is not None:
+            self.drop(older)
+        if self.used.get(item.key) is item:
+            del self.used[item.key]
+        item.key = key
+        self.used[key] = item
+
     def of(self, owner: Key) -> list[PartialBody]:
         """All bodies whose key has this prefix; waiting ones come first, in order."""
         items = [*self.kept.values(), *self.used.values()]

@@ -9,7 +9,7 @@ from gateway.adapters.core.large_bodies import PORTION, BodyFrames
 from gateway.adapters.core.output import WEIGHT, OutputBuffer
 from gateway.adapters.methods import states
 from gateway.adapters.methods.geometry import Version
-from gateway.adapters.methods.incoming_content import IncomingContent
+from gateway.adapters.methods.incoming_content import UNDER_WAY, IncomingContent
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.pending import Awaited
 from gateway.adapters.methods.transitional import content as messages
@@ -20,10 +20,11 @@ from gateway.adapters.methods.transitional.references import References
 from gateway.adapters.methods.transitional.types import Body, write_body
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
 from gateway.bodies import Body as MessageBody
-from gateway.bodies import LargeBody
+from gateway.bodies import LargeBody, Spool
 from gateway.errors import Condition, PeerError, Unwritable
 from gateway.message import Message
 from gateway.operations import Fetched, Returned, Unsent, Xid
+from gateway.partial_bodies import Key, PartialBodyStore
 
 ALWAYS_ROOM = 512
 """Octets in a frame of a reference besides the part of the body: heads, numbers and the name."""
@@ -47,6 +48,11 @@ class ChannelEngine(Protocol):
     frame_max: int
     max_message_octets: int
     announced: int
+    spool: Spool | None
+    partials: PartialBodyStore
+
+    @property
+    def owner(self) -> Key: ...
 
     def send_method(self, channel: int, record: Any, request: int = 0) -> int: ...
 
@@ -71,7 +77,9 @@ class Channel:
         self.numbering = Numbering()
         self.consumers: dict[str, Consumer] = {}
         self.deliveries = Deliveries(number)
-        self.references = References(engine.max_message_octets)
+        self.references = References(
+            engine.max_message_octets, engine.spool, engine.partials, engine.owner
+        )
         self.transfers: dict[int, Returned | None] = {}
         """Transfers that are not answered, by the identity of their messages; with the reason if
         the message came back."""
@@ -129,6 +137,31 @@ class Channel:
             content.drop()
         self._engine.announced -= self.references.held
         self.references.clear()
+
+    # --- bodies in parts -------------------------------------------------------------------------
+
+    def take_part(self, m: Any, request: int) -> tuple[MessageBody, list[Any]] | None:
+        """A method of the peer on a reference. Of one that is closed: the body, and the transfers
+        that have it. Raises ``PeerError``."""
+        engine, references = self._engine, self.references
+        before, closed = references.held, None
+        try:
+            if isinstance(m, w.MessageAppend):
+                references.append(m.reference, m.bytes)
+            elif isinstance(m, w.MessageOpen):
+                references.open(m.reference)
+            elif isinstance(m, w.MessageClose):
+                closed = references.close(m.reference)
+            elif isinstance(m, w.MessageCheckpoint):
+                references.checkpoint(m.reference, m.identifier)
+            else:
+                offset = references.resume(m.reference, m.identifier)
+                engine.send_method(self.number, w.MessageOffset(offset), request)
+        finally:
+            engine.announced += references.held - before
+        if engine.announced > UNDER_WAY * engine.max_message_octets:
+            raise PeerError(Condition.RESOURCE_ERROR, "too many unfinished messages")
+        return closed
 
     # --- messages out ----------------------------------------------------------------------------
 

@@ -31,8 +31,11 @@ from gateway.adapters.options import Credentials, Limits, Product
 from gateway.errors import Condition, LocalError, PeerError
 from gateway.operations import Closed, Done, Open, Operation, Peer
 from gateway.operations.rules import PUBLISHED
+from gateway.partial_bodies import Key
 
 PLAIN, AMQPLAIN = "PLAIN", "AMQPLAIN"
+PROTOCOL = "0-10-07"
+"""Both revisions, in names of what outlives a connection."""
 ARGUMENTS = 1 << 16
 """Octets of a frame besides the body of its message; and of any frame before the login."""
 
@@ -46,6 +49,7 @@ class ConnectionEngine(Protocol):
     frame_max: int
     heartbeat: Heartbeat
     life: Lifecycle
+    owner: Key
 
     def send_method(self, channel: int, record: Any) -> int: ...
 
@@ -138,6 +142,7 @@ class Connection:
     def _on_open(self, m: w.ConnectionOpen, found: list[Operation]) -> None:
         token = PendingReply(self._engine.table.by_name["connection.open"])
         where = m.virtual_host or "/"
+        self._engine.owner = (PROTOCOL, where, self._user)
         found.append(Open(token, where, self._user, self.peer, rules=PUBLISHED))
 
     def opened(self, asked: Any) -> None:

@@ -28,6 +28,7 @@ from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.bodies import Spool
 from gateway.errors import LocalError
 from gateway.operations import Operation
+from gateway.partial_bodies import Key, PartialBodyStore
 
 REPLIES = frozenset(
     reply
@@ -41,7 +42,7 @@ REPLIES = frozenset(
 class Engine:
     """One connection; an ``Adapter``."""
 
-    capabilities = Capability.NONE
+    capabilities = Capability.PARTIAL_BODIES
     layouts = w
 
     def __init__(
@@ -57,8 +58,11 @@ class Engine:
         mechanisms: tuple[str, ...] = MECHANISMS,
         wake: Callable[[], None] = no_op,
         spool: Spool | None = None,
+        partials: PartialBodyStore | None = None,
     ) -> None:
-        """``spool``: where bodies go that are too large for memory; ``None``: they stay there."""
+        """``spool``: where bodies go that are too large for memory; ``None``: they stay there.
+        ``partials``: keeps references with a checkpoint; without one they go with the
+        connection."""
         self.version = version
         self.role: Role = role
         self.server = role is Role.SERVER
@@ -79,6 +83,9 @@ class Engine:
         self.announced = 0
         """Octets of unfinished messages in memory."""
         self.spool = spool
+        self.partials = PartialBodyStore(spool) if partials is None else partials
+        self.owner: Key = ()
+        """Of bodies that are kept for later connections: protocol, virtual host and user."""
         self.heartbeat = Heartbeat(limits)
         self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.channels)
         self.frames = Frames(self.table, Incoming(self), ARGUMENTS)

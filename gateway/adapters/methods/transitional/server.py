@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.methods.content import BASIC
-from gateway.adapters.methods.incoming_content import UNDER_WAY
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.methods.transitional import branches, sessions, types
@@ -24,6 +23,7 @@ from gateway.adapters.methods.transitional.received import (
     table,
 )
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
+from gateway.bodies import Body, incoming_body
 from gateway.errors import Condition, Lost, PeerError
 from gateway.message import Message
 from gateway.operations import (
@@ -204,10 +204,24 @@ def _transfer(r: Received) -> list[Operation]:
     if body.is_reference:
         r.channel.references.transfer(body.octets, r)
         return []
-    return _publish(r, body.octets)
+    return _publish(r, _kept(r, body.octets))
 
 
-def _publish(r: Received, body: bytes) -> list[Operation]:
+def _kept(r: Received, octets: bytes) -> Body:
+    """A body that came inline: in a file if it is large. Raises ``PeerError`` (311)."""
+    spool = r.engine.spool
+    if spool is None or len(octets) < spool.threshold:
+        return octets
+    try:
+        sink = incoming_body(spool, len(octets))
+        sink.add(octets)
+        return sink.finish()
+    except OSError as error:
+        text = f"there is no room for a message of {len(octets)} octets: {error.strerror}"
+        raise PeerError(Condition.CONTENT_TOO_LARGE, text, Lost.SESSION) from error
+
+
+def _publish(r: Received, body: Body) -> list[Operation]:
     """A transfer is published, and answered when that is safe."""
     m: w.MessageTransfer = r.m
     if len(body) > r.engine.max_message_octets:
@@ -231,34 +245,13 @@ def _publish(r: Received, body: bytes) -> list[Operation]:
     return [publish, Synchronize(r.number, r.answering(message))]
 
 
-def _append(r: Received) -> list[Operation]:
-    m: w.MessageAppend = r.m
-    references = r.channel.references
-    before = references.held
-    references.append(m.reference, m.bytes)
-    r.engine.announced += references.held - before
-    if r.engine.announced > UNDER_WAY * r.engine.max_message_octets:
-        raise PeerError(Condition.RESOURCE_ERROR, "too many unfinished messages")
-    return []
-
-
-def _open(r: Received) -> list[Operation]:
-    r.channel.references.open(r.m.reference)
-    return []
-
-
-def _close(r: Received) -> list[Operation]:
-    references = r.channel.references
-    before = references.held
-    body, transfers = references.close(r.m.reference)
-    r.engine.announced -= before - references.held
+def _in_parts(r: Received) -> list[Operation]:
+    """A body that comes in parts; when it is closed, its transfers are published."""
+    closed = r.channel.take_part(r.m, r.request)
+    if closed is None:
+        return []
+    body, transfers = closed
     return [operation for transfer in transfers for operation in _publish(transfer, body)]
-
-
-def _resume(r: Received) -> list[Operation]:
-    """Nothing of a reference outlives its channel."""
-    r.engine.send_method(r.number, w.MessageOffset(0), r.request)
-    return []
 
 
 def _ignore(r: Received) -> list[Operation]:
@@ -278,6 +271,8 @@ def _grant(r: Received) -> list[Operation]:
     r.engine.send_method(r.number, w.AccessRequestOk(TICKET), r.request)
     return []
 
+
+IN_PARTS = tuple(f"message.{name}" for name in ("open", "append", "close", "checkpoint", "resume"))
 
 SERVE: dict[str, Callable[[Received], list[Operation]]] = {
     "channel.flow": lambda r: [Flow(r.number, r.token, r.m.active)],
@@ -311,11 +306,7 @@ SERVE: dict[str, Callable[[Received], list[Operation]]] = {
     "message.get": lambda r: [Fetch(r.number, r.token, r.m.queue, r.m.no_ack)],
     "message.recover": _recover,
     "message.qos": _qos,
-    "message.open": _open,
-    "message.append": _append,
-    "message.close": _close,
-    "message.checkpoint": _ignore,
-    "message.resume": _resume,
+    **dict.fromkeys(IN_PARTS, _in_parts),
     "message.ok": _settled(Outcome.ACCEPT),
     "message.reject": _settled(Outcome.REJECT),
     "execution.flush": lambda r: [Synchronize(r.number, r.token)],

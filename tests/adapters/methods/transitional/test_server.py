@@ -399,16 +399,6 @@ def test_what_is_not_implemented(version: str, record: Any) -> None:
     assert (close.name, close.record.reply_code) == ("connection.close", 540)
 
 
-@both
-def test_reference_methods_without_an_effect(version: str) -> None:
-    client = ready(version)
-    assert client.say(1, w.MessageCheckpoint(b"r", "id")) == []
-    (offset,) = client.say(1, w.MessageResume(b"r", "id"))
-    assert offset.record == w.MessageOffset(0)
-    if offset.carried is not None:
-        assert offset.carried.is_response
-
-
 # --- the end of channels and connections ---------------------------------------------------------
 
 
