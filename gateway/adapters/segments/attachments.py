@@ -185,7 +185,7 @@ def _flush(session: Session, m: w.SessionFlush, found: list[Operation]) -> None:
     if m.confirmed:
         session.send_control(w.SessionConfirmed(received.complete_ranges(), EMPTY_ARRAY))
     if m.completed:
-        session.wanted = received.following - 1
+        received.wanted = received.following - 1
         session.tell_completed()
 
 

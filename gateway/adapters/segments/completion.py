@@ -6,6 +6,7 @@ peer costs a step per command that it still concerns, not per number.
 """
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from typing import Generic, TypeVar
 
 from gateway.adapters.segments.types import Ranges
@@ -13,6 +14,8 @@ from gateway.adapters.segments.types import Ranges
 SERIALS = 0xFFFFFFFF
 FEW = 64
 """Numbers of commands that are gone which are not worth removing."""
+OFTEN = 1000
+"""Complete commands after which the peer is told without having asked."""
 MOST_GAPS = 1000
 """Ranges in a set that we send. Later ranges are sent when these have grown together."""
 
@@ -34,15 +37,21 @@ def unwrapped(ranges: Ranges | None, following: int) -> list[tuple[int, int]]:
 class ReceivedCommands:
     """The commands of the peer: everything below ``following`` that is not pending is complete."""
 
-    __slots__ = ("following", "pending", "_first")
+    __slots__ = ("following", "pending", "wanted", "_first", "_syncs", "_completed")
 
     def __init__(self, following: int = 0) -> None:
         self.following = following
         """The number of the next command."""
         self.pending: dict[int, None] = {}
         """Commands that are not complete, ascending."""
+        self.wanted = following - 1
+        """The peer wants to know when commands up to this one are complete."""
         self._first = following
         """The peer knows that the commands before it are complete."""
+        self._syncs: deque[int] = deque()
+        """Commands execution.sync that wait for earlier commands alone."""
+        self._completed = 0
+        """Commands completed since the peer was told."""
 
     def next(self) -> int:
         """The number of a command that has come; it is pending."""
@@ -56,6 +65,31 @@ class ReceivedCommands:
         self.following = following
         if not self.pending:
             self._first = following
+
+    def complete(self, number: int) -> bool:
+        """A command is performed. Whether the peer is to be told: it wants to know, an
+        execution.sync is reached, or there are many."""
+        pending = self.pending
+        pending.pop(number, None)
+        due = number <= self.wanted
+        syncs = self._syncs
+        while syncs and self.oldest == syncs[0]:
+            del pending[syncs.popleft()]
+            due = True
+        self._completed += 1
+        if due or self._completed >= OFTEN:
+            self._completed = 0
+            return True
+        return False
+
+    def synchronized(self, number: int) -> bool:
+        """An execution.sync has come: it is complete when no earlier command is pending. Returns as
+        ``complete``."""
+        self.wanted = max(self.wanted, number)
+        if self.oldest == number:
+            return self.complete(number)
+        self._syncs.append(number)
+        return False
 
     @property
     def oldest(self) -> int:

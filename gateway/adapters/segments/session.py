@@ -62,8 +62,6 @@ from gateway.operations import (
 )
 
 TRANSFER, SYNC = 0x0401, 0x0301
-OFTEN = 1000
-"""Complete commands after which the peer is told without having asked."""
 
 
 class State(Enum):
@@ -148,8 +146,12 @@ class Performed(NamedTuple):
         routed = [number for number in accepted if number is not None]
         if routed and session.state is ATTACHED:
             session.send(w.MessageAccept(ranges_of(routed)))
+        complete, due = session.received.complete, False
         for number in self.numbers:
-            session.complete(number)
+            if complete(number):
+                due = True
+        if due:
+            session.tell_soon()
 
     def refused(self, op: Refused) -> None:
         self.session.tell_exception(session_code(op.condition), op.text)
@@ -206,8 +208,8 @@ class Session:
     __slots__ = (
         "number", "name", "state", "allow_deliveries", "received", "pointed", "sent",
         "subscriptions", "unsettled", "windowed", "transactional", "branching", "accepted",
-        "explicit", "owned", "wanted", "answers", "_serve", "_batched", "_engine",
-        "performing", "_buffer", "_pending", "_unsafe", "_messages", "_syncs", "_completed",
+        "explicit", "owned", "answers", "_serve", "_batched", "_engine", "performing", "_buffer",
+        "_pending", "_unsafe", "_messages",
     )  # fmt: skip
 
     def __init__(
@@ -245,8 +247,6 @@ class Session:
         """Transfers whose publisher hears of their fate, by the identity of their messages."""
         self.owned: dict[str, None] = {}
         """Queues that end with the session."""
-        self.wanted = -1
-        """The peer wants to know when commands up to this one are complete."""
         self.answers = answers
         self._serve = serve
         self._batched = batched
@@ -259,10 +259,6 @@ class Session:
         """Those of this read, by number; ``None`` is a settlement."""
         self._messages: list[Message] = []
         """The explicit ones among the unsafe."""
-        self._syncs: deque[int] = deque()
-        """Commands execution.sync that wait for earlier commands alone."""
-        self._completed = 0
-        """Commands completed since the peer was told."""
 
     # --- commands of the peer --------------------------------------------------------------------
 
@@ -295,7 +291,7 @@ class Session:
         found.append(Publish(self.number, message, mandatory, flags & IMMEDIATE != 0))
         self._unsafe[number] = message
         if sync:
-            self.wanted = number
+            self.received.wanted = number
 
     def on_command(
         self,
@@ -314,7 +310,7 @@ class Session:
             return
         number = self.received.next()
         if sync:
-            self.wanted = number
+            self.received.wanted = number
         kind = OPERATIONS.get(code)
         if kind is None or kind.control or not kind.from_client:
             text = f"command {code >> 8}.{code & 0xFF} of a client is unknown"
@@ -451,25 +447,17 @@ class Session:
 
     def complete(self, number: int) -> None:
         """A command of the peer is performed."""
-        received = self.received
-        received.pending.pop(number, None)
-        due = number <= self.wanted
-        syncs = self._syncs
-        while syncs and received.oldest == syncs[0]:
-            del received.pending[syncs.popleft()]
-            due = True
-        self._completed += 1
-        if due or self._completed >= OFTEN:
-            self._completed = 0
-            self._engine.completions_due(self)
+        if self.received.complete(number):
+            self.tell_soon()
+
+    def tell_soon(self) -> None:
+        """The peer is to be told of completed commands in this turn."""
+        self._engine.completions_due(self)
 
     def synchronized(self, number: int) -> None:
         """An execution.sync is reached, unless earlier commands are still pending."""
-        self.wanted = max(self.wanted, number)
-        if self.received.oldest == number:
-            self.complete(number)
-        else:
-            self._syncs.append(number)
+        if self.received.synchronized(number):
+            self.tell_soon()
 
     def tell_completed(self) -> None:
         """Send session.completed."""
