@@ -129,7 +129,7 @@ VERSIONS: Mapping[str, VersionRow] = {
     row.name: row
     for row in (
         VersionRow(
-            commands.VERSION, (commands.HEADER,), CHALLENGE, 10, CommandEngine, "commands"
+            commands.VERSION, (commands.HEADER,), CHALLENGE, 11, CommandEngine, "commands"
         ),
         _draft("0-9a0", 5, START_0_9A0),
         _draft("0-9a0-7", 6, START_0_9A0_7),
@@ -137,12 +137,9 @@ VERSIONS: Mapping[str, VersionRow] = {
         _published("0-8", 7),
         _published("0-9", 3),
         _published("0-9-1", 1),
-        _transitional(REQUESTS, 8, REQUESTED_START),
-        _transitional(METHODS, 9, START),
-        VersionRow(
-            segments.VERSION, (segments.HEADER,), (), 11, SegmentEngine, "segments",
-            roles=(Role.SERVER,),
-        ),
+        _transitional(REQUESTS, 9, REQUESTED_START),
+        _transitional(METHODS, 10, START),
+        VersionRow(segments.VERSION, (segments.HEADER,), (), 8, SegmentEngine, "segments"),
         VersionRow(
             performatives.VERSION, (performatives.HEADER, performatives.SASL_HEADER), (), 2,
             PerformativeEngine, "performatives", performatives.TLS_HEADER,

@@ -11,12 +11,13 @@ from gateway.errors import Condition, Refusal
 from tests.adapters.commands import recorded as commands
 from tests.adapters.methods.drafts import recorded as drafts
 from tests.adapters.methods.transitional import recorded as transitional
+from tests.adapters.segments import recorded as segments
 from tests.adapters.test_vectors import FILES, turns
 from tests.pair import Users
 
 HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
 SHARED_0_9 = sharing("0-9")
-SHARED_0_10 = sharing("0-10-07-24")
+SHARED_0_10 = sharing("0-10")
 
 
 def client(version: str, mechanism: str = "PLAIN") -> Adapter:
@@ -88,6 +89,8 @@ def recorded() -> Iterator[tuple[str, bytes]]:
         yield "0-9a6", drafts.octets(name, False)
     for name in transitional.NAMES:
         yield transitional.version_of(name), transitional.octets(name, False)
+    for name in segments.NAMES:
+        yield "0-10", next(each.octets for each in segments.frames(name) if not each.from_client)
     for path in sorted(commands.FOLDER.glob("*.txt")):
         lines = [line for line in commands.read(path.stem) if line.connection == "A"]
         yield "0.8a2", b"".join(line.octets for line in lines if not line.from_client)

@@ -36,7 +36,7 @@ from tests.net.running import PATIENCE, Running
 
 DRAFTS = ("0-9a0", "0-9a0-7", "0-9a6")
 TRANSITIONAL = ("0-10-07-24", "0-10-07-27")
-VERSIONS = ("0.8a2", *DRAFTS, "0-8", "0-9", "0-9-1", *TRANSITIONAL, "1.0")
+VERSIONS = ("0.8a2", *DRAFTS, "0-8", "0-9", "0-9-1", *TRANSITIONAL, "0-10", "1.0")
 CHOSEN = {
     **dict.fromkeys(DRAFTS, ("header_0_9", "1 1 0 9")),
     **dict.fromkeys(TRANSITIONAL, ("header_0_10", "1 1 0 10")),

@@ -20,7 +20,8 @@ from tests.net_client.test_dialer import Puppet, answering
 
 SHARED_0_9 = sharing("0-9")
 DRAFTS = SHARED_0_9[1:]
-TRANSITIONAL = ("0-10-07-24", "0-10-07-27")
+SHARED_0_10 = sharing("0-10")
+TRANSITIONAL = SHARED_0_10[1:]
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +39,15 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-@pytest.mark.parametrize("version", [*SHARED_0_9, *TRANSITIONAL])
+@pytest.mark.parametrize("version", [*SHARED_0_9, *SHARED_0_10])
 async def test_each_listener(gateway: Running, version: str) -> None:
     port, group = gateway.port, SHARED_0_9
     if version in DRAFTS:
         port = gateway._port(rf"AMQP on \S+:(\d+), where 1 1 0 9 is {version}\s")
+    elif version == "0-10":
+        group = SHARED_0_10
     elif version in TRANSITIONAL:
-        group = TRANSITIONAL
+        group = SHARED_0_10
         port = gateway._port(rf"AMQP on \S+:(\d+), where .* and 1 1 0 10 is {version}\s")
     for wished in (group, group[::-1]):
         remote = await dial(("127.0.0.1", port), version=wished)
@@ -181,7 +184,7 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
         ([], False, 6, Condition.CONNECTION_FORCED, "0.8a2 (it hangs up without a word)"),
         ([b"AMQP\x00"], False, 6, Condition.CONNECTION_FORCED, "it hangs up after"),
         ([b"AMQP\x00\x00\x09\x01"], False, 6, Condition.NOT_IMPLEMENTED, "it answers AMQP 0 0 9 1"),
-        ([b"AMQP\x01\x01\x00\x0a"], False, 6, Condition.NOT_IMPLEMENTED, "AMQP 1 1 0 10"),
+        ([b"AMQP\x01\x01\x00\x0b"], False, 6, Condition.NOT_IMPLEMENTED, "AMQP 1 1 0 11"),
     ],
 )  # fmt: skip
 async def test_who_speaks_no_version_of_ours(
@@ -217,5 +220,5 @@ async def test_who_says_nothing_after_its_first_word() -> None:
 
 
 def test_all_versions_are_tried() -> None:
-    assert set(VERSIONS) - set(PREFERRED) == {"0-10"}  # which has no client role yet
-    assert [VERSIONS[name].preference for name in PREFERRED] == list(range(1, len(VERSIONS)))
+    assert set(VERSIONS) == set(PREFERRED)
+    assert [VERSIONS[name].preference for name in PREFERRED] == list(range(1, len(VERSIONS) + 1))

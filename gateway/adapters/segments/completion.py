@@ -7,6 +7,7 @@ peer costs a step per command that it still concerns, not per number.
 
 from bisect import bisect_left, bisect_right
 from collections import deque
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from gateway.adapters.segments.types import Ranges
@@ -131,6 +132,10 @@ class SentCommands(Generic[Value]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def values(self) -> Iterable[Value]:
+        """The values, in the order of their commands."""
+        return self._values.values()
 
     def add(self, number: int, value: Value) -> None:
         """A command was sent, behind all others. Hot."""

@@ -1,7 +1,8 @@
-"""The adapter of final 0-10, server role.
+"""The adapter of final 0-10.
 
 ``Engine`` puts its parts together: the frame loop, the life of the connection, the handshake, the
-controls of sessions, and the sessions with their commands.
+controls of sessions, and the sessions with their commands. Handshake, controls and sessions have
+one part for each role.
 """
 
 from collections.abc import Callable
@@ -13,11 +14,15 @@ from gateway.adapters.core.output import OutputBuffer, no_op
 from gateway.adapters.core.release import release
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.adapters.segments.attachments import Attachments
+from gateway.adapters.segments.client import CLIENT_ENCODERS
+from gateway.adapters.segments.client_attachments import ClientAttachments
+from gateway.adapters.segments.client_handshake import ClientHandshake
 from gateway.adapters.segments.connection import Connection
 from gateway.adapters.segments.frames import Frames, control
 from gateway.adapters.segments.lifecycle import Lifecycle, State
 from gateway.adapters.segments.operations import write_control
-from gateway.adapters.segments.session import ATTACHED, Session, session_code
+from gateway.adapters.segments.server_handshake import ServerHandshake
+from gateway.adapters.segments.session import ATTACHED, session_code
 from gateway.adapters.segments.wire.tables import MIN_MAX_FRAME_SIZE, ErrorCode
 from gateway.bodies import Spool
 from gateway.errors import Condition, LocalError
@@ -57,35 +62,45 @@ class Engine:
         wake: Callable[[], None] = no_op,
         spool: Spool | None = None,
     ) -> None:
-        """``spool``: where bodies go that are too large for memory; ``None``: they stay there.
-        Raises ``LocalError`` for the client role, which is not there yet."""
-        if role is not Role.SERVER:
-            raise LocalError(f"{version} has no client role yet")
+        """``spool``: where bodies go that are too large for memory; ``None``: they stay there."""
         self.version = version
         self.role: Role = role
+        self.server = role is Role.SERVER
         self.closing = False
         self.wake = wake
         self.output_congested: Callable[[], None] = no_op
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, Any] = {}
         """By channel."""
         self.frame_limit = MIN_MAX_FRAME_SIZE
         """Octets of the largest frame that the peer takes."""
         self.heartbeat = Heartbeat(limits)
         self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.sessions)
-        self._due: dict[Session, None] = {}
-        """Sessions that announce completed commands when the output is taken."""
+        self._due: dict[Any, None] = {}
+        """Sessions that have something to say when the output is taken."""
         self.life = life = Lifecycle(self)
-        self.attachments = Attachments(self)
-        self.connection = Connection(
-            self, self.attachments, authority, limits, product, external_subject, mechanisms
-        )
-        self.greet, self.on_control = self.connection.greet, self.connection.on_control
+        if self.server:
+            self.attachments: Any = Attachments(self)
+            self.handshake: Any = ServerHandshake(
+                self, authority, limits, product, external_subject, mechanisms
+            )
+        else:
+            self.attachments = ClientAttachments(self)
+            self.handshake = ClientHandshake(self, limits, credentials, product)
+        self._encoders = ENCODERS if self.server else CLIENT_ENCODERS
+        self.connection = Connection(self, self.handshake, self.attachments)
+        self.on_control = self.connection.on_control
         self.frames = Frames(self, self.sessions, max_body=limits.max_message_octets, spool=spool)
         self.receive, self.tick, self.lost = life.receive, life.tick, life.lost
         self.found = life.found
         self.refill = buffer.large.refill
+        if not self.server:
+            life.begin()
 
     # --- in --------------------------------------------------------------------------------------
+
+    def greet(self) -> None:
+        """The client has sent the header."""
+        self.handshake.greet()
 
     def on_unattached(self, channel: int, found: list[Operation]) -> None:
         """A command on a channel without a session."""
@@ -94,12 +109,14 @@ class Engine:
         elif self.life.state is not State.CLOSING:
             self.connection.violated("a command before the connection is open", found)
 
-    def forget_sessions(self) -> None:
-        """The connection ends."""
+    def forget_sessions(self) -> list[Operation]:
+        """The connection ends. Returns refusals of the requests that are still open."""
+        found: list[Operation] = []
         for session in self.sessions.values():
-            session.mark_ended()
+            found += session.mark_ended()
         self.sessions.clear()
         self._due.clear()
+        return found
 
     # --- out -------------------------------------------------------------------------------------
 
@@ -107,7 +124,7 @@ class Engine:
         """Write an operation. Raises ``LocalError`` before any octet is written."""
         if self.closing:
             return
-        encode = ENCODERS.get(type(operation))
+        encode = self._encoders.get(type(operation))
         if encode is None:
             raise LocalError(f"{type(operation).__name__} has no form in {self.version}")
         try:
@@ -117,9 +134,10 @@ class Engine:
 
     def outlet(self, channel: int) -> Outlet:
         """The hot way out for a session."""
-        return self.session(channel)
+        outlet: Outlet = self.session(channel)
+        return outlet
 
-    def session(self, channel: int) -> Session:
+    def session(self, channel: int) -> Any:
         session = self.sessions.get(channel)
         if session is None:
             raise LocalError(f"channel {channel} has no session")
@@ -129,8 +147,8 @@ class Engine:
         """A control, behind everything that has no large body before it."""
         self.buffer.put(control(channel, write_control(record), self.frame_limit))
 
-    def completions_due(self, session: Session) -> None:
-        """Announce the completed commands of a session, once in this turn."""
+    def tell_soon(self, session: Any) -> None:
+        """A session has something to say, once in this turn."""
         if session not in self._due:
             self._due[session] = None
             if not self.buffer.pending:
@@ -143,10 +161,10 @@ class Engine:
         return self.buffer.take()
 
     def tell_due(self) -> None:
-        """Announce completed commands."""
+        """Have the sessions say what they put off."""
         due, self._due = self._due, {}
         for session in due:
-            session.tell_completed()
+            session.tell_due()
 
     @property
     def more(self) -> int:
@@ -158,7 +176,7 @@ class Engine:
 
     def release(self) -> None:
         """Let go of everything, as the connection is over."""
-        release(self, self.connection, self.life, self.attachments)
+        release(self, self.connection, self.handshake, self.life, self.attachments)
 
 
 Encoder = Callable[[Engine, Any], None]

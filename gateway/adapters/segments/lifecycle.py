@@ -26,7 +26,7 @@ CONDITIONS = {
 
 
 class State(Enum):
-    """The event that the server waits for."""
+    """The event that we wait for."""
 
     HEADER = "header"
     START = "start"
@@ -36,7 +36,7 @@ class State(Enum):
     OPENING = "opening"
     OPEN = "open"
     LEAVING = "leaving"
-    """For the answers to earlier requests, before it closes."""
+    """Server: for the answers to earlier requests, before it closes."""
     CLOSING = "closing"
     """For close-ok."""
 
@@ -46,12 +46,13 @@ class EndingSession(Protocol):
 
     def flush_unsafe(self, found: list[Operation]) -> None: ...
 
-    def mark_ended(self) -> None: ...
+    def mark_ended(self) -> list[Operation]: ...
 
 
 class LifecycleEngine(Protocol):
     """The engine, as far as its ``Lifecycle`` needs it."""
 
+    server: bool
     closing: bool
     heartbeat: Heartbeat
     buffer: OutputBuffer
@@ -63,7 +64,9 @@ class LifecycleEngine(Protocol):
     @property
     def sessions(self) -> Mapping[int, EndingSession]: ...
 
-    def forget_sessions(self) -> None: ...
+    def forget_sessions(self) -> list[Operation]:
+        """The connection ends. Returns refusals of the requests that are still open."""
+        ...
 
     def tell_due(self) -> None: ...
 
@@ -87,7 +90,7 @@ class ClosingToken:
 
 
 class Lifecycle:
-    """The life of one connection, server role."""
+    """The life of one connection."""
 
     def __init__(self, engine: LifecycleEngine) -> None:
         self.state = State.HEADER
@@ -99,7 +102,13 @@ class Lifecycle:
         self._by_peer = False
         self._fault: Violation | None = None
         """The peer's violation, until the peer is told of it."""
+        self._unanswered: list[Operation] = []
+        """Refusals of the requests that were open when we began to close."""
         self._opening = b""
+
+    def begin(self) -> None:
+        """Client: send the protocol header."""
+        self._engine.buffer.put(HEADER)
 
     # --- in --------------------------------------------------------------------------------------
 
@@ -148,20 +157,27 @@ class Lifecycle:
         engine.wake()
 
     def _protocol_header(self, data: bytes, found: list[Operation]) -> bytes:
-        """Take the client's header off; returns the octets behind it."""
+        """Take the peer's header off; returns the octets behind it. A server answers with the
+        same."""
+        engine = self._engine
         data = self._opening + data
         head = data[:8]
         if head == HEADER:
             self._opening = b""
             self.state = State.START
-            self._engine.buffer.put(HEADER)
-            self._engine.greet()
+            if engine.server:
+                engine.buffer.put(HEADER)
+                engine.greet()
             return data[8:]
         if HEADER.startswith(head):
             self._opening = data
             return b""
-        self._engine.buffer.put(HEADER)
-        found += self.ended(Condition.NOT_IMPLEMENTED, "not the protocol header expected")
+        if engine.server:
+            engine.buffer.put(HEADER)
+            text = "not the protocol header expected"
+        else:
+            text = f"the server does not speak 0-10, it answers {head!r}"
+        found += self.ended(Condition.NOT_IMPLEMENTED, text)
         return b""
 
     def found(self) -> list[Operation]:
@@ -183,9 +199,11 @@ class Lifecycle:
         condition = None if code == CloseCode.NORMAL else CONDITIONS.get(code)
         if condition is None and code not in (0, CloseCode.NORMAL):
             condition = Condition.INTERNAL_ERROR
-        if self.state in (State.OPENING, State.OPEN):
+        if self._engine.server and self.state in (State.OPENING, State.OPEN):
             found.append(self._leave(condition, m.reply_text or "", found))
             return
+        if self.state is State.SECURE and condition is Condition.CONNECTION_FORCED:
+            condition = Condition.ACCESS_REFUSED  # a login has no code of its own
         self._engine.write_control(0, w.ConnectionCloseOk())
         if self.state is State.CLOSING:
             found += self.ended(*self._reason, theirs=self._by_peer)
@@ -223,13 +241,13 @@ class Lifecycle:
         self.state = State.CLOSING
         self._reason = condition, text
         self._by_peer = theirs
-        engine.forget_sessions()
+        self._unanswered = engine.forget_sessions()
 
     def violated(self, violation: Violation, found: list[Operation]) -> None:
-        """A violation that costs the connection. It is closed behind the answers to the requests
-        that came before."""
+        """A violation that costs the connection. A server closes it behind the answers to the
+        requests that came before."""
         condition, text = violation.condition, violation.text
-        if self.state in (State.OPENING, State.OPEN):
+        if self._engine.server and self.state in (State.OPENING, State.OPEN):
             self._fault = violation
             found.append(self._leave(condition, text, found, fault=True))
             return
@@ -253,8 +271,8 @@ class Lifecycle:
         engine.closing = True
         engine.buffer.end_large()
         engine.frames.stop()
-        engine.forget_sessions()
-        return [Closed(condition, text, theirs=theirs)]
+        unanswered = self._unanswered + engine.forget_sessions()
+        return [*unanswered, Closed(condition, text, theirs=theirs)]
 
     def lost(self) -> list[Operation]:
         """The socket is gone."""
@@ -284,6 +302,7 @@ class Lifecycle:
         elif due is Due.UNOPENED:
             found += self.ended(Condition.CONNECTION_FORCED, "the handshake took too long")
         elif due is Due.SILENT:
-            text = f"missed heartbeats from client, timeout: {heartbeat.patience / 2:g}s"
+            silent = "client" if engine.server else "server"
+            text = f"missed heartbeats from {silent}, timeout: {heartbeat.patience / 2:g}s"
             found += self.ended(Condition.CONNECTION_FORCED, text)
         return found

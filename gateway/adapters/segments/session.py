@@ -67,6 +67,8 @@ TRANSFER, SYNC = 0x0401, 0x0301
 class State(Enum):
     """Of a session."""
 
+    ATTACHING = "attaching"
+    """Client: the server has not answered."""
     ATTACHED = "attached"
     ENDING = "ending"
     """The peer has detached; it is answered when the broker has ended the session."""
@@ -87,8 +89,8 @@ class SessionEngine(Protocol):
     life: Lifecycle
     frame_limit: int
 
-    def completions_due(self, session: "Session") -> None:
-        """Announce completed commands when the output is taken."""
+    def tell_soon(self, session: "Session") -> None:
+        """Call its ``tell_due`` when the output is taken."""
         ...
 
     def tell_due(self) -> None:
@@ -430,10 +432,11 @@ class Session:
         self._drop()
         found.append(SessionLost(self.number, Condition.CHANNEL_ERROR, "unknown command numbers"))
 
-    def mark_ended(self) -> None:
-        """It is over; as an outlet it sends nothing."""
+    def mark_ended(self) -> list[Operation]:
+        """It is over; as an outlet it sends nothing. Returns refusals of our requests: none."""
         self.state = State.ENDED
         self._drop()
+        return []
 
     def _drop(self) -> None:
         self.subscriptions.clear()
@@ -452,12 +455,16 @@ class Session:
 
     def tell_soon(self) -> None:
         """The peer is to be told of completed commands in this turn."""
-        self._engine.completions_due(self)
+        self._engine.tell_soon(self)
 
     def synchronized(self, number: int) -> None:
         """An execution.sync is reached, unless earlier commands are still pending."""
         if self.received.synchronized(number):
             self.tell_soon()
+
+    def tell_due(self) -> None:
+        """Send what was put off to the end of the turn."""
+        self.tell_completed()
 
     def tell_completed(self) -> None:
         """Send session.completed."""

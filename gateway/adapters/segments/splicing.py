@@ -7,7 +7,9 @@ from gateway.adapters.segments.decoding import map_entries
 from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.essentials import (
     DELIVERY,
+    DISCARD_UNROUTABLE,
     EXCHANGE,
+    IMMEDIATE,
     MESSAGE,
     REDELIVERED,
     RESUME_ID,
@@ -28,6 +30,7 @@ segment begins with it here; it is never sent."""
 _IH, _IHBB, _Q = Struct(">IH"), Struct(">IHBB"), Struct(">Q")
 
 _DELIVERED: BoundedCache[tuple[bytes, str, str, bool], bytes] = BoundedCache()
+_PUBLISHED: BoundedCache[tuple[bytes, str, str, int], bytes] = BoundedCache()
 
 
 def found(header: bytes, wanted: int) -> tuple[int, int]:
@@ -71,6 +74,26 @@ def delivered(
     wanted = header, exchange, key, redelivered
     known = _DELIVERED.get(wanted)
     return known or _DELIVERED.keep(wanted, _delivered(header, exchange, key, None, redelivered))
+
+
+def published(
+    header: bytes, exchange: str, key: str, left: int | None = None, flags: int = 0
+) -> bytes:
+    """The header segment for a server: as ``delivered``, with these ``flags`` out of
+    ``DISCARD_UNROUTABLE`` and ``IMMEDIATE`` and no others of them. Hot."""
+    if left is not None:
+        return _published(header, exchange, key, left, flags)
+    wanted = header, exchange, key, flags
+    known = _PUBLISHED.get(wanted)
+    return known or _PUBLISHED.keep(wanted, _published(header, exchange, key, None, flags))
+
+
+def _published(header: bytes, exchange: str, key: str, left: int | None, flags: int) -> bytes:
+    octets = _delivered(header, exchange, key, left, False)
+    at = found(octets, DELIVERY)[0] + 6
+    return b"%s%c%s" % (
+        octets[:at], octets[at] & ~(DISCARD_UNROUTABLE | IMMEDIATE) | flags, octets[at + 1 :]
+    )  # fmt: skip
 
 
 def _delivered(

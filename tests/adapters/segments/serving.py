@@ -70,9 +70,10 @@ class Channels(dict[int, Channel]):
 
 
 class Decoder:
-    """Reads the frames of a server, which greets with a header."""
+    """Reads the frames of one side, which opens with a header."""
 
-    def __init__(self) -> None:
+    def __init__(self, from_client: bool = False) -> None:
+        self._from_client = from_client
         self._said: list[Said] = []
         self._frames = Frames(self, Channels(self._said), max_body=0, limit=0xFFFF)
         self._greeted = False
@@ -92,7 +93,7 @@ class Decoder:
         self, channel: int, code: int, buf: bytes, at: int, end: int, found: list[Operation]
     ) -> None:
         kind = OPERATIONS[code]
-        assert kind.from_server, kind.name
+        assert kind.from_client if self._from_client else kind.from_server, kind.name
         self._said.append(Said(channel, ops.read_fields(kind, buf, at, end)))
 
     def on_unattached(self, channel: int, found: list[Operation]) -> None:
@@ -128,6 +129,10 @@ class Served:
 
     def octets(self, data: bytes) -> bytes:
         self.session.perform(self.adapter.receive(data))
+        return self.rest()
+
+    def rest(self) -> bytes:
+        """What it has to say by itself."""
         for _ in range(3):  # what is stored may lead to answers, and they to operations
             self.session.perform(self.adapter.found())
             self.broker.end_turn()

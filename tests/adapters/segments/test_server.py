@@ -4,14 +4,12 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters import Limits, Role
+from gateway.adapters import Limits
 from gateway.adapters.segments import operations as ops
 from gateway.adapters.segments.encoding import write_map
-from gateway.adapters.segments.engine import Engine
 from gateway.adapters.segments.frames import command, control
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import HEADER, ErrorCode
-from gateway.errors import LocalError
 from gateway.operations import Bind, Closed
 from tests.adapters.segments.serving import Client, Said, Served, names
 from tests.broker.fakes import Heard
@@ -519,11 +517,6 @@ def test_a_message_that_is_too_large_costs_the_session(client: Client) -> None:
 
 
 # --- the connection ------------------------------------------------------------------------------
-
-
-def test_the_client_role_is_missing() -> None:
-    with pytest.raises(LocalError, match="client role"):
-        Engine("0-10", Role.CLIENT)
 
 
 @pytest.mark.parametrize(
