@@ -312,9 +312,17 @@ class Channel:
         """Take the messages of which these browsed deliveries are copies, as far as they are still
         ready: the deliveries are held from now on. Those that are held already stay so. Returns
         the deliveries that are held."""
-        held = []
+        held: list[int] = []
+        for _ in self.acquiring(deliveries, held):
+            pass
+        return held
+
+    def acquiring(self, deliveries: list[int], held: list[int]) -> Iterator[None]:
+        """The same as a long operation, which adds to ``held``."""
         unsettled = self.window.unsettled
-        for tag in deliveries:
+        for count, tag in enumerate(deliveries, 1):
+            if count % PORTION == 0:
+                yield
             entry = unsettled.get(tag)
             if isinstance(entry, Copy) and entry.consumer is not None:
                 consumer = cast(Consumer, entry.consumer)
@@ -330,7 +338,6 @@ class Channel:
                 unsettled[tag] = taken
             if entry is not None:
                 held.append(tag)
-        return held
 
     def readable(self, queue: str) -> Queue:
         """Refuses with 403, 404, or 405 if it is another's."""

@@ -308,8 +308,15 @@ class ChannelSettlements:
     ) -> Iterator[None] | None:
         """These have this outcome: now (``None``), or if they are many a long
         operation. They are taken now, and an unknown tag is refused (406) now. ``reason``: headers
-        for the dead letters of rejected messages."""
+        for the dead letters of rejected messages. In a transaction acceptances wait for its end."""
         entries = self.window.take(deliveries)
+        if self.transaction is not None and verdict is Outcome.ACCEPT:
+            steps = self.retiring(self.transaction, deliveries, entries, verdict)
+            if len(entries) > PORTION:
+                return steps
+            for _ in steps:
+                pass
+            return None
         settled = self.outcomes(entries, verdict, reason)
         if len(entries) > PORTION or self.window.busy:
             return self.concluding(settled)

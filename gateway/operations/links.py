@@ -185,7 +185,7 @@ class Retire(Operation):
 @dataclass(slots=True)
 class SettleMany(Operation):
     """Settle many deliveries with one outcome, as ``Settle`` or ``Modify`` would each, but without
-    ``elsewhere``, and at once also on a channel with transactions. ``reason``: headers for the dead
+    ``elsewhere``; of a transaction only acceptances are a part. ``reason``: headers for the dead
     letters of rejected messages."""
 
     channel: int

@@ -7,7 +7,6 @@ from typing import Any
 
 from gateway.broker.channel import Channel
 from gateway.operations import (
-    Acquire,
     Cancelled,
     Credit,
     Done,
@@ -42,7 +41,6 @@ class ConsumerOperations:
             Unsubscribe: self._unsubscribe,
             Credit: self.credit,
             Fetch: self._fetch,
-            Acquire: self._acquire,
             FindQueue: self._find_queue,
         }
 
@@ -109,10 +107,6 @@ class ConsumerOperations:
     def _fetch(self, channel: Channel, operation: Fetch) -> None:
         fetched = channel.fetch(operation.queue, operation.no_ack)
         self._replies.answer(operation.channel, operation.token, fetched)
-
-    def _acquire(self, channel: Channel, operation: Acquire) -> None:
-        held = channel.acquire(operation.deliveries)
-        self._replies.answer(operation.channel, operation.token, held)
 
     def _find_queue(self, channel: Channel, operation: FindQueue) -> None:
         queue = channel.vhost.queues.get(operation.name)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gateway.broker.channel import Channel
+from gateway.broker.long_operations import PORTION
 from gateway.errors import Refusal
-from gateway.operations import Commit, Recover, Rollback, Settle, SettleMany
+from gateway.operations import Acquire, Commit, Recover, Rollback, Settle, SettleMany
 from gateway.sessions.branches import BranchRequests
 from gateway.sessions.context import SessionContext
 from gateway.sessions.replies import Replies
@@ -37,6 +38,7 @@ class LongRequests:
         self._refuse = refuse
         self._drop = drop
         self.handlers: dict[type[Any], Callable[[Channel, Any], None]] = {
+            Acquire: self._acquire,
             Commit: self._commit,
             Recover: self._recover,
             Rollback: self._rollback,
@@ -57,6 +59,20 @@ class LongRequests:
         steps = channel.settlements.settling_many(op.deliveries, op.outcome, op.reason)
         if steps is not None:
             self.undertake(channel, op, steps, atomic=False)
+
+    def _acquire(self, channel: Channel, op: Acquire) -> None:
+        replies, held = self._replies, list[int]()
+        steps = channel.acquiring(op.deliveries, held)
+
+        def answer() -> None:
+            replies.answer(op.channel, op.token, held)
+
+        if len(op.deliveries) > PORTION:
+            self.undertake(channel, op, steps, atomic=False, answer=answer)
+            return
+        for _ in steps:
+            pass
+        answer()
 
     def _recover(self, channel: Channel, op: Recover) -> None:
         if channel.settlements.much_to_settle:

@@ -24,15 +24,25 @@ Value = TypeVar("Value")
 
 
 def unwrapped(ranges: Ranges | None, following: int) -> list[tuple[int, int]]:
-    """Ranges of the peer, in numbers that do not wrap around; those that never existed are left
-    out. ``following``: the next number of these commands."""
+    """Ranges of the peer, ascending and apart, in numbers that do not wrap around; those that never
+    existed are left out. ``following``: the next number of these commands."""
     found = []
     for first, last in ranges or ():
         low = following - ((following - first) & SERIALS)
         high = min(low + ((last - first) & SERIALS), following - 1)
         if high >= 0 and low <= high:
             found.append((max(low, 0), high))
-    return found
+    if len(found) < 2:
+        return found
+    found.sort()
+    apart = [found[0]]
+    for low, high in found:
+        first, last = apart[-1]
+        if low > last:
+            apart.append((low, high))
+        elif high > last:
+            apart[-1] = first, high
+    return apart
 
 
 class ReceivedCommands:
@@ -154,6 +164,8 @@ class SentCommands(Generic[Value]):
     def look(self, ranges: list[tuple[int, int]]) -> dict[int, Value]:
         """Those in these ranges, which stay."""
         values, numbers = self._values, self._numbers
+        if len(numbers) > 2 * len(values) + FEW:
+            numbers[:] = sorted(values)
         found: dict[int, Value] = {}
         for first, last in ranges:
             low, high = bisect_left(numbers, first), bisect_right(numbers, last)
@@ -161,9 +173,10 @@ class SentCommands(Generic[Value]):
         return found
 
     def take(self, ranges: list[tuple[int, int]]) -> dict[int, Value]:
-        """Take out those in these ranges."""
+        """Take out those in these ranges, which ``unwrapped`` gave."""
         found: dict[int, Value] = {}
         values, numbers = self._values, self._numbers
+        passed: list[tuple[int, int]] = []
         for first, last in ranges:
             if first == last:
                 value = values.pop(first, None)
@@ -175,7 +188,18 @@ class SentCommands(Generic[Value]):
                 value = values.pop(number, None)
                 if value is not None:
                     found[number] = value
+            if low < high:
+                passed.append((low, high))
+        if len(passed) == 1:
+            ((low, high),) = passed
             del numbers[low:high]
+        elif passed:
+            kept: list[int] = []
+            start = 0
+            for low, high in passed:
+                kept += numbers[start:low]
+                start = high
+            numbers[:start] = kept
         return found
 
     def clear(self) -> None:

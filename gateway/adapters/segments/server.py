@@ -10,6 +10,7 @@ from gateway.adapters.segments.completion import unwrapped
 from gateway.adapters.segments.content import cost
 from gateway.adapters.segments.decoding import read_map
 from gateway.adapters.segments.encoding import write_map
+from gateway.adapters.segments.fields import MOST_RANGES
 from gateway.adapters.segments.session import Answer, Request, Serve, Unacceptable, ranges_of
 from gateway.adapters.segments.subscriptions import UNLIMITED, Subscription
 from gateway.adapters.segments.wire import layouts as w
@@ -63,6 +64,9 @@ POLICIES = {"ring": "drop-head", "ring_strict": "drop-head", "reject": "reject-p
 REJECT_CODE, REJECT_TEXT = "x-reject-code", "x-reject-text"
 """Headers of the dead letters of rejected messages."""
 POLICY, OVERFLOW = "qpid.policy_type", "x-overflow"
+MOST_ACQUIRED = 1 << 18
+"""Messages that acquires may name while earlier ones are not answered: to look them up takes time,
+and the next command may name the same ones."""
 
 
 def _table(octets: bytes | None) -> Table:
@@ -251,12 +255,8 @@ def _accept(r: Request) -> list[Operation]:
     session = r.session
     taken = session.unsettled.take(unwrapped(r.record.transfers, session.sent))
     session.batch(r.number)
-    if session.transactional or session.branching:
-        if session.transactional:
-            session.accepted.update(taken)
-        return [
-            Settle(session.number, delivery, False, Outcome.ACCEPT) for delivery in taken.values()
-        ]
+    if session.transactional:
+        session.accepted.update(taken)
     return _settled(session.number, list(taken.values()), Outcome.ACCEPT)
 
 
@@ -295,7 +295,11 @@ def _settled(channel: int, deliveries: list[int], outcome: Outcome) -> list[Oper
 def _acquire(r: Request) -> list[Operation]:
     """Take messages that were browsed."""
     session = r.session
+    if session.acquiring > MOST_ACQUIRED:
+        text = f"more than {MOST_ACQUIRED} messages are being acquired already"
+        raise Unacceptable(ErrorCode.RESOURCE_LIMIT_EXCEEDED, text)
     known = session.unsettled.look(unwrapped(r.record.transfers, session.sent))
+    session.acquiring += len(known)
     return [Acquire(session.number, r, list(known.values()))]
 
 
@@ -416,9 +420,16 @@ def _bindings_found(r: Request, found: FoundBindings) -> Any:
 
 
 def _acquired(r: Request, result: Any) -> Any:
+    """Which messages the client has now. Those that do not fit the set are put back."""
     session, held = r.session, set(result)
+    session.acquiring = 0
     known = session.unsettled.look(unwrapped(r.record.transfers, session.sent))
-    return w.Acquired(ranges_of([number for number, each in known.items() if each in held]))
+    ranges = ranges_of([number for number, each in known.items() if each in held])
+    if len(ranges) > MOST_RANGES:
+        beyond = unwrapped(ranges[MOST_RANGES:], session.sent)
+        back = list(session.unsettled.take(beyond).values())
+        session.follow(SettleMany(session.number, back, Outcome.UNDO))
+    return w.Acquired(ranges[:MOST_RANGES])
 
 
 def _cancelled(r: Request, result: Any) -> None:

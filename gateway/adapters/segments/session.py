@@ -210,8 +210,8 @@ class Session:
     __slots__ = (
         "number", "name", "state", "allow_deliveries", "received", "pointed", "sent",
         "subscriptions", "unsettled", "windowed", "transactional", "branching", "accepted",
-        "explicit", "owned", "answers", "_serve", "_batched", "_engine", "performing", "_buffer",
-        "_pending", "_unsafe", "_messages",
+        "explicit", "acquiring", "owned", "answers", "_serve", "_batched", "_engine", "performing",
+        "_buffer", "_pending", "_unsafe", "_messages",
     )  # fmt: skip
 
     def __init__(
@@ -247,6 +247,8 @@ class Session:
         """Deliveries that were accepted in the transaction."""
         self.explicit: dict[int, int] = {}
         """Transfers whose publisher hears of their fate, by the identity of their messages."""
+        self.acquiring = 0
+        """Messages named by acquires that are not answered."""
         self.owned: dict[str, None] = {}
         """Queues that end with the session."""
         self.answers = answers
@@ -346,6 +348,10 @@ class Session:
             self.refuse(number, code, session_code(error.condition), error.text, found)
         except Unacceptable as error:
             self.refuse(number, code, error.code, error.text, found)
+
+    def follow(self, *operations: Operation) -> None:
+        """An answer led to these operations, to be performed soon."""
+        self._engine.life.follow(*operations)
 
     def serve_later(self, request: Request, serve: Serve) -> None:
         """A command that had to wait for an earlier one."""

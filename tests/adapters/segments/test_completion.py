@@ -1,6 +1,7 @@
 """Numbers of commands and sets of them, also where 32 bits wrap around."""
 
 import random
+from itertools import pairwise
 
 from gateway.adapters.segments.completion import (
     MOST_GAPS,
@@ -83,6 +84,37 @@ def test_taking_agrees_with_a_plain_dictionary() -> None:
             plain.update(taken)
             taken = {}
         assert len(sent) == len(plain)
+
+
+def test_sets_agree_with_a_plain_dictionary() -> None:
+    """Many ranges, in any order and over each other."""
+    chance = random.Random(8)
+    for _ in range(200):
+        sent: SentCommands[int] = SentCommands()
+        plain = {number: -number for number in range(300) if chance.random() < 0.8}
+        for number, value in plain.items():
+            sent.add(number, value)
+        for _ in range(3):
+            firsts = [chance.randrange(310) for _ in range(chance.randrange(40))]
+            pairs = [(first, first + chance.randrange(9)) for first in firsts]
+            ranges = unwrapped(tuple(pairs), 300)
+            assert all(one[1] < other[0] for one, other in pairwise(ranges))
+            wanted = {n: plain[n] for n in plain if any(low <= n <= high for low, high in pairs)}
+            assert sent.look(ranges) == sent.take(ranges) == wanted
+            for number in wanted:
+                del plain[number]
+            assert len(sent) == len(plain) and sent.look([(0, 299)]) == plain
+
+
+def test_a_set_costs_no_more_than_what_it_names() -> None:
+    """Ranges over each other name each command once; and what is gone is not looked at again."""
+    sent: SentCommands[int] = SentCommands()
+    for number in range(10_000):
+        sent.add(number, number)
+    assert unwrapped(tuple((number, 9999) for number in range(8000)), 10_000) == [(0, 9999)]
+    for number in range(9990):
+        sent.take([(number, number)])
+    assert len(sent.look([(0, 9999)])) == 10 == len(sent._numbers)
 
 
 def test_stale_numbers_are_dropped() -> None:
