@@ -112,6 +112,8 @@ class Pair:
         **options: Any,
     ) -> None:
         self.cut = cut
+        self.carried = 0
+        """Octets, both ways."""
         self.server = adapter_for(
             version, Role.SERVER, authority=authority or Users(), limits=limits, **options
         )
@@ -127,6 +129,7 @@ class Pair:
 
     def _carry(self, one: Any, other: Any) -> list[Operation]:
         data = b"".join(one.output())
+        self.carried += len(data)
         found: list[Operation] = []
         for piece in pieces(data, self.cut()):
             found += told(other, other.receive(piece))
@@ -136,11 +139,10 @@ class Pair:
         """Exchange octets until both are idle; the operations found by server and client."""
         heard: tuple[list[Operation], list[Operation]] = ([], [])
         while True:
-            before = self.to_server(), self.to_client()
-            heard[0].extend(before[0])
-            heard[1].extend(before[1])
-            engines: list[Any] = [self.client, self.server]
-            if not any(before) and not any(engine.pending for engine in engines):
+            before = self.carried
+            heard[0].extend(self.to_server())
+            heard[1].extend(self.to_client())
+            if self.carried == before:
                 return heard
 
     def open(self, vhost: str = "/") -> Open:

@@ -12,7 +12,7 @@ from gateway.errors import Condition
 from gateway.operations import BeginSession, Closed, Done, Open
 from tests.pair import Cut, Pair, Users, pieces, sized, whole
 
-VERSIONS = ("0-8", "0-9", "0-9-1", "0-9a0", "0-9a6", "0.8a2", "1.0")
+VERSIONS = ("0-8", "0-9", "0-9-1", "0-9a0", "0-9a6", "0.8a2", "0-10", "1.0")
 CUTS = {"whole": whole, "octets": sized(1), "sevens": sized(7)}
 
 
@@ -120,7 +120,7 @@ def test_who_hangs_up_meanwhile_needs_no_answer(version: str) -> None:
     assert house.server.output() == []
 
 
-@pytest.mark.parametrize("version", ["0-9-1", "1.0"])
+@pytest.mark.parametrize("version", ["0-9-1", "0-10", "1.0"])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "AMQPLAIN", "SCRAM-SHA-256"])
 def test_every_mechanism_that_needs_a_password(version: str, mechanism: str) -> None:
     authority = Late()

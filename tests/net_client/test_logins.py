@@ -15,7 +15,7 @@ from gateway.net.dialer import Remote, dial
 from gateway.operations import BeginSession, DeclareQueue
 from tests.net.running import Running
 
-VERSIONS = ("0-9-1", "1.0")
+VERSIONS = ("0-9-1", "0-10", "1.0")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "ANONYMOUS", "EXTERNAL")
 
 

@@ -102,7 +102,7 @@ def test_a_request_and_close_in_one_read(version: str) -> None:
     assert before and before[-1] and last
 
 
-@pytest.mark.parametrize("version", ["0-8", "0-9", "0-9-1", "1.0"])
+@pytest.mark.parametrize("version", ["0-8", "0-9", "0-9-1", "0-10", "1.0"])
 def test_open_and_close_in_one_read(version: str) -> None:
     both = Both(version)
     both.client.send(Open("open", "/", "guest"))
