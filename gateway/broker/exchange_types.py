@@ -26,8 +26,9 @@ from gateway.broker.exchanges import (
     wants_all,
 )
 from gateway.broker.limits import invalid, type_name
-from gateway.errors import Condition, Lost, Refusal
+from gateway.errors import Refusal
 from gateway.message import Message, Table
+from gateway.operations.rules import RABBITMQ, VersionRules
 from gateway.selector.errors import LONGEST
 from gateway.selector.like import EFFORT, TooMuchEffort, matcher
 from gateway.selector.names import NAMES, plain
@@ -215,9 +216,10 @@ EXCHANGE_TYPES: dict[str, type[Exchange]] = {
 }
 
 
-def exchange_type(name: str) -> type[Exchange]:
-    """Refuses an unknown type with 503, which costs the connection."""
+def exchange_type(name: str, rules: VersionRules = RABBITMQ) -> type[Exchange]:
+    """Refuses an unknown type, by RabbitMQ's rules with 503, which costs the connection."""
     kind = EXCHANGE_TYPES.get(name)
     if kind is None:
-        raise Refusal(Condition.COMMAND_INVALID, f"unknown exchange type '{name}'", Lost.CONNECTION)
+        condition, lost = rules.unknown_type
+        raise Refusal(condition, f"unknown exchange type '{name}'", lost)
     return kind

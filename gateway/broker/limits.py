@@ -140,6 +140,13 @@ def check_same_arguments(names: tuple[str, ...], given: Table, current: Table, w
         )
 
 
+def check_same_alternate(name: str, given: Table, current: Table, what: str) -> None:
+    """Refuse (530) an alternate exchange, if one is given, that is not the declared one."""
+    if name in given and given[name] != current.get(name):
+        text = f"{what} has another alternate exchange than '{shown(given[name])}'"
+        raise Refusal(Condition.NOT_ALLOWED, text)
+
+
 def check_same_flags(
     what: str,
     pairs: tuple[tuple[str, object, object], ...],

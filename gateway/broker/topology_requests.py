@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from gateway.broker.exchanges import Binding, Destination
+from gateway.broker.limits import check_same_flags
 from gateway.broker.permissions import PermissionCache
 from gateway.broker.queues import Queue, QueueOwner
 from gateway.broker.replies import REPLY_TO
@@ -64,7 +65,10 @@ class TopologyRequests:
         vhost = self.vhost
         self.refuse_default(op.name)
         if op.passive:
-            vhost.exchange(op.name)
+            there = vhost.exchange(op.name)
+            if self.rules.passive_type and op.type:
+                what = vhost.title("exchange", op.name)
+                check_same_flags(what, (("type", op.type, there.type),), *self.rules.other_type)
             return
         self.permissions.need("configure", "exchange", op.name)
         alternate = op.arguments.get("alternate-exchange")
@@ -88,6 +92,9 @@ class TopologyRequests:
         if op.if_unused and found.used:
             what = self.vhost.title("exchange", op.name)
             raise Refusal(Condition.PRECONDITION_FAILED, f"{what} in use")
+        if self.rules.alternates_exist and self.vhost.is_alternate(op.name):
+            what = self.vhost.title("exchange", op.name)
+            raise Refusal(Condition.NOT_ALLOWED, f"{what} in use as an alternate exchange")
         self.vhost.remove_exchange(found)
 
     def refuse_default(self, name: str) -> None:
@@ -136,7 +143,7 @@ class TopologyRequests:
         template = self.templates.get(op.template)
         if template is not None:
             op = replace(op, arguments={**template, **op.arguments})
-        return vhost.make_queue(name, op, self.owner)
+        return vhost.make_queue(name, op, self.owner, self.rules)
 
     def delete_queue(self, op: DeleteQueue) -> int:
         """The number of messages deleted with the queue. Deleting an unknown queue succeeds, unless

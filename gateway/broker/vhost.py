@@ -23,6 +23,7 @@ from gateway.broker.limits import (
     EXCHANGE_ARGUMENTS,
     QUEUE_ARGUMENTS,
     check_names,
+    check_same_alternate,
     check_same_arguments,
     check_same_flags,
     read_queue_arguments,
@@ -118,7 +119,7 @@ class VirtualHost:
 
     def declare_exchange(self, op: DeclareExchange, rules: VersionRules = RABBITMQ) -> Exchange:
         """Make sure that it exists as described (not for passive declarations)."""
-        kind = exchange_type(op.type)
+        kind = exchange_type(op.type, rules)
         what = self.title("exchange", op.name)
         found = self.exchanges.get(op.name)
         if found is not None:
@@ -129,7 +130,10 @@ class VirtualHost:
                 ("internal", op.internal, found.internal),
             )
             check_same_flags(what, flags if rules.same_flags else ())
-            check_same_arguments(EXCHANGE_ARGUMENTS, op.arguments, found.arguments, what)
+            if rules.same_arguments:
+                check_same_arguments(EXCHANGE_ARGUMENTS, op.arguments, found.arguments, what)
+            else:
+                check_same_alternate("alternate-exchange", op.arguments, found.arguments, what)
             return found
         if op.name.startswith(RESERVED) or not op.name:
             raise reserved("exchange", op.name)
@@ -140,6 +144,8 @@ class VirtualHost:
                 Condition.PRECONDITION_FAILED, f"invalid arg 'alternate-exchange' for {what}"
             )
         check_name("name of the alternate exchange", alternate)
+        if rules.alternates_exist and alternate:
+            self.exchange(alternate)
         self.check_room("exchanges", len(self.exchanges), self.state.limits.max_exchanges)
         made = kind(
             op.name,
@@ -152,6 +158,12 @@ class VirtualHost:
         if made.durable:
             self.store.save("exchange", (self.name, made.name), exchange_record(made))
         return made
+
+    def is_alternate(self, name: str) -> bool:
+        """Whether an exchange or a queue sends what it cannot keep to this exchange."""
+        return any(each.alternate == name for each in self.exchanges.values()) or any(
+            queue.limits.dead_letter_exchange == name for queue in self.queues.values()
+        )
 
     def enter_exchange(self, exchange: Exchange) -> None:
         self.exchanges[exchange.name] = exchange
@@ -215,14 +227,21 @@ class VirtualHost:
             ("auto_delete", op.auto_delete, found.auto_delete),
         )
         check_same_flags(what, flags if rules.same_flags else ())
-        if op.exclusive != (found.owner is not None):
+        if op.exclusive != (found.owner is not None) and (op.exclusive or rules.same_arguments):
             raise self.locked(found.name)
-        check_same_arguments(QUEUE_ARGUMENTS, op.arguments, found.arguments, what)
+        if rules.same_arguments:
+            check_same_arguments(QUEUE_ARGUMENTS, op.arguments, found.arguments, what)
+        else:
+            check_same_alternate("x-dead-letter-exchange", op.arguments, found.arguments, what)
 
-    def make_queue(self, name: str, op: DeclareQueue, owner: QueueOwner) -> Queue:
+    def make_queue(
+        self, name: str, op: DeclareQueue, owner: QueueOwner, rules: VersionRules = RABBITMQ
+    ) -> Queue:
         check_name("name of the queue", name)
         limits = read_queue_arguments(op.arguments, self.title("queue", name))
         check_names(limits, self.title("queue", name))
+        if rules.alternates_exist and limits.dead_letter_exchange:
+            self.exchange(limits.dead_letter_exchange)
         check_type(op, self.title("queue", name))
         self.check_room("queues", len(self.queues), self.state.limits.max_queues)
         queue = Queue(

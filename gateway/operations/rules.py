@@ -14,6 +14,16 @@ class VersionRules(NamedTuple):
     """For an empty queue name on a channel that has declared none."""
     other_type: tuple[Condition, Lost] = (Condition.PRECONDITION_FAILED, Lost.SESSION)
     """For declaring an exchange that exists with another type."""
+    unknown_type: tuple[Condition, Lost] = (Condition.COMMAND_INVALID, Lost.CONNECTION)
+    """For declaring an exchange of a type that does not exist."""
+    passive_type: bool = False
+    """A passive declaration that names a type must name that of the exchange (``other_type``)."""
+    same_arguments: bool = True
+    """A declaration of something that exists must repeat the arguments that limit it, and whether
+    it is exclusive. Otherwise only an alternate exchange that it names must be the same (530)."""
+    alternates_exist: bool = False
+    """An alternate exchange must exist when it is named (404), and cannot be deleted while it is
+    one (530)."""
     same_flags: bool = True
     """A declaration of something that exists must repeat its flags; otherwise they are ignored."""
     must_exist: bool = False
@@ -53,6 +63,10 @@ FINAL_0_10 = PUBLISHED._replace(
     other_type=(Condition.NOT_ALLOWED, Lost.SESSION),
     bound_by_key=True,
     bind_default=False,
+    unknown_type=(Condition.NOT_FOUND, Lost.SESSION),
+    passive_type=True,
+    same_arguments=False,
+    alternates_exist=True,
     channel_prefetch=False,
     exclusive_use=Condition.RESOURCE_LOCKED,
     lasting_exclusive=True,

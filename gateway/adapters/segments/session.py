@@ -126,8 +126,8 @@ class Request(NamedTuple):
         """The broker has refused it, which costs the session."""
         code = session_code(op.condition)
         name = getattr(self.record, "queue", None) or getattr(self.record, "exchange", None)
-        declares = self.kind.name in ("queue.declare", "exchange.declare")
-        if declares and code == ErrorCode.UNAUTHORIZED_ACCESS and str(name).startswith("amq."):
+        reserves = self.kind.name in ("queue.declare", "exchange.declare", "exchange.delete")
+        if reserves and code == ErrorCode.UNAUTHORIZED_ACCESS and str(name).startswith("amq."):
             code = ErrorCode.NOT_ALLOWED  # "reserved-names"
         self.session.tell_exception(code, op.text, self.number, self.kind.code)
 

@@ -467,6 +467,11 @@ def test_a_deleted_queue_costs_the_session_of_its_subscriber(client: Client) -> 
         (w.QueueDeclare("amq.q"), ErrorCode.NOT_ALLOWED),
         (w.QueueDeclare("none", passive=True), ErrorCode.NOT_FOUND),
         (w.ExchangeDeclare("amq.topic", "fanout"), ErrorCode.NOT_ALLOWED),
+        (w.ExchangeDeclare("amq.topic", "fanout", passive=True), ErrorCode.NOT_ALLOWED),
+        (w.ExchangeDeclare("e", "nosuch"), ErrorCode.NOT_FOUND),
+        (w.ExchangeDeclare("e", "direct", "nowhere"), ErrorCode.NOT_FOUND),
+        (w.QueueDeclare("other", "nowhere"), ErrorCode.NOT_FOUND),
+        (w.ExchangeDelete("amq.topic"), ErrorCode.NOT_ALLOWED),
         (w.ExchangeBind("nowhere", "amq.topic", "k"), ErrorCode.NOT_FOUND),
         (w.MessageSubscribe("nowhere", "x", 0, 0), ErrorCode.NOT_FOUND),
         (w.MessageCancel("x"), ErrorCode.NOT_FOUND),
@@ -479,6 +484,37 @@ def test_a_deleted_queue_costs_the_session_of_its_subscriber(client: Client) -> 
 def test_refused_commands(client: Client, record: Any, code: int) -> None:
     found = exception(client.say(record))
     assert (found.error_code, found.command_id) == (code, 1)
+
+
+def test_what_exists_is_declared_again(client: Client) -> None:
+    limit = write_map({"qpid.max_count": 5})
+    said = client.say(
+        w.ExchangeDeclare("e", "direct", "amq.fanout"),
+        w.ExchangeDeclare("e", "direct"),
+        w.ExchangeDeclare("e", passive=True),
+        w.QueueDeclare("r", "e"),
+        w.QueueDeclare("r"),
+        w.QueueDeclare("r", "e", arguments=limit),
+        w.QueueDeclare("mine", exclusive=True, auto_delete=True),
+        w.QueueDeclare("mine"),
+    )
+    assert names(said) == ["session.completed"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        w.ExchangeDeclare("e", "direct", "amq.fanout"),
+        w.QueueDeclare("r", "amq.fanout"),
+        w.ExchangeDelete("amq.fanout"),
+        w.ExchangeDelete("e"),
+        w.ExchangeDelete("f"),
+    ],
+)
+def test_alternates_stay(client: Client, record: Any) -> None:
+    client.say(w.ExchangeDeclare("e", "direct"), w.ExchangeDeclare("f", "direct"))
+    client.say(w.ExchangeDeclare("g", "direct", "f"), w.QueueDeclare("r", "e"))
+    assert exception(client.say(record)).error_code == ErrorCode.NOT_ALLOWED
 
 
 def test_an_unknown_exchange_costs_the_session(client: Client) -> None:
