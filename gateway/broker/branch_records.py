@@ -1,7 +1,8 @@
 """Prepared branches in the store: written by preparation, read at start.
 
-A record of kind "branch" has the user and the number of the lane that keeps the durable messages of
-the branch, at positions from 1 on. Its key is the virtual host and the xid. Records under that key
+A record of kind "branch" has the user, the time of preparation, and the number of the lane that
+keeps the durable messages of the branch, at positions from 1 on; if it was decided by hand it has
+its status instead of the lane. Its key is the virtual host and the xid. Records under that key
 have a portion each: the names of the queues of some messages, or some deliveries of one lane that
 the branch settles.
 """
@@ -13,7 +14,7 @@ from gateway.broker.lanes import Entry
 from gateway.broker.long_operations import PORTION
 from gateway.broker.store import Record, Store
 from gateway.broker.transactions import PreparedPublishes
-from gateway.operations import Outcome, Xid
+from gateway.operations import BranchStatus, Outcome, Xid
 
 KIND = "branch"
 
@@ -36,6 +37,8 @@ class StoredBranch(NamedTuple):
     number: int
     queues: dict[int, list[str]]
     settled: list[Settled]
+    since: int = 0
+    status: BranchStatus = BranchStatus.OK
 
 
 def saving_branch(
@@ -78,19 +81,33 @@ def saving_branch(
     for (number, outcome), positions in lanes.items():
         count += 1
         store.save(KIND, (*key, str(count)), settled_record(number, outcome, positions))
-    store.save(KIND, key, {"user": stored.user, "number": stored.number})
+    value = {"user": stored.user, "number": stored.number, "since": stored.since}
+    store.save(KIND, key, value)
 
 
 def settled_record(lane: int, outcome: Outcome, positions: list[int]) -> dict[str, object]:
     return {"lane": lane, "outcome": int(outcome), "positions": positions}
 
 
+def save_decision(store: Store, stored: StoredBranch) -> None:
+    """It was decided by hand: its user and status are all that is left."""
+    value = {"user": stored.user, "status": int(stored.status), "since": stored.since}
+    store.save(KIND, (stored.vhost, str(stored.xid)), value)
+
+
 def forget_branch(store: Store, vhost: str, xid: Xid, number: int) -> None:
-    """Remove its records and the messages of its lane."""
+    """Remove its records and the messages of its lane, if it has one."""
     key = (vhost, str(xid))
     store.forget_under(KIND, key)
     store.forget(KIND, key)
-    store.drop(number)
+    if number:
+        store.drop(number)
+
+
+def read_xid(text: str) -> Xid:
+    """The reverse of ``str``. Raises ``ValueError``."""
+    kind, one, two = text.split(":")
+    return Xid(int(kind), bytes.fromhex(one), bytes.fromhex(two))
 
 
 def read_branches(records: Iterable[Record]) -> list[StoredBranch]:
@@ -100,9 +117,16 @@ def read_branches(records: Iterable[Record]) -> list[StoredBranch]:
     for _, key, value in records:
         if len(key) == 2:
             vhost, text = key
-            kind, one, two = text.split(":")
-            xid = Xid(int(kind), bytes.fromhex(one), bytes.fromhex(two))
-            found[key] = StoredBranch(vhost, xid, value["user"], value["number"], {}, [])
+            found[key] = StoredBranch(
+                vhost,
+                read_xid(text),
+                value["user"],
+                value.get("number", 0),
+                {},
+                [],
+                value.get("since", 0),
+                BranchStatus(value.get("status", 0)),
+            )
     for _, key, value in records:
         branch = found.get(key[:2])
         if branch is None or len(key) == 2:

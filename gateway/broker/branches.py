@@ -12,9 +12,11 @@ from gateway.broker.branch_records import (
     StoredBranch,
     forget_branch,
     read_branches,
+    save_decision,
     saving_branch,
 )
 from gateway.broker.consumers import Window
+from gateway.broker.counters import BranchSnapshot
 from gateway.broker.exchanges import Exchange
 from gateway.broker.lanes import Entry, Lane
 from gateway.broker.long_operations import PORTION, freeing, unanswered
@@ -33,6 +35,12 @@ from gateway.operations import BranchStatus, Outcome, Xid
 Completing = Generator[None, None, BranchStatus]
 """A long operation with a result."""
 
+HEURISTIC = (BranchStatus.HEURISTIC_COMMIT, BranchStatus.HEURISTIC_ROLLBACK)
+"""Of branches that were decided by hand."""
+STATES = dict(
+    zip((BranchStatus.OK, *HEURISTIC), ("prepared", "committed", "rolled-back"), strict=True)
+)
+"""How those in doubt are shown."""
 REMEMBERED = 3_600_000
 """Milliseconds for which a branch whose time was over is known, so that its coordinator hears
 why."""
@@ -156,12 +164,13 @@ class Work:
 
 
 class Branch:
-    """``status`` is that of a rollback when it can only be rolled back. ``number`` is that of its
-    lane in the store when it is prepared. ``completing``: it is being prepared, committed or rolled
-    back. ``seconds`` is its time, 0 is no limit, which is over at ``deadline``."""
+    """``status`` is that of a rollback when it can only be rolled back, and a heuristic one when it
+    was decided by hand. ``number`` is that of its lane in the store when it is prepared, which was
+    at ``since``. ``completing``: it is being prepared, committed or rolled back. ``seconds`` is its
+    time, 0 is no limit, which is over at ``deadline``."""
 
     __slots__ = (
-        "branches", "xid", "user", "works", "status", "prepared", "number", "completing",
+        "branches", "xid", "user", "works", "status", "prepared", "number", "since", "completing",
         "seconds", "deadline", "due",
     )  # fmt: skip
 
@@ -173,6 +182,7 @@ class Branch:
         self.status = BranchStatus.OK
         self.prepared = False
         self.number = 0
+        self.since = 0
         self.completing = False
         self.seconds = 0
         self.deadline: int | None = None
@@ -182,6 +192,24 @@ class Branch:
     def associated(self) -> bool:
         """Whether a channel works in it, or has suspended it."""
         return any(work.associated for work in self.works)
+
+    @property
+    def decided(self) -> bool:
+        """It was committed or rolled back by hand, and is not forgotten."""
+        return self.status in HEURISTIC
+
+    def snapshot(self) -> BranchSnapshot:
+        """Of one that is prepared or decided."""
+        works = [work.transaction for work in self.works]
+        return BranchSnapshot(
+            self.branches.vhost.name,
+            str(self.xid),
+            self.user,
+            STATES[self.status],
+            self.since,
+            sum(len(work.publishes) for work in works),
+            sum(len(work.settlements) for work in works),
+        )
 
     @property
     def much(self) -> bool:
@@ -241,6 +269,7 @@ class Branch:
             for work in self.works:
                 yield from work.preparing()
             state = self.branches.state
+            self.since = state.now
             if not state.volatile:
                 self.number = state.number()
                 yield from self.saving()
@@ -255,17 +284,39 @@ class Branch:
 
     def saving(self) -> Iterator[None]:
         """Its messages and records go into the store."""
-        vhost, works = self.branches.vhost.name, self.works
+        works = self.works
         settled = (one[1:] for work in works for one in work.transaction.settlements)
         yield from saving_branch(
             self.branches.state.store,
-            StoredBranch(vhost, self.xid, self.user, self.number, {}, []),
+            self.stored(),
             [work.publishes for work in works if work.publishes is not None],
             settled,
         )
 
+    def stored(self) -> StoredBranch:
+        """What the store keeps of it, without its messages and deliveries."""
+        vhost = self.branches.vhost.name
+        return StoredBranch(
+            vhost, self.xid, self.user, self.number, {}, [], self.since, self.status
+        )
+
+    def deciding(self, commit: bool) -> Completing:
+        """A prepared branch is completed by hand. It is known until it is forgotten."""
+        works, self.works = self.works, []
+        for work in works:
+            yield from work.committing() if commit else work.undoing()
+        self.status = HEURISTIC[0] if commit else HEURISTIC[1]
+        self.branches.forget_work(self)
+        if not self.branches.state.volatile:
+            save_decision(self.branches.state.store, self.stored())
+        self.completing = False
+        return self.status
+
     def committing(self) -> Completing:
         """Of a prepared branch, or of one that is not, in one phase."""
+        if self.decided:
+            self.completing = False  # its coordinator is told how
+            return self.status
         if self.status is not BranchStatus.OK:
             return (yield from self.ending())
         if not self.prepared:
@@ -283,6 +334,9 @@ class Branch:
 
     def rolling_back(self) -> Completing:
         """Answers with ``OK``, unless its time was over before."""
+        if self.decided:
+            self.completing = False
+            return self.status
         yield from self.ending()
         timed_out = self.status is BranchStatus.ROLLBACK_TIMEOUT
         return self.status if timed_out else BranchStatus.OK
@@ -322,12 +376,12 @@ class Branches:
         branch.set_timeout(self.state.limits.max_branch_seconds)
         return branch
 
-    def find(self, xid: Xid, user: str, unknown: Condition = Condition.NOT_FOUND) -> Branch:
-        """Refuses an unknown one, and (403) one of another user."""
+    def find(self, xid: Xid, user: str | None, unknown: Condition = Condition.NOT_FOUND) -> Branch:
+        """Refuses an unknown one, and (403) one of another user; ``None`` is any user."""
         branch = self.known.get(xid)
         if branch is None:
             raise Refusal(unknown, f"no branch {xid}")
-        if branch.user != user:
+        if user is not None and branch.user != user:
             raise Refusal(Condition.ACCESS_REFUSED, f"branch {xid} belongs to another user")
         return branch
 
@@ -361,20 +415,47 @@ class Branches:
         branch = self.complete(xid, user)
         return branch.much, branch.rolling_back()
 
-    def forget(self, xid: Xid, user: str) -> None:
-        """Refuses always: no branch is completed by a heuristic decision."""
+    def decide(self, xid: Xid, commit: bool) -> tuple[bool, Completing]:
+        """Complete a prepared branch by hand, whoever's it is: its coordinator may decide
+        otherwise, and is told so when it does."""
+        branch = self.known.get(xid)
+        if branch is None:
+            raise Refusal(Condition.NOT_FOUND, f"no branch {xid}")
+        if not branch.prepared or branch.decided or branch.completing:
+            raise illegal(f"branch {xid} is not prepared")
+        branch.completing = True
+        outcome = "committed" if commit else "rolled back"
+        self.state.warn(f"branch {xid} of {branch.user} is {outcome} by hand")
+        return branch.much, branch.deciding(commit)
+
+    def forget(self, xid: Xid, user: str | None) -> None:
+        """Forget a branch that was decided by hand; ``None`` is any user. Refuses others."""
         branch = self.find(xid, user)
-        state = "has an associated channel" if branch.associated else "is not completed"
-        raise illegal(f"branch {xid} {state}")
+        if not branch.decided:
+            state = "has an associated channel" if branch.associated else "is not completed"
+            raise illegal(f"branch {xid} {state}")
+        self.drop(branch)
+
+    @property
+    def in_doubt(self) -> list[Branch]:
+        """The prepared ones, and those that were decided by hand."""
+        return [branch for branch in self.known.values() if branch.prepared]
 
     def recover(self, user: str) -> list[Xid]:
-        """The prepared ones of a user."""
-        return [b.xid for b in self.known.values() if b.prepared and b.user == user]
+        """Those in doubt of a user."""
+        return [branch.xid for branch in self.in_doubt if branch.user == user]
 
     def drop(self, branch: Branch) -> None:
         """It is unknown from now on, also to the store."""
         self.known.pop(branch.xid, None)
         branch.deadline = None
+        if branch.number:
+            self.forget_work(branch)
+        elif branch.decided and not self.state.volatile:
+            forget_branch(self.state.store, self.vhost.name, branch.xid, 0)
+
+    def forget_work(self, branch: Branch) -> None:
+        """The store keeps nothing of it."""
         if branch.number:
             forget_branch(self.state.store, self.vhost.name, branch.xid, branch.number)
             branch.number = 0
@@ -383,6 +464,9 @@ class Branches:
         """A prepared branch as the store has it; ``lanes`` of the queues by number."""
         branch = self.known[stored.xid] = Branch(self, stored.xid, stored.user)
         branch.prepared, branch.number = True, stored.number
+        branch.since, branch.status = stored.since, stored.status
+        if branch.decided:
+            return
         work = Work(branch, ChannelSettlements(Window(), self.vhost))
         branch.works.append(work)
         for number, outcome, positions in stored.settled:
@@ -440,94 +524,3 @@ def restore_branches(
 def illegal(text: str) -> Refusal:
     """The command does not fit the state of the branch (409 illegal-state of 0-10)."""
     return Refusal(Condition.CHANNEL_ERROR, text)
-
-
-class ChannelBranches:
-    """Associations of one channel: the ``active`` one, and suspended ones by xid."""
-
-    def __init__(
-        self,
-        branches: Branches,
-        settlements: ChannelSettlements,
-        publish_path: PublishPath,
-        user: str,
-    ) -> None:
-        self.branches = branches
-        self.settlements = settlements
-        self.publish_path = publish_path
-        self.user = user
-        self.active: Work | None = None
-        self.suspended: dict[Xid, Work] = {}
-
-    @property
-    def held(self) -> int:
-        """Publishes and settlements that are given up with the channel."""
-        found = sum(work.size for work in self.suspended.values())
-        return found + (0 if self.active is None else self.active.size)
-
-    def start(self, xid: Xid, join: bool = False, resume: bool = False) -> BranchStatus:
-        if join and resume:
-            raise Refusal(Condition.NOT_ALLOWED, "a branch is either joined or resumed")
-        if self.active is not None:
-            raise illegal(f"the channel is associated with branch {self.active.branch.xid}")
-        if not (join or resume):
-            if xid in self.branches.known:
-                raise Refusal(Condition.NOT_ALLOWED, f"branch {xid} is already known")
-            branch = self.branches.make(xid, self.user)
-        else:
-            branch = self.branches.find(xid, self.user, Condition.NOT_ALLOWED)
-            if branch.prepared or branch.completing:
-                raise illegal(f"branch {xid} is prepared")
-        if resume:
-            work = self.suspended.get(xid)
-            if work is None:
-                raise illegal(f"branch {xid} is not suspended on this channel")
-            if branch.status is BranchStatus.OK:
-                del self.suspended[xid]
-                work.suspended = False
-                self.work_in(work)
-            return branch.status
-        if xid in self.suspended:
-            raise illegal(f"branch {xid} is suspended on this channel")
-        if branch.status is BranchStatus.OK:
-            work = Work(branch, self.settlements, self.publish_path)
-            branch.works.append(work)
-            self.work_in(work)
-        return branch.status
-
-    def work_in(self, work: Work | None) -> None:
-        self.active = work
-        transaction = None if work is None else work.transaction
-        self.settlements.transaction = transaction
-        self.publish_path.work_in(transaction)
-
-    def end(self, xid: Xid, fail: bool = False, suspend: bool = False) -> BranchStatus:
-        if fail and suspend:
-            raise Refusal(Condition.NOT_ALLOWED, "a branch that fails cannot be suspended")
-        work = self.active
-        if work is not None and work.branch.xid == xid:
-            self.work_in(None)
-        elif xid in self.suspended and not suspend:
-            work = self.suspended.pop(xid)
-        else:
-            raise illegal(f"the channel is not associated with branch {xid}")
-        branch = work.branch
-        if suspend:
-            work.suspended = True
-            self.suspended[xid] = work
-            return branch.status
-        work.associated = work.suspended = False
-        if fail and branch.status is BranchStatus.OK:
-            branch.status = BranchStatus.ROLLBACK
-        return branch.status
-
-    def abandon(self) -> Iterator[tuple[list[tuple[Message, bool, bool]], list[Entry]]]:
-        """The channel is over, and its branches with it: the publishes to forget, and the
-        deliveries that go back."""
-        works = list(self.suspended.values())
-        if self.active is not None:
-            works.append(self.active)
-        self.work_in(None)
-        self.suspended.clear()
-        for work in works:
-            yield work.branch.lose(work)

@@ -12,6 +12,7 @@ from gateway.broker.branches import Branches, restore_branches
 from gateway.broker.client import Client
 from gateway.broker.counters import (
     BindingSnapshot,
+    BranchSnapshot,
     BrokerSnapshot,
     ConsumerSnapshot,
     ExchangeSnapshot,
@@ -247,6 +248,18 @@ class Broker:
                             v.name, e.name, b.destination.name, b.to_exchange, b.key,
                             dict(b.arguments),
                         )  # fmt: skip
+
+    def each_branch(self, vhost: str | None = None) -> Iterator[BranchSnapshot]:
+        """Those in doubt."""
+        for v in self._chosen(vhost):
+            for branch in self.branches(v).in_doubt:
+                yield branch.snapshot()
+
+    def prepared_branches(self, vhost: str) -> int:
+        """How many wait for their coordinator."""
+        v = self.vhosts.get(vhost)
+        found = [] if v is None else self.branches(v).in_doubt
+        return sum(not branch.decided for branch in found)
 
     def vhosts_counting(
         self, names: Iterable[str] | None = None

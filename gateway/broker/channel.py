@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol, cast
 
 from gateway.broker.access import Access
-from gateway.broker.branches import Branches, ChannelBranches
+from gateway.broker.branches import Branches
 from gateway.broker.browsing import Place, Seen, at, browse, remove, take_past
+from gateway.broker.channel_branches import ChannelBranches
 from gateway.broker.consumers import Consumer, Measure, Window
 from gateway.broker.coordinator import TransactionCoordinator
 from gateway.broker.cursors import Copies, Cursor, Matches

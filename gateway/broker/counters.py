@@ -75,6 +75,19 @@ class BindingSnapshot(NamedTuple):
     arguments: Table
 
 
+class BranchSnapshot(NamedTuple):
+    """A branch of a distributed transaction that is prepared, or was decided by hand: ``state`` is
+    "prepared", "committed" or "rolled-back". ``since``: wall clock ms of its preparation."""
+
+    vhost: str
+    branch: str
+    user: str
+    state: str
+    since: int
+    publishes: int
+    settlements: int
+
+
 class VhostSnapshot(NamedTuple):
     name: str
     queues: int

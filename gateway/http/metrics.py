@@ -88,6 +88,15 @@ class Counters(Collector):
             for vhost in vhosts:
                 gauge.add_metric((vhost.name,), getattr(vhost, name))
             yield gauge
+        prepared = GaugeMetricFamily(
+            f"{PREFIX}branches_prepared",
+            "Prepared branches of distributed transactions now.",
+            labels=("vhost",),
+        )
+        for vhost in vhosts:
+            number = self.dependencies.broker.prepared_branches(vhost.name)
+            prepared.add_metric((vhost.name,), number)
+        yield prepared
         yield scalar("message_octets", "Octets of messages in memory.", whole.octets)
         yield scalar("channels", "Open channels.", whole.channels)
         yield scalar("blocked", "1 while publishers are paused.", whole.blocked is not None)

@@ -34,7 +34,9 @@ class BranchStatus(IntEnum):
     """Likewise, because its time was over."""
     HEURISTIC_HAZARD = 3
     HEURISTIC_COMMIT = 4
+    """An administrator has committed it."""
     HEURISTIC_ROLLBACK = 5
+    """An administrator has rolled it back."""
     HEURISTIC_MIXED = 6
     READ_ONLY = 7
 
@@ -82,7 +84,8 @@ class PrepareBranch(BranchRequest):
 @dataclass(slots=True)
 class CommitBranch(BranchRequest):
     """Commit a prepared branch, or with ``one_phase`` one that is not prepared. Answered as
-    ``PrepareBranch`` is; the branch is unknown then. Refused with 404 or 409."""
+    ``PrepareBranch`` is; the branch is unknown then. One that was decided by hand answers with its
+    heuristic status, and stays. Refused with 404 or 409."""
 
     one_phase: bool = False
 
@@ -96,13 +99,14 @@ class RollbackBranch(BranchRequest):
 
 @dataclass(slots=True)
 class ForgetBranch(BranchRequest):
-    """Forget a branch that was completed heuristically. Refused with 404, or 409: no branch is
-    completed so here."""
+    """Forget a branch that an administrator has decided by hand. Refused with 404, or 409 if it was
+    not."""
 
 
 @dataclass(slots=True)
 class RecoverBranches(Request):
-    """Answered with a list of ``Xid``: the prepared branches of the user in the virtual host."""
+    """Answered with a list of ``Xid``: the branches of the user in the virtual host that are
+    prepared, or were decided by hand."""
 
 
 @dataclass(slots=True)

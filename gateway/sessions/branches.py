@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from gateway.broker.branches import Branches, ChannelBranches, Completing
+from gateway.broker.branches import Branches, Completing
 from gateway.broker.channel import Channel
+from gateway.broker.channel_branches import ChannelBranches
 from gateway.operations import (
     BranchRequest,
     BranchStatus,
@@ -106,6 +107,7 @@ class BranchRequests:
 
     def _forget(self, channel: Channel, op: ForgetBranch) -> None:
         self._branches(channel).forget(op.xid, channel.client.user)
+        self._replies.answer_when_safe(op.channel, op.token)
 
     def _recover(self, channel: Channel, op: RecoverBranches) -> None:
         found = self._branches(channel).recover(channel.client.user)

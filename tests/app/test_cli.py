@@ -11,8 +11,12 @@ import httpx
 import pytest
 
 from gateway.adapters.methods.wire import layouts as w
+from gateway.adapters.segments.decoding import read_array
+from gateway.adapters.segments.wire import layouts as w10
+from gateway.adapters.segments.wire.layouts import Xid
 from gateway.http.publish.spool import spool_place
 from tests.net.preloaded import ROOT, start
+from tests.net.prepared import Coordinator
 from tests.net.running import Running, environment, until
 from tests.net.wire import PERSISTENT, Gone, Wire
 
@@ -284,6 +288,59 @@ def test_a_new_password_and_rights(tmp_path: Path) -> None:
         assert run("user", "add", "guest", "--password", "own", *folder).returncode == 0
         until(lambda: enters(gateway, "guest", "own"), "guest's own password")
         assert not enters(gateway, "guest", "guest")
+
+
+# --- branches -------------------------------------------------------------------------------------
+
+
+def test_branches_are_decided_by_hand(tmp_path: Path) -> None:
+    with Running(tmp_path) as gateway:
+        wire = gateway.wire(1)
+        wire.declare("q", durable=True)
+        for number in (1, 2):
+            with Coordinator(gateway.port) as coordinator:
+                coordinator.prepare(Xid(number, b"g", b"b"), "q")
+        where = ["--url", f"http://127.0.0.1:{gateway.http_port}"]
+        login = [*where, "--password", "guest"]
+        listed = run("branch", "list", *login)
+        assert "1:67:62" in listed.stdout and "2:67:62" in listed.stdout, listed
+        assert listed.stdout.count("prepared") == 2
+
+        done = run("branch", "commit", "1:67:62", *login, text="n\n")
+        assert done.returncode == 1 and "not atomic" in done.stderr, done
+        done = run("branch", "commit", "1:67:62", *login, text="y\n")
+        assert done.returncode == 0 and "1:67:62 of guest is committed" in done.stdout, done
+        done = run("branch", "rollback", "2:67:62", *where, "--yes", text="guest\n")
+        assert "rolled-back" in done.stdout and "not atomic" in done.stderr, done
+        assert wire.everything("q") == [b"from a branch"]
+
+        refused(run("branch", "commit", "1:67:62", *login, "--yes"), "409", "not prepared")
+        gateway.kill()
+        gateway.start()
+        where = ["--url", f"http://127.0.0.1:{gateway.http_port}", "--password", "guest"]
+        with Coordinator(gateway.port) as coordinator:
+            assert len(in_doubt(coordinator)) == 2
+            assert coordinator.do(w10.DtxCommit(Xid(1, b"g", b"b"))).status == 4
+            assert coordinator.do(w10.DtxRollback(Xid(2, b"g", b"b"))).status == 5
+            coordinator.do(w10.DtxForget(Xid(1, b"g", b"b")))
+            assert len(in_doubt(coordinator)) == 1
+        done = run("branch", "forget", "2:67:62", *where)
+        assert done.returncode == 0, done
+        refused(run("branch", "forget", "2:67:62", *where), "404")
+
+
+def in_doubt(coordinator: Coordinator) -> list[object]:
+    found: list[object] = list(read_array(coordinator.do(w10.DtxRecover()).in_doubt))
+    return found
+
+
+def test_mistakes_about_branches(tmp_path: Path) -> None:
+    refused(run("branch", "list", "--url", "ftp://x", "--password", "x"), "ftp://x")
+    with Running(tmp_path) as gateway:
+        where = ["--url", f"http://127.0.0.1:{gateway.http_port}"]
+        refused(run("branch", "list", *where, "--password", "wrong"), "401")
+        refused(run("branch", "forget", "nonsense", *where, "--password", "guest"), "404")
+        refused(run("branch", "list", *where, "--password", "guest", "--vhost", "no"), "no")
 
 
 def test_user_mistakes(tmp_path: Path) -> None:

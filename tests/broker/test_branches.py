@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.broker.branches import Branches, ChannelBranches, Completing
+from gateway.broker.branches import Branches, Completing
 from gateway.broker.channel import Channel
+from gateway.broker.channel_branches import ChannelBranches
 from gateway.broker.long_operations import PORTION
 from gateway.broker.memory_store import MemoryStore
 from gateway.errors import Condition
@@ -519,3 +520,49 @@ def test_a_virtual_host_is_deleted_with_its_branches(volatile: bool) -> None:
     if not volatile:
         assert not [key for kind, key, _ in house.store.survivors().records() if kind == "branch"]
         assert house.store.depths() == {}
+
+
+# --- decided by hand ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_branch_that_was_decided_by_hand(house: House, committed: bool) -> None:
+    """Its coordinator is told how, also after a restart, until it forgets the branch."""
+    channel, mine = selected(house)
+    declare(channel, durable=True)
+    worked(house, channel, mine)
+    with refused(STATE):
+        branches(house).decide(X, committed)
+    prepare(house)
+    status = all_of(branches(house).decide(X, committed))
+    wanted = BranchStatus.HEURISTIC_COMMIT if committed else BranchStatus.HEURISTIC_ROLLBACK
+    assert status is wanted
+    for now in (house, house.restart().restart()):
+        there = branches(now)
+        assert there.recover("guest") == [X]
+        with refused(STATE):
+            there.decide(X, not committed)
+        assert commit(now) is rollback(now) is wanted
+        with refused(STATE):
+            prepare(now)
+        fresh, other = selected(now)
+        for flags in ({"join": True}, {}):
+            with refused(STATE if flags else Condition.NOT_ALLOWED):
+                other.start(X, **flags)
+        assert fetch_all(fresh) == (["b", "new"] if committed else ["a", "b"])
+        fresh.settlements.settle(0, True, Outcome.RELEASE)
+        with refused(Condition.ACCESS_REFUSED):
+            there.forget(X, "other")
+    there.forget(X, "guest")
+    assert branches(now).known == branches(now.restart()).known == {}
+
+
+def test_only_prepared_branches_are_decided_by_hand(house: House) -> None:
+    channel, mine = selected(house)
+    declare(channel, durable=True)
+    with refused(Condition.NOT_FOUND):
+        branches(house).decide(X, True)
+    worked(house, channel, mine)
+    with refused(STATE):
+        branches(house).forget(X, None)
+    assert commit(house, one_phase=True) is OK

@@ -1,5 +1,6 @@
 """A gateway with what the examples of ``/openapi.json`` are about; each example as a request."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -12,11 +13,13 @@ from uuid import uuid4
 
 import httpx
 
+from gateway.adapters.segments.wire.layouts import Xid
 from gateway.http.receive.openapi import TOKEN
 from gateway.net.dialer import dial
 from gateway.operations import BeginSession
 from tests.http.description_words import Operation, examples
 from tests.interop import servers
+from tests.net.prepared import Coordinator
 
 SETTINGS = """
 [http]
@@ -63,6 +66,8 @@ class House:
         self.gateway = gateway
         self.http = http
         self.stack = stack
+        self.path = ""
+        """Of the operation whose examples are tried."""
         self.live: dict[str, Callable[[], Awaitable[str]]] = {
             "token": self.token,
             "stream": self.stream,
@@ -71,6 +76,7 @@ class House:
             "connection_name": self.connection_name,
             "channel": self.channel,
             "binding": self.binding,
+            "branch": self.branch,
             "properties_key": self.properties_key,
             "last_event_id": self.cursor,
             "Last-Event-ID": self.cursor,
@@ -86,6 +92,7 @@ class House:
     async def furnish(self, path: str) -> None:
         """As new, whatever the example before has left; what costs time only if the path needs
         it."""
+        self.path = path
         for one in (
             "queues/orders",
             "queues/rpc",
@@ -184,6 +191,16 @@ class House:
     async def binding(self) -> str:
         wanted = {"source": "shop", "destination": "orders", "routing_key": "orders"}
         return str((await self.do("POST", f"{PLACE}/bindings", json=wanted)).json()["id"])
+
+    async def branch(self) -> str:
+        """A prepared one; to be forgotten it must have been decided."""
+        xid = Xid(1, uuid4().bytes, b"")
+        with await asyncio.to_thread(Coordinator, self.gateway.port) as coordinator:
+            await asyncio.to_thread(coordinator.prepare, xid, "orders")
+        found = f"1:{(xid.global_id or b'').hex()}:"
+        if self.path.endswith("/forget"):
+            await self.do("POST", f"{PLACE}/branches/{quote(found, safe='')}/commit")
+        return found
 
     async def key(self) -> str:
         return f'"{uuid4()}"'

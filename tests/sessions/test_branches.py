@@ -91,6 +91,22 @@ def test_rolled_back(peer: Peer) -> None:
     assert peer.done(PurgeQueue(1, 4, "q")) == 0
 
 
+def test_decided_by_hand(peer: Peer) -> None:
+    peer.says(StartBranch(1, 1, X), *published(1), EndBranch(1, 2, X), PrepareBranch(1, 3, X))
+    house = peer.house
+    house.commit()
+    peer.heard()
+    _, steps = house.broker.branches(house.broker.vhosts["/"]).decide(X, True)
+    assert not list(steps)
+    house.commit()
+    assert peer.done(RecoverBranches(1, 4)) == [X]
+    assert peer.done(CommitBranch(1, 5, X)) is BranchStatus.HEURISTIC_COMMIT
+    assert peer.says(ForgetBranch(1, 6, X)) == [], "answered before it is safe"
+    house.commit()
+    assert peer.heard() == [Done(1, 6)]
+    assert peer.done(RecoverBranches(1, 7)) == []
+
+
 @pytest.mark.parametrize(
     ("operation", "condition"),
     [

@@ -16,6 +16,7 @@ PATH_WORDS = {
     "exchange": ("Exchange, percent-encoded", "shop"),
     "binding": ("`id` of a binding, from the list", "AAAAAAAAAAAAAAAAAAAAAA"),
     "properties_key": ("`properties_key` of a binding, from the list", "orders"),
+    "branch": ("`branch` of a branch, from the list", "0:64652d31:01"),
     "user": ("User", "carol"),
     "connection": ("`id` of a connection", "1"),
     "connection_name": ("`name` of a connection", "127.0.0.1:50000 -> 127.0.0.1:5672"),

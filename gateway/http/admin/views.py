@@ -164,6 +164,35 @@ class BindingList(Shape):
     bindings: list[BindingView]
 
 
+class BranchView(Shape):
+    """One branch of a distributed transaction."""
+
+    vhost: str
+    branch: str = Field(
+        description="its xid: format, identifier of the transaction and of the branch in "
+        "hexadecimal, with colons between them"
+    )
+    user: str
+    state: Literal["prepared", "committed", "rolled-back"] = Field(
+        description="the others: an administrator has decided so"
+    )
+    since: int = Field(description="ms since 1970, when it was prepared")
+    age_seconds: float = Field(description="since then")
+    publishes: int = Field(description="messages that wait for its commit")
+    settlements: int = Field(description="deliveries that wait for its commit")
+
+
+class BranchList(Shape):
+    branches: list[BranchView]
+
+
+class Decision(Shape):
+    """A branch that was decided by hand."""
+
+    branch: BranchView
+    warning: str
+
+
 class ConsumerView(Shape):
     """One consumer."""
 
