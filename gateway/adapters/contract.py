@@ -44,6 +44,9 @@ class Capability(Flag):
     """Clients may open and end connections to find out whether SASL is required."""
     PARTIAL_BODIES = auto()
     """Bodies may be sent in parts, over several connections: the engine takes ``partials``."""
+    CLASS_MESSAGE = auto()
+    """A client may use class message in place of class basic: the engine takes
+    ``class_message``."""
     COMPAT = auto()
     """May present the product of another broker: the engine takes ``annotates``."""
 

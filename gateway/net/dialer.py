@@ -22,7 +22,8 @@ from typing import Any, cast
 
 from gateway import operations as op
 from gateway.adapters import Adapter, Credentials, Limits, Product, Role, adapter_for
-from gateway.adapters.registry import PREFERRED
+from gateway.adapters.contract import Capability
+from gateway.adapters.registry import PREFERRED, VERSIONS
 from gateway.adapters.search import Search
 from gateway.errors import Condition, Lost, Refusal
 from gateway.net.version_probe import probe
@@ -312,6 +313,7 @@ async def dial(
     tls: ssl.SSLContext | None = None,
     product: Product = Product(),  # noqa: B008
     window: int = WINDOW,
+    class_message: bool = False,
 ) -> Remote:
     """Connect, log in and open the virtual host, all within ``limits.handshake_timeout``.
 
@@ -320,13 +322,17 @@ async def dial(
     server that refuses a header is dialled again with the one it answers, or the next, each header
     once. ``remote.adapter.version`` is the result.
 
-    ``window``: octets received and not yet iterated at which reading stops. Raises ``OSError``
+    ``window``: octets received and not yet iterated at which reading stops. ``class_message``: use
+    that class of the transitional 0-10, and not class basic. Raises ``OSError``
     (``TimeoutError`` and ``ssl.SSLError`` are such) if there is no answer, ``Refusal`` if the peer
     refuses, ``KeyError`` for an unknown version.
     """
     remote = Remote(window)
 
     def make(name: str) -> Adapter:
+        more: dict[str, Any] = {}
+        if Capability.CLASS_MESSAGE in VERSIONS[name].capabilities:
+            more["class_message"] = class_message
         return adapter_for(
             name,
             Role.CLIENT,
@@ -334,6 +340,7 @@ async def dial(
             credentials=credentials,
             product=product,
             wake=remote.wake,
+            **more,
         )
 
     wished = (version,) if isinstance(version, str) else version

@@ -4,6 +4,7 @@ revision.
 Each frame is sent when the server has said all that the recorded broker had said by then.
 """
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway import operations as op
+from gateway.adapters.methods.content import BASIC
+from gateway.message import Message, Properties
+from gateway.net.dialer import dial
 from tests.adapters.methods.transitional.recorded import NAMES, frames, version_of
 from tests.adapters.methods.transitional.serving import Decoder, Said
 from tests.adapters.methods.transitional.test_replay import (
@@ -42,12 +47,16 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
-def wire_to(gateway: Running, revision: str) -> Wire:
-    """A connection to the listener of a revision."""
+def port_of(gateway: Running, revision: str) -> int:
+    """Of the listener of a revision."""
     listener = re.compile(rf"AMQP on \S+:(\d+), where 1 1 0 9 is 0-9 and 1 1 0 10 is {revision}\s")
     found = listener.search(gateway.log())
     assert found is not None
-    return Wire(int(found[1]))
+    return int(found[1])
+
+
+def wire_to(gateway: Running, revision: str) -> Wire:
+    return Wire(port_of(gateway, revision))
 
 
 def counted(said: list[Said]) -> Counter[tuple[int, str]]:
@@ -118,3 +127,30 @@ def test_only_listeners_that_are_set_to_it(gateway: Running, header: bytes, revi
     other.send(b"AMQP\x00\x00\x09\x01")
     assert other.take(1) == b"\x01"
     other.close()
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("class_message", [True, False])
+def test_our_client(gateway: Running, revision: str, class_message: bool) -> None:
+    body = bytes(range(256)) * 1000
+
+    async def talk() -> None:
+        remote = await dial(
+            ("127.0.0.1", port_of(gateway, revision)), version=revision, class_message=class_message
+        )
+        await remote.request(op.BeginSession(1, None))
+        await remote.request(op.SelectConfirms(1, None))
+        await remote.request(op.DeclareQueue(1, None, "ours", exclusive=True))
+        header = BASIC.write(Properties())
+        message = Message(BASIC, header, body, "", "ours", BASIC.essentials(header))
+        remote.send(op.Publish(1, message, False, False))
+        await remote.request(op.Subscribe(1, None, "ours", "tag"))
+        async for operation in remote:
+            if isinstance(operation, op.Deliver):
+                assert operation.message.body == body
+                remote.send(op.Settle(1, operation.delivery, False, op.Outcome.ACCEPT))
+                break
+        assert (await remote.request(op.Fetch(1, None, "ours"))) is None
+        await remote.close()
+
+    asyncio.run(talk())

@@ -95,8 +95,12 @@ class Channel:
         """Messages published since confirms were asked for."""
         self.unconfirmed: deque[tuple[int, int]] = deque()
         """Command and sequence of publishes that are not confirmed."""
+        self.transferred: dict[int, Any] = {}
+        """Publishes of class message that the server has to answer, by their requests."""
+        self.fetched_message: Fetched | None = None
+        """By class message; it counts when its request is done."""
         self._engine = engine
-        self._sent_references = 0
+        self._sent_references = self._destinations = 0
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -238,11 +242,24 @@ class Channel:
         )
         self._write_content(record, header, body)
 
+    def publish_transfer(self, message: Message, mandatory: bool, immediate: bool) -> int:
+        """Client: a ``message.transfer``, as ``transfer`` does it."""
+        record, body = messages.transfer_of(message, message.exchange, False)
+        record.exchange, record.reject_unroutable, record.immediate = "", mandatory, immediate
+        return self._transfer(record, body)
+
+    def new_destination(self) -> str:
+        """Client: a name for a consumer."""
+        self._destinations += 1
+        return f"amqp-gateway-{self._destinations}"
+
     def transfer(self, destination: str, redelivered: bool, message: Message) -> int:
         """A message.transfer; a body that does not fit its frame goes by reference. Returns the
         name by which it is settled. Raises ``ValueError`` before anything is written."""
+        return self._transfer(*messages.transfer_of(message, destination, redelivered))
+
+    def _transfer(self, record: w.MessageTransfer, body: MessageBody) -> int:
         engine = self._engine
-        record, body = messages.transfer_of(message, destination, redelivered)
         engine.buffer.weigh((0 if isinstance(body, LargeBody) else len(body)) + WEIGHT)
         method = engine.table.by_record[w.MessageTransfer]
         room = (engine.frame_max or 1 << 31) - ALWAYS_ROOM - len(method.write(record))

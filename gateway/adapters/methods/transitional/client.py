@@ -1,8 +1,9 @@
 """The client role: operations as methods, and methods of a server as operations.
 
 Messages go and come with the class ``basic``, whose acknowledgements name single deliveries and
-can return them. A request without a reply is done when ``execution.complete`` reaches its number,
-and so is a publish that is to be confirmed. One ``execution.flush`` is under way at a time.
+can return them, unless class message is asked for (``client_messages``). A request without a reply
+is done when ``execution.complete`` reaches its number, and so is a publish that is to be confirmed.
+One ``execution.flush`` is under way at a time.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.incoming_content import IncomingContent
 from gateway.adapters.methods.outbound import request_channel
 from gateway.adapters.methods.transitional import branches, types
+from gateway.adapters.methods.transitional import client_messages as messages
 from gateway.adapters.methods.transitional.channel import Channel, Consumer
 from gateway.adapters.methods.transitional.versions import Carried
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
@@ -64,6 +66,8 @@ class AwaitedCommand(NamedTuple):
     method: Method
     operation: Any
     command: int
+    request: int
+    """Its identifier on 24 July."""
 
     @property
     def token(self) -> Token:
@@ -175,7 +179,11 @@ def request(engine: Any, op: Any) -> None:
     if engine.server:
         raise LocalError(f"a server does not ask for {type(op).__name__}")
     channel: Channel = request_channel(engine, op, Channel)
-    record = ASK[type(op)](op)
+    if engine.class_message:
+        op = messages.named(channel, op)
+    kind = type(op)
+    build = messages.ASK.get(kind) if engine.class_message else None
+    record: Any = (build or ASK[kind])(op)
     method: Method = engine.table.by_record[type(record)]
     no_wait = op.token is None and hasattr(record, "no_wait")
     if no_wait:
@@ -183,13 +191,14 @@ def request(engine: Any, op: Any) -> None:
     if isinstance(op, BeginSession):
         engine.channels[op.channel] = channel
     elif isinstance(op, Subscribe) and op.tag:
-        channel.consumers[op.tag] = Consumer(True, op.no_ack)
+        channel.consumers[op.tag] = Consumer(not engine.class_message, op.no_ack)
     if isinstance(op, Recover) and op.requeue:
         channel.deliveries.clear()
     if not isinstance(op, Synchronize):
         engine.send_method(channel.number, record)
     if not no_wait:
-        channel.awaited.append(AwaitedCommand(method, op, channel.numbering.sent))  # type: ignore[arg-type]
+        sent = channel.numbering.sent, channel.numbering.requests
+        channel.awaited.append(AwaitedCommand(method, op, *sent))  # type: ignore[arg-type]
         if not method.replies:
             flush(engine, channel)
     if isinstance(op, EndSession):
@@ -216,9 +225,14 @@ def publish(engine: Any, op: Publish) -> None:
     if engine.server:
         raise LocalError("a server does not publish")
     channel: Channel = engine.channel(op.channel)
-    channel.publish(op.message, op.immediate)
+    if engine.class_message:
+        messages.publish(engine, channel, op)
+    else:
+        channel.publish(op.message, op.immediate)
     if channel.confirming:
         channel.published += 1
+        if engine.class_message and engine.requests:
+            return  # it is answered
         channel.unconfirmed.append((channel.numbering.sent, channel.published))
         flush(engine, channel)
 
@@ -229,8 +243,12 @@ def settle(engine: Any, op: Settle) -> None:
         raise LocalError("a server does not settle")
     channel: Channel = engine.channel(op.channel)
     tags = channel.deliveries.up_to(op.delivery) if op.multiple else [op.delivery]
+    if engine.class_message:
+        messages.settle(engine, op, channel, tags)
     for tag in tags:
         channel.deliveries.discard(tag)
+    if engine.class_message:
+        return
     if op.outcome is Outcome.ACCEPT:
         engine.send_method(op.channel, w.BasicAck(op.delivery, op.multiple))
         return
@@ -254,7 +272,7 @@ def take(
     if name == "execution.complete":
         complete(engine, channel, m.cumulative_execution_mark, found)
     elif name == "execution.flush":
-        engine.send_method(number, w.ExecutionComplete(channel.numbering.received % types.SERIALS))
+        engine.send_method(number, messages.completed(engine, channel))
     elif name == "channel.close":
         closed_by_server(engine, channel, m, found)
     elif name == "channel.flow":
@@ -270,7 +288,7 @@ def take(
             channel.consumers.pop(m.consumer_tag, None)
         if awaited.token is not None:
             found.append(Done(number, awaited.token, RESULTS[name](awaited.operation, m)))
-    else:
+    elif not messages.take(engine, channel, name, m, carried, found):
         raise PeerError(Condition.NOT_IMPLEMENTED, f"{name} is not implemented")
 
 
@@ -282,7 +300,8 @@ def complete(engine: Any, channel: Channel, mark: int, found: list[Operation]) -
     while awaited and not awaited[0].method.replies and awaited[0].command <= command:
         done = awaited.popleft()
         if done.token is not None:
-            found.append(Done(channel.number, done.token))
+            result = messages.result(channel, done.operation)
+            found.append(Done(channel.number, done.token, result))
     unconfirmed, sequence = channel.unconfirmed, 0
     while unconfirmed and unconfirmed[0][0] <= command:
         _, sequence = unconfirmed.popleft()
@@ -327,6 +346,7 @@ RESULTS: dict[str, Callable[[Any, Any], Any]] = {
     "basic.cancel-ok": lambda op, ok: ok.consumer_tag,
     "basic.get-empty": _nothing,
     "access.request-ok": _nothing,
+    "message.offset": _nothing,
     **branches.RESULTS,
 }
 """Results of requests, by the names of the replies."""

@@ -1,7 +1,7 @@
 """Unsettled deliveries of a channel: the peer names them by request or command, the broker counts
 them from 1."""
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 
 from gateway.errors import Condition, PeerError
 from gateway.operations import Outcome, Settle
@@ -14,7 +14,8 @@ FEW = 64
 
 
 class Deliveries:
-    """By name, in the order in which they were sent; names ascend, but for those of fetched ones.
+    """By name, in the order in which they were sent; names ascend, but for those of fetched ones,
+    and those whose bodies come to a client in parts.
 
     A name that is settled alone stays in the list of names until a range passes it, or until most
     names are settled: no range costs more than the deliveries that it has to pass once."""
@@ -38,9 +39,16 @@ class Deliveries:
             return
         self._numbers[name] = delivery
         names = self._names
-        names.append(name)
+        if names and name < names[-1]:  # its body came in parts, and others between them
+            insort(names, name)
+        else:
+            names.append(name)
         if len(names) > 2 * len(self._numbers) + FEW:
-            names[:] = self._numbers
+            names[:] = sorted(self._numbers)
+
+    def oldest(self) -> int | None:
+        """The first name that is not settled."""
+        return min(self._numbers, default=None)
 
     def clear(self) -> None:
         """All go back to their queues."""

@@ -42,7 +42,7 @@ REPLIES = frozenset(
 class Engine:
     """One connection; an ``Adapter``."""
 
-    capabilities = Capability.PARTIAL_BODIES
+    capabilities = Capability.PARTIAL_BODIES | Capability.CLASS_MESSAGE
     layouts = w
 
     def __init__(
@@ -59,13 +59,15 @@ class Engine:
         wake: Callable[[], None] = no_op,
         spool: Spool | None = None,
         partials: PartialBodyStore | None = None,
+        class_message: bool = False,
     ) -> None:
         """``spool``: where bodies go that are too large for memory; ``None``: they stay there.
         ``partials``: keeps references with a checkpoint; without one they go with the
-        connection."""
+        connection. ``class_message``: a client uses it, and not class basic."""
         self.version = version
         self.role: Role = role
         self.server = role is Role.SERVER
+        self.class_message = class_message
         self.closing = False
         self.wake = wake
         self.output_congested: Callable[[], None] = no_op
@@ -138,15 +140,18 @@ class Engine:
         if record is not None:
             self.send_method(channel, record, request)
 
-    def send_method(self, channel: int, record: Any, request: int = 0) -> int:
-        """One method; a response if it answers a ``request``. Returns the name by which the peer
-        refers to it: the identifier of its request, or the number of the command."""
+    def send_method(self, channel: int, record: Any, request: int = 0, batch: int = 0) -> int:
+        """One method; a response if it answers a ``request``, and so many behind it (``batch``).
+        Returns the name by which the peer refers to it: the identifier of its request, or the
+        number of the command."""
         numbering = self.channels[channel].numbering if channel else self.numbering
-        octets = self.encoded(numbering, channel, record, request)
+        octets = self.encoded(numbering, channel, record, request, batch)
         self.buffer.put_on(channel, octets)
         return numbering.requests if self.requests else numbering.sent
 
-    def encoded(self, numbering: Numbering, channel: int, record: Any, request: int = 0) -> bytes:
+    def encoded(
+        self, numbering: Numbering, channel: int, record: Any, request: int = 0, batch: int = 0
+    ) -> bytes:
         """The frame of a method, which is counted. Raises ``ValueError`` before that."""
         method = self.table.by_record.get(type(record))
         if method is None:
@@ -157,7 +162,7 @@ class Engine:
         numbering.send(method)
         request = request or numbering.unanswered(record.NAME)
         if request:
-            carried = numbering.response(request)
+            carried = numbering.response(request, batch)
         elif self.requests and record.NAME not in REPLIES:
             carried = numbering.request()
         else:

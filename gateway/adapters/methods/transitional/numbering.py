@@ -74,7 +74,7 @@ class Numbering:
         self.requests += 1
         return Carried(False, self.requests, self.mark, 0)
 
-    def response(self, request: int) -> Carried:
-        """The head of our response to a request."""
+    def response(self, request: int, batch: int = 0) -> Carried:
+        """The head of our response to a request, and to so many behind it."""
         self.responses += 1
-        return Carried(True, self.responses, request, 0)
+        return Carried(True, self.responses, request, batch)

@@ -272,6 +272,10 @@ def _grant(r: Received) -> list[Operation]:
     return []
 
 
+def _unasked(r: Received) -> list[Operation]:
+    raise PeerError(Condition.COMMAND_INVALID, f"{r.method.name} answers nothing")
+
+
 IN_PARTS = tuple(f"message.{name}" for name in ("open", "append", "close", "checkpoint", "resume"))
 
 SERVE: dict[str, Callable[[Received], list[Operation]]] = {
@@ -307,6 +311,8 @@ SERVE: dict[str, Callable[[Received], list[Operation]]] = {
     "message.recover": _recover,
     "message.qos": _qos,
     **dict.fromkeys(IN_PARTS, _in_parts),
+    "message.offset": _unasked,
+    "message.empty": _unasked,
     "message.ok": _settled(Outcome.ACCEPT),
     "message.reject": _settled(Outcome.REJECT),
     "execution.flush": lambda r: [Synchronize(r.number, r.token)],

@@ -57,6 +57,9 @@ class Decoder:
         assert method.from_server, method.name
         record, stop = method.read(buf, at + 4)
         assert stop == end
+        self.keep(channel, carried, record)
+
+    def keep(self, channel: int, carried: Carried | None, record: Any) -> None:
         self._said.append(Said(channel, carried, record))
 
     def on_header(self, channel: int, buf: bytes, at: int, end: int, found: Any) -> None:

@@ -67,9 +67,17 @@ def message(body: bytes, key: str = "q", exchange: str = "", **given: Any) -> Me
 class Talk:
     """A client of ours, and our server with a broker."""
 
-    def __init__(self, version: str, listener: str = "", **options: Any) -> None:
+    def __init__(
+        self, version: str, listener: str = "", class_message: bool = False, **options: Any
+    ) -> None:
         self.served = Served(listener or version, **options)
-        self.client = Engine(version, Role.CLIENT, credentials=Credentials(), limits=LIMITS)
+        self.client = Engine(
+            version,
+            Role.CLIENT,
+            credentials=Credentials(),
+            limits=LIMITS,
+            class_message=class_message,
+        )
         self.heard: list[Operation] = []
         assert isinstance(self.says(Open("open", "/", "guest")), Done)
         assert self.done(BeginSession(1, "begin")) is None
