@@ -40,6 +40,8 @@ from gateway.net.passwords import Passwords
 from gateway.net.tls import server_context
 from gateway.net.websocket import AmqpSockets
 from gateway.net.websocket_frames import FrameByFrame
+from gateway.operations import SessionLimits
+from gateway.sessions.named import NamedSessions
 from gateway.sessions.registry import SessionRegistry
 from gateway.store.sqlite import SqliteStore
 
@@ -74,7 +76,17 @@ class Gateway:
         try:
             self.spool = open_spool(settings)
             self.registry = SessionRegistry(
-                settings.amqp.create_queues, open_partial_bodies(settings, self.spool)
+                settings.amqp.create_queues,
+                open_partial_bodies(settings, self.spool),
+                NamedSessions(
+                    SessionLimits(
+                        settings.limits.session_seconds,
+                        settings.limits.sessions,
+                        settings.limits.user_sessions,
+                        settings.limits.session_octets,
+                        settings.limits.all_session_octets,
+                    )
+                ),
             )
             self.broker = self._broker()
             key, crossing = secret(settings, CROSSING_FILE), settings.crossing

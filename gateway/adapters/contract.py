@@ -47,6 +47,8 @@ class Capability(Flag):
     CLASS_MESSAGE = auto()
     """A client may use class message in place of class basic: the engine takes
     ``class_message``."""
+    SESSIONS = auto()
+    """Has sessions with names (0-10), which may outlive their connection."""
     COMPAT = auto()
     """May present the product of another broker: the engine takes ``annotates``."""
 

@@ -75,6 +75,10 @@ class ChannelClient(Protocol):
 
     def close(self) -> None: ...
 
+    def keep(self, channel: "Channel") -> None: ...
+
+    def forget(self, channel: "Channel") -> None: ...
+
 
 class Channel:
     """Made by ``Client.channel``. ``consumer_limit`` and ``consumer_size`` are the prefetch limits,
@@ -441,7 +445,7 @@ class Channel:
         entries += window.unsettled.values()
         window.unsettled.clear()
         self.broker.confirming.pop(self.publish_path, None)
-        self.client.channels.pop(self.number, None)
+        self.client.forget(self)
         if much:
             steps = self.giving_back(posts, entries)
             self.broker.state.long_operations.begin(steps, lambda refusal: then(), atomic=False)

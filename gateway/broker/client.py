@@ -29,7 +29,9 @@ class Client:
         self.prefetch: tuple[int, int] = (0, 0)
         self.channels: dict[int, Channel] = {}
         self.exclusive: dict[Queue, None] = {}
-        self.closed = False
+        self.closed = self.left = False
+        self._kept = 0
+        """The number of the last channel that was kept, negative."""
         self.ended: Callable[[], None] = lambda: None
         """Called once when it is closed, also by the deletion of its virtual host."""
 
@@ -41,6 +43,31 @@ class Client:
         channel.window.limit, channel.window.size = self.prefetch
         self.channels[number] = channel
         return channel
+
+    def keep(self, channel: Channel) -> None:
+        """A channel may outlive the connection. Another may have its number."""
+        if self.channels.get(channel.number) is channel:
+            del self.channels[channel.number]
+            self._kept -= 1
+            channel.number = self._kept
+            self.channels[channel.number] = channel
+
+    def leave(self) -> None:
+        """The connection has ended. Exclusive queues stay as long as a channel is kept."""
+        self.left = True
+        for number, channel in list(self.channels.items()):
+            if number >= 0:
+                channel.close()
+        self._close_unused()
+
+    def forget(self, channel: Channel) -> None:
+        """A channel is closed."""
+        self.channels.pop(channel.number, None)
+        self._close_unused()
+
+    def _close_unused(self) -> None:
+        if self.left and not self.channels:
+            self.close()
 
     def close(self) -> None:
         """Everything that belongs to the connection ends. May be called twice."""

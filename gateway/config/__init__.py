@@ -24,8 +24,10 @@ from gateway.config.amqp import AmqpSettings
 from gateway.config.section import Section
 from gateway.config.web import AdminSettings, DeclaredRoute, HttpSettings
 from gateway.errors import ConfigError
+from gateway.operations import SessionLimits
 
 DEFAULTS = Limits()
+SESSIONS = SessionLimits()
 
 
 class CrossingSettings(Section):
@@ -93,6 +95,25 @@ class ResourceSettings(Section):
         ge=0,
         description="time in which a branch must be prepared, unless its client sets another;"
         " 0 is no limit",
+    )
+    session_seconds: int = Field(
+        SESSIONS.seconds,
+        ge=0,
+        description="longest time that a session of 0-10 is kept for another connection",
+    )
+    sessions: int = Field(
+        SESSIONS.sessions, ge=0, description="sessions of 0-10 that are, or will be, kept"
+    )
+    user_sessions: int = Field(
+        SESSIONS.user_sessions, ge=0, description="such sessions of one user"
+    )
+    session_octets: int = Field(
+        SESSIONS.octets,
+        ge=0,
+        description="octets that a kept session remembers, to send them again",
+    )
+    all_session_octets: int = Field(
+        SESSIONS.all_octets, ge=0, description="such octets of all sessions"
     )
 
 

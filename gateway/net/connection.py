@@ -221,8 +221,14 @@ class Connection(asyncio.Protocol):
     def _end(self, error: Exception | None) -> None:
         """Perform the operations that are left, one time slice after the other, and end."""
         try:
-            if self.session is not None and self.session.finish():
-                asyncio.get_running_loop().call_soon(self._in_turn, partial(self._end, error))
+            session = self.session
+            if session is not None and session.finish():
+                again = partial(self._in_turn, partial(self._end, error))
+                soon: Callable[[], Any] = partial(asyncio.get_running_loop().call_soon, again)
+                if session.resting:
+                    session.on_pending = soon
+                else:
+                    soon()
                 return
             self._log_end(error)
         except Exception:

@@ -1,16 +1,18 @@
-"""Operations that are performed by one call to a channel."""
+"""Operations that are performed by one call to a channel, and their answers."""
 
 from collections.abc import Callable
 from typing import Any
 
 from gateway.broker.channel import Channel
 from gateway.operations import (
+    Assure,
     Bind,
     CancelTopic,
     DeclareExchange,
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
+    EnterRealm,
     FindBindings,
     FindExchange,
     Operation,
@@ -19,8 +21,13 @@ from gateway.operations import (
     PurgeTopic,
     Select,
     SelectConfirms,
+    Synchronize,
     Unbind,
+    Unsent,
 )
+from gateway.sessions.context import SessionContext
+from gateway.sessions.realms import Realms
+from gateway.sessions.replies import Replies
 from gateway.sessions.subscriptions import cancel_topic, purge_topic
 
 Call = Callable[[Channel, Any], Any]
@@ -46,3 +53,46 @@ TOPOLOGY: dict[type[Operation], Call] = {
     Unbind: lambda channel, op: channel.topology.unbind(op),
 }
 """Answered with their result when the store has committed them."""
+
+
+class ChannelCalls:
+    """Performs them for one connection, and answers in order. ``handlers`` by operation."""
+
+    def __init__(self, context: SessionContext, replies: Replies, realms: Realms) -> None:
+        self._context = context
+        self._replies = replies
+        self._realms = realms
+        self.handlers: dict[type[Operation], Callable[[Channel, Any], None]] = {
+            **dict.fromkeys(PLAIN, self._plain),
+            **dict.fromkeys(TOPOLOGY, self._topology),
+            **dict.fromkeys((Assure, Synchronize), self._answer_when_safe),
+            EnterRealm: self._enter_realm,
+            Unsent: lambda channel, op: channel.settlements.unsent(
+                op.consumer, op.delivery, op.message, op.queue
+            ),
+        }
+
+    def _plain(self, channel: Channel, operation: Any) -> None:
+        PLAIN[operation.__class__](channel, operation)
+        self._replies.answer(operation.channel, operation.token)
+
+    def _topology(self, channel: Channel, operation: Any) -> None:
+        replies = self._replies
+        replies.begin_request()
+        try:
+            result = TOPOLOGY[operation.__class__](channel, operation)
+        finally:
+            notices = replies.end_request()
+        if self._context.broker.topology_alone_is_safe:
+            replies.answer(operation.channel, operation.token, result)
+        else:
+            replies.answer_when_safe(operation.channel, operation.token, result)
+        for notice in notices:
+            replies.notify(notice)
+
+    def _enter_realm(self, channel: Channel, operation: EnterRealm) -> None:
+        self._realms.enter(channel, operation.name, operation.exclusive)
+        self._replies.answer(operation.channel, operation.token)
+
+    def _answer_when_safe(self, channel: Channel, operation: Assure | Synchronize) -> None:
+        self._replies.answer_when_safe(operation.channel, operation.token, holds=False)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from gateway.broker.channel import Channel
 from gateway.operations import (
@@ -19,6 +19,7 @@ from gateway.operations import (
     Unsubscribe,
 )
 from gateway.sessions.context import SessionContext
+from gateway.sessions.recipient import ChannelRecipient
 from gateway.sessions.replies import Replies
 
 MOST_BINDINGS = 16
@@ -90,17 +91,15 @@ class ConsumerOperations:
 
     def credit(self, channel: Channel, operation: Credit) -> None:
         """Set the credit of a consumer; with ``drain`` it is used up first."""
-        context, replies = self._context, self._replies
-        number, token = operation.channel, operation.token
+        token = operation.token
         channel.credit(operation.tag, operation.count, operation.octets)
         if not operation.drain:
-            replies.answer(number, token, 0)
+            self._replies.answer(operation.channel, token, 0)
             return
 
         def drained(left: int) -> None:
-            # Perhaps turns later: another channel may have the number by then.
-            if context.has(number, channel):
-                replies.answer(number, token, left)
+            # Perhaps turns later, where the recipient is then.
+            cast(ChannelRecipient, channel.recipient).answer(channel, token, left)
 
         channel.drain(operation.tag, drained)
 

@@ -1,6 +1,7 @@
 """The recipient of one channel's deliveries, confirms and returns, as the broker sees it."""
 
 from collections.abc import Callable
+from typing import Any
 
 from gateway.broker.channel import Channel
 from gateway.errors import Condition
@@ -18,7 +19,9 @@ class ChannelRecipient:
     """What the broker calls for one channel. ``deliver`` and ``confirm`` are hot: they are the
     adapter's own methods. Raises ``LocalError`` if the adapter has no such channel open."""
 
-    __slots__ = ("outlet", "deliver", "confirm", "_context", "_replies", "_follow", "_number")
+    __slots__ = (
+        "outlet", "deliver", "confirm", "_context", "_replies", "_follow", "_number", "_gone",
+    )  # fmt: skip
 
     def __init__(
         self, context: SessionContext, replies: Replies, follow: Callable[[], None], number: int
@@ -30,6 +33,27 @@ class ChannelRecipient:
         self._replies = replies
         self._follow = follow
         self._number = number
+        self._gone: Callable[[str], None] | None = None
+        """Called with the tag of a consumer that is cancelled while no connection has the
+        channel."""
+
+    def leave(self, gone: Callable[[str], None]) -> None:
+        """The channel is kept without a connection."""
+        self._gone = gone
+
+    def move(
+        self, context: SessionContext, replies: Replies, follow: Callable[[], None], number: int
+    ) -> None:
+        """The channel belongs to another connection now."""
+        self._context, self._replies, self._follow = context, replies, follow
+        self._number = number
+        self._gone = None
+
+    def answer(self, channel: Channel, token: Any, result: Any) -> None:
+        """Answer a request that was not performed at once: another channel may have the number by
+        then, or another connection the channel."""
+        if self._context.has(self._number, channel):
+            self._replies.answer(self._number, token, result)
 
     def join(self, channel: Channel) -> None:
         """Pause the channel while the outlet cannot take more."""
@@ -47,4 +71,7 @@ class ChannelRecipient:
         self._follow()
 
     def cancelled(self, tag: str) -> None:
-        self._replies.notify(Cancelled(self._number, tag))
+        if self._gone is not None:
+            self._gone(tag)
+        else:
+            self._replies.notify(Cancelled(self._number, tag))

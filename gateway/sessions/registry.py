@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gateway.errors import Condition, Lost, Refusal
 from gateway.partial_bodies import PartialBodyStore
 from gateway.sessions.links import Links
+from gateway.sessions.named import NamedSessions
 from gateway.sessions.realms import Realms
 from gateway.sessions.session import Session
 from gateway.sessions.staging import Staging
@@ -14,13 +15,18 @@ class SessionRegistry:
     """All open sessions of this process by number. Numbers are never used again.
 
     ``links`` may outlive their connections; ``create_queues`` lets a link make the queue that its
-    plain address names; ``partials`` stores incomplete messages.
+    plain address names; ``partials`` stores incomplete messages; ``named`` are the sessions of
+    0-10.
     """
 
     def __init__(
-        self, create_queues: bool = True, partials: PartialBodyStore | None = None
+        self,
+        create_queues: bool = True,
+        partials: PartialBodyStore | None = None,
+        named: NamedSessions | None = None,
     ) -> None:
         self.links = Links()
+        self.named = named or NamedSessions()
         self.create_queues = create_queues
         self.partials = partials or PartialBodyStore()
         self.staging = Staging(self.partials)
@@ -52,6 +58,7 @@ class SessionRegistry:
         for session in self:
             if session.user == user:
                 session.close(Condition.CONNECTION_FORCED, f"user '{user}' was deleted")
+        self.named.user_removed(user)
 
     def claim(self, vhost: str, user: str, client: str, session: Session) -> None:
         """Reserve a client name for this session until ``leave``. Refuses (405) if another session

@@ -35,6 +35,7 @@ from gateway.operations import (
     EnterRealm,
     FindQueue,
     GiveBack,
+    KeepSession,
     Listen,
     Manage,
     Modify,
@@ -110,7 +111,7 @@ class ChannelReplies:
         kind = operation.__class__
         if isinstance(operation, SessionLost) and operation.token is None:
             return False
-        if self.deferred or self.busy:
+        if self.deferred or self.busy or kind is KeepSession:
             return True
         if not self.holding:
             return False

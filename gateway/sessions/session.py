@@ -15,15 +15,14 @@ from gateway.broker.channel import Channel, nothing
 from gateway.broker.client import Client
 from gateway.errors import Condition, LocalError, Lost, Refusal
 from gateway.operations import (
-    Assure,
     BeginSession,
     Blocked,
     Close,
     Closed,
     Done,
     EndSession,
-    EnterRealm,
     Fetch,
+    KeepSession,
     Open,
     Operation,
     Peer,
@@ -31,21 +30,21 @@ from gateway.operations import (
     Refused,
     SessionLost,
     Settle,
-    Synchronize,
     Unblocked,
-    Unsent,
     UpdateSecret,
 )
-from gateway.sessions.channel_calls import PLAIN, TOPOLOGY
+from gateway.sessions.channel_calls import ChannelCalls
 from gateway.sessions.consumers import ConsumerOperations
 from gateway.sessions.context import SessionContext
 from gateway.sessions.handles import HandleOperations
 from gateway.sessions.link_operations import LinkOperations
 from gateway.sessions.links import Links
 from gateway.sessions.long_requests import LongRequests
+from gateway.sessions.named import NamedSessions
 from gateway.sessions.realms import Realms
 from gateway.sessions.recipient import ChannelRecipient
 from gateway.sessions.replies import Replies
+from gateway.sessions.session_operations import SessionOperations
 from gateway.sessions.staging import Staging
 
 
@@ -53,6 +52,7 @@ class Registrar(Protocol):
     """The registry of all sessions, as one session needs it."""
 
     links: Links
+    named: NamedSessions
     create_queues: bool
     staging: Staging
     realms: Realms
@@ -129,29 +129,25 @@ class Session:
         self.channels = context.channels
         context.number = registry.enter(self)
         self._replies = replies = Replies(context, self._on_replies_ready)
+        self._calls = ChannelCalls(context, replies, registry.realms)
         self._consumers = ConsumerOperations(context, replies, self.follow)
         self._long_requests = LongRequests(context, replies, self.refuse, self.drop)
         self._links: LinkOperations | None = None
         self._handles: HandleOperations | None = None
-        self._endpoints: list[LinkOperations | HandleOperations] = []
+        self._named: SessionOperations | None = None
+        self._endpoints: list[LinkOperations | HandleOperations | SessionOperations] = []
         self._on_connection: dict[type[Operation], Callable[[Any], None]] = {
             Open: self._open,
             Closed: self._on_closed,
             UpdateSecret: self._update_secret,
-            BeginSession: self._begin,
+            BeginSession: self.begin,
             EndSession: self._end,
             SessionLost: self._on_session_lost,
         }
         self._on_channel: dict[type[Operation], Callable[[Channel, Any], None]] = {
-            **dict.fromkeys(PLAIN, self._plain),
+            **self._calls.handlers,
             **self._long_requests.handlers,
-            **dict.fromkeys(TOPOLOGY, self._topology),
             **self._consumers.handlers,
-            EnterRealm: self._enter_realm,
-            Unsent: lambda channel, op: channel.settlements.unsent(
-                op.consumer, op.delivery, op.message, op.queue
-            ),
-            **dict.fromkeys((Assure, Synchronize), self._answer_when_safe),
             Publish: self._publish,
         }
         self._refuses_alone = bool(adapter.capabilities & (Capability.LINKS | Capability.HANDLES))
@@ -172,6 +168,10 @@ class Session:
                 context, replies, self._long_requests, registry.staging, registry.topics
             )
             self._endpoints.append(self._handles)
+        if Capability.SESSIONS in adapter.capabilities:
+            self._named = SessionOperations(context, replies, registry.named, self)
+            self._on_connection.update(self._named.on_connection())
+            self._endpoints.append(self._named)
         for endpoints in self._endpoints:
             self._on_channel.update(endpoints.handlers)
 
@@ -203,7 +203,8 @@ class Session:
     @property
     def has_pending(self) -> bool:
         """Whether operations wait to be performed: no more should be received meanwhile."""
-        return bool(self._pending) or self._replies.deferred > 0
+        waits = self._named is not None and self._named.waiting
+        return bool(self._pending or waits) or self._replies.deferred > 0
 
     # --- performing -----------------------------------------------------------------------------
 
@@ -402,15 +403,14 @@ class Session:
             self.adapter.send(Blocked(self.broker.blocked))
 
     def _update_secret(self, operation: UpdateSecret) -> None:
-        """Passwords do not expire, so there is nothing to renew: like RabbitMQ, accept the secret
-        unless the user was deleted."""
+        """Passwords do not expire: like RabbitMQ, accept it unless the user was deleted."""
         if self.broker.access.user(self.user) is None:
             text = f"there is no user '{self.user}' whose secret could be updated"
             raise Refusal(Condition.NOT_ALLOWED, text, Lost.CONNECTION)
         self.adapter.send(Done(0, operation.token))
 
     def block(self, reason: str | None) -> None:
-        """Tell the peer that publishers are held back (a reason) or no longer (``None``)."""
+        """Tell the peer that publishers are held back (a reason) or not (``None``)."""
         if self.opened and not self.closed:
             self.adapter.send(Unblocked() if reason is None else Blocked(reason))
 
@@ -424,6 +424,8 @@ class Session:
     def _on_closed(self, operation: Closed) -> None:
         if operation.condition is not None:
             self.ending = f"{operation.condition.value}: {operation.text}"
+        if self.resting:
+            return  # ``finish`` ends it
         if operation.token is None or self.adapter.closing:
             self.end()
         else:
@@ -451,13 +453,24 @@ class Session:
         """The socket is closed; these are the last operations. Call ``finish`` until it returns
         false."""
         self._pending += operations
+        if self._named is not None:
+            self._named.lost(operations)
+
+    @property
+    def resting(self) -> bool:
+        """The peer is gone; sessions that are to be kept wait for answers, then ``on_pending``."""
+        return self._named is not None and self._named.resting and not self._pending
 
     def finish(self) -> bool:
         """Perform the operations of a peer that is gone, for one time slice. True if some are left;
         otherwise the connection has ended."""
-        pending, self._pending = [*self._replies.forget_all(), *self._pending], []
+        replies, keeping = self._replies, self._named is not None and self._named.resting
+        earlier = replies.take_deferred() if keeping else replies.forget_all()
+        pending, self._pending = [*earlier, *self._pending], []
         until = perf_counter() + self.time_slice
         for at, operation in enumerate(pending):
+            if keeping and replies.defer(operation):
+                continue
             try:
                 self._act(operation)
             except Refusal:
@@ -465,7 +478,7 @@ class Session:
             if perf_counter() > until:
                 self._pending = pending[at + 1 :]
                 break
-        if self._pending:
+        if self._pending or self.resting:
             return True
         self.end()
         return False
@@ -480,7 +493,8 @@ class Session:
             deferred, self._pending = deferred + self._pending, []
             for operation in deferred:
                 try:
-                    self._act(operation)
+                    if operation.__class__ is not KeepSession:  # nobody waits for its answers
+                        self._act(operation)
                 except Refusal:
                     continue
             self._replies.forget_all()
@@ -493,30 +507,31 @@ class Session:
             self._registry.realms.leave(channel)
         self.channels.clear()
         if self._client is not None:
-            self._client.close()
+            self._client.leave()
         for channel in channels:
             cast(ChannelRecipient, channel.recipient).part()
 
     def release(self) -> None:
-        """Break the reference cycles of a session that has ended, so that a connection leaves
-        nothing for the garbage collector, which runs seldom."""
+        """Break the reference cycles of a session that has ended."""
         self.adapter.release()
         self.meter = nothing_metered
         self.on_pending = nothing
         self._replies.release()
-        vars(self._long_requests).clear()
+        if self._named is not None:
+            self._named.release()
         self._pending = []
         self._on_connection.clear()
         self._on_channel.clear()
-        vars(self._consumers).clear()
+        for part in (self._calls, self._consumers, self._long_requests):
+            vars(part).clear()
         for endpoints in self._endpoints:
             endpoints.handlers.clear()
-        self._links = self._handles = None
+        self._links = self._handles = self._named = None
         self._endpoints.clear()
 
     # --- channels -------------------------------------------------------------------------------
 
-    def _begin(self, operation: BeginSession) -> None:
+    def begin(self, operation: BeginSession) -> None:
         number = operation.channel
         if self.adapter.closing or self._client is None:
             return  # requested in the read in which the connection was refused, or lost
@@ -533,6 +548,15 @@ class Session:
         if operation.transacted:
             channel.transactions.select()
         self._replies.answer(number, operation.token)
+
+    def rejoin(self, number: int, channel: Channel) -> None:
+        """A channel that was kept belongs to this connection."""
+        recipient = cast(ChannelRecipient, channel.recipient)
+        recipient.move(self._context, self._replies, self.follow, number)
+        recipient.join(channel)
+        channel.flow(True)
+        channel.pause() if self._paused else channel.resume()
+        self.channels[number] = channel
 
     def drop(self, number: int, then: Callable[[], None] = nothing) -> None:
         """End a channel, if it is open. ``then`` is called when its unsettled deliveries are back
@@ -573,28 +597,3 @@ class Session:
     def _publish(self, channel: Channel, operation: Publish) -> None:
         channel.publish_path.publish(operation.message, operation.mandatory, operation.immediate)
         self._context.publisher = True
-
-    def _plain(self, channel: Channel, operation: Any) -> None:
-        PLAIN[operation.__class__](channel, operation)
-        self._replies.answer(operation.channel, operation.token)
-
-    def _topology(self, channel: Channel, operation: Any) -> None:
-        replies = self._replies
-        replies.begin_request()
-        try:
-            result = TOPOLOGY[operation.__class__](channel, operation)
-        finally:
-            notices = replies.end_request()
-        if self.broker.topology_alone_is_safe:
-            replies.answer(operation.channel, operation.token, result)
-        else:
-            replies.answer_when_safe(operation.channel, operation.token, result)
-        for notice in notices:
-            replies.notify(notice)
-
-    def _enter_realm(self, channel: Channel, operation: EnterRealm) -> None:
-        self._registry.realms.enter(channel, operation.name, operation.exclusive)
-        self._replies.answer(operation.channel, operation.token)
-
-    def _answer_when_safe(self, channel: Channel, operation: Assure | Synchronize) -> None:
-        self._replies.answer_when_safe(operation.channel, operation.token, holds=False)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from gateway.adapters.contract import Adapter, Answer
 from gateway.errors import Condition, Lost
 from gateway.operations import (
+    AttachSession,
     BeginSession,
     Closed,
     Done,
@@ -77,7 +78,7 @@ def connect(client: Adapter, server: Adapter) -> None:
     while True:
         up = b"".join(client.output())
         for operation in server.receive(up) if up else ():
-            if isinstance(operation, Open | BeginSession | OpenDestination):
+            if isinstance(operation, AttachSession | Open | BeginSession | OpenDestination):
                 server.send(Done(getattr(operation, "channel", 0), operation.token, ""))
         down = b"".join(server.output())
         if down:

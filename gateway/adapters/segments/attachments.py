@@ -1,14 +1,16 @@
 """Controls of sessions: attach, detach, numbers, completion.
 
-A session keeps no state behind its detachment: the timeout that is granted is always 0. The names
-of sessions are unique on one connection.
+Whether a name is free, or its session kept, is known to the owner of the adapter: nothing is read
+behind an attach until it has answered.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.segments.completion import SERIALS
 from gateway.adapters.segments.frames import Frames
+from gateway.adapters.segments.resumption import grant, leave, rejoin, replay
 from gateway.adapters.segments.server import ANSWERS, BATCHED, SERVE
 from gateway.adapters.segments.session import Session, SessionEngine, State
 from gateway.adapters.segments.violation import framing_error
@@ -16,12 +18,13 @@ from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import DetachCode
 from gateway.errors import Condition
 from gateway.operations import (
-    BeginSession,
+    AttachSession,
     DeleteQueue,
     Done,
     EndSession,
     Operation,
     Refused,
+    RequestTimeout,
     SessionLost,
 )
 
@@ -39,20 +42,36 @@ class AttachmentEngine(SessionEngine, Protocol):
     def write_control(self, channel: int, record: Any) -> None: ...
 
 
-class BeginToken(NamedTuple):
-    """The token of ``BeginSession``."""
+class AttachToken(NamedTuple):
+    """The token of ``AttachSession``."""
+
+    attachments: "Attachments"
+    channel: int
+    name: bytes
+
+    def done(self, op: Done) -> None:
+        self.attachments.resume(partial(self.attachments.attached, self, op.result))
+
+    def refused(self, op: Refused) -> None:
+        self.attachments.resume(partial(self.attachments.busy, self))
+
+
+class TimeoutToken(NamedTuple):
+    """The token of ``RequestTimeout``."""
 
     session: Session
 
     def done(self, op: Done) -> None:
-        """The peer knows it already: clients send commands behind the attach."""
+        grant(self.session, op.result)
+        if self.session.state is State.ATTACHED:
+            self.session.send_control(w.SessionTimeout(op.result.seconds))
 
     def refused(self, op: Refused) -> None:
-        self.session.tell_exception(541, op.text)
+        """It has no channel any more."""
 
 
 class EndToken(NamedTuple):
-    """The token of ``EndSession``."""
+    """The token of ``EndSession`` and ``KeepSession``."""
 
     attachments: "Attachments"
     session: Session
@@ -90,7 +109,7 @@ class Attachments:
         elif name == "session.detach":
             self._detach(session, found)
         elif session.state in (State.ATTACHED, State.ENDING):
-            handle = HANDLERS.get(name)
+            handle = SERVER_HANDLERS.get(name)
             if handle is not None:
                 handle(session, m, found)
 
@@ -114,24 +133,52 @@ class Attachments:
             code = DetachCode.TRANSPORT_BUSY
             self._engine.write_control(channel, w.SessionDetached(name, code))
             return
-        for other in sessions.values():
-            if other.name == name and other.state is State.ATTACHED:
-                if not m.force:
-                    code = DetachCode.SESSION_BUSY
-                    self._engine.write_control(channel, w.SessionDetached(name, code))
-                    return
-                other.flush_unsafe(found)
-                other.detach()
-                text = "another attach has forced it"
-                found.append(SessionLost(other.number, Condition.CONNECTION_FORCED, text))
+        engine.frames.waiting = True
+        token = AttachToken(self, channel, name)
+        found.append(AttachSession(channel, token, name, m.force))
+
+    def resume(self, act: Callable[[list[Operation]], None]) -> None:
+        """The answer to an attach: go on reading."""
+        self._engine.life.resume(act)
+
+    def busy(self, token: AttachToken, found: list[Operation]) -> None:
+        """Another connection has the session."""
+        code = DetachCode.SESSION_BUSY
+        self._engine.write_control(token.channel, w.SessionDetached(token.name, code))
+
+    def attached(self, token: AttachToken, kept: Any, found: list[Operation]) -> None:
+        """The session belongs to this connection; ``kept`` is one that has been attached before."""
+        engine, channel = self._engine, token.channel
+        old = engine.sessions.get(channel)
         if old is not None:
             old.mark_ended()
-            self._engine.frames.forget(channel)
-        session = Session(channel, name, self._engine, SERVE, ANSWERS, BATCHED)
-        sessions[channel] = session
-        session.send_control(w.SessionAttached(name))
+            engine.frames.forget(channel)
+        if isinstance(kept, Session):
+            engine.sessions[channel] = kept
+            rejoin(kept, engine, channel)
+            return
+        session = Session(channel, token.name, engine, SERVE, ANSWERS, BATCHED)
+        engine.sessions[channel] = session
+        session.send_control(w.SessionAttached(token.name))
         session.send_control(w.SessionCommandPoint(0, 0))
-        found.append(BeginSession(channel, BeginToken(session)))
+
+    def leave(self, session: Session) -> list[Operation]:
+        """The connection ends: the operations that keep the session, if it is to be kept."""
+        return leave(session)
+
+    def give_up(self, session: Session) -> None:
+        """Another connection attaches the session. One that ends already is free soon."""
+        if session.state is not State.ATTACHED:
+            return
+        session.send_control(w.SessionDetached(session.name, DetachCode.SESSION_BUSY))
+        found = leave(session)
+        if not found:
+            text = "another attach has forced it"
+            session.flush_unsafe(found)
+            found.append(SessionLost(session.number, Condition.CONNECTION_FORCED, text))
+            session.mark_ended()
+        self._remove(session)
+        self._engine.life.follow(*found)
 
     def _detach(self, session: Session, found: list[Operation]) -> None:
         """The client ends the session: its own queues go with it."""
@@ -141,18 +188,27 @@ class Attachments:
                 self._remove(session)
                 session.mark_ended()
             return
+        token = EndToken(self, session)
+        if kept := leave(session, token):
+            found += kept
+            return
         session.flush_unsafe(found)
         session.state = State.ENDING
         found += [DeleteQueue(session.number, None, name) for name in session.owned]
-        found.append(EndSession(session.number, EndToken(self, session)))
+        found.append(EndSession(session.number, token))
 
     def detached(self, session: Session) -> None:
-        """The broker has ended a session that the client has detached."""
+        """The session that the client has detached has ended, or is kept; another connection may
+        have it already."""
+        engine, number = self._engine, session.number
         if session.state is State.ENDING:
-            self._engine.tell_due()
+            engine.tell_due()
             session.send_control(w.SessionDetached(session.name, DetachCode.NORMAL))
             self._remove(session)
             session.mark_ended()
+        elif engine.sessions.get(number) is session:
+            engine.write_control(number, w.SessionDetached(session.name, DetachCode.NORMAL))
+            self._remove(session)
 
     def _remove(self, session: Session) -> None:
         sessions = self._engine.sessions
@@ -165,14 +221,12 @@ class Attachments:
 
 
 def _command_point(session: Session, m: w.SessionCommandPoint, found: list[Operation]) -> None:
-    """Where the numbers of the client begin; later it may only repeat that number."""
-    number = m.command_id or 0
-    received = session.received
-    if m.command_offset or (session.pointed and received.following & SERIALS != number):
+    """Where the numbers of the client go on. It may repeat commands that have come, but not leave
+    out any."""
+    if m.command_offset or not session.received.point(m.command_id or 0):
         session.lose(found, DetachCode.UNKNOWN_IDS)
-    elif not session.pointed:
-        session.pointed = True
-        received.skip_to(number)
+    else:
+        session.pointed = session.received.plain
 
 
 def _flush(session: Session, m: w.SessionFlush, found: list[Operation]) -> None:
@@ -181,7 +235,9 @@ def _flush(session: Session, m: w.SessionFlush, found: list[Operation]) -> None:
     received = session.received
     if m.expected:
         following = received.following & SERIALS
-        session.send_control(w.SessionExpected(((following, following),), EMPTY_ARRAY))
+        known = received.any or session.sent or not session.linked
+        commands = ((following, following),) if known else ()  # none: a new session
+        session.send_control(w.SessionExpected(commands, EMPTY_ARRAY))
     if m.confirmed:
         session.send_control(w.SessionConfirmed(received.complete_ranges(), EMPTY_ARRAY))
     if m.completed:
@@ -190,13 +246,11 @@ def _flush(session: Session, m: w.SessionFlush, found: list[Operation]) -> None:
 
 
 def _gap(session: Session, m: w.SessionGap, found: list[Operation]) -> None:
-    """Commands that never come count as complete."""
-    received = session.received
-    for first, last in m.commands or ():
-        if first != received.following & SERIALS:
-            session.lose(found, DetachCode.UNKNOWN_IDS)
-            return
-        received.following += ((last - first) & SERIALS) + 1
+    """Commands that never come count as complete; those that have come are not affected."""
+    if not session.received.skip(m.commands):
+        session.lose(found, DetachCode.UNKNOWN_IDS)
+    elif session.pointed:
+        session.pointed = session.received.plain
 
 
 def _known_completed(session: Session, m: w.SessionKnownCompleted, found: list[Operation]) -> None:
@@ -204,7 +258,8 @@ def _known_completed(session: Session, m: w.SessionKnownCompleted, found: list[O
 
 
 def _request_timeout(session: Session, m: w.SessionRequestTimeout, found: list[Operation]) -> None:
-    session.send_control(w.SessionTimeout(0))
+    """The owner of the adapter decides how long the session is kept."""
+    found.append(RequestTimeout(session.number, TimeoutToken(session), m.timeout))
 
 
 def _completed(session: Session, m: w.SessionCompleted, found: list[Operation]) -> None:
@@ -216,7 +271,9 @@ HANDLERS: Mapping[str, Callable[[Session, Any, list[Operation]], None]] = {
     "session.flush": _flush,
     "session.gap": _gap,
     "session.known-completed": _known_completed,
-    "session.request-timeout": _request_timeout,
     "session.completed": _completed,
+    "session.expected": replay,
 }
-"""Other controls need no answer, as no session is resumed."""
+"""Other controls need no answer: session.confirmed promises less than the log of our commands
+needs, session.timeout is about the peer."""
+SERVER_HANDLERS = {**HANDLERS, "session.request-timeout": _request_timeout}

@@ -67,6 +67,10 @@ class ClientAttachments:
         session.state = State.ENDING
         session.send_control(w.SessionDetach(session.name))
 
+    def leave(self, session: ClientSession) -> list[Operation]:
+        """None is kept."""
+        return []
+
     def not_attached(self, channel: int) -> None:
         """No-op: a command comes behind the end of its session."""
 
@@ -91,6 +95,8 @@ class ClientAttachments:
                 code = m.code or code
             self._remove(session)
             session.detached(REASONS.get(code, REASONS[DetachCode.NORMAL]), found)
+        elif name == "session.request-timeout":
+            session.send_control(w.SessionTimeout(0))
         elif session.state is State.ATTACHED:
             handle: Callable[[Any, Any, list[Operation]], None] | None = HANDLERS.get(name)
             if handle is not None:

@@ -29,6 +29,7 @@ from gateway.adapters.segments.operations import (
     write_control,
 )
 from gateway.adapters.segments.publishes import Publishes
+from gateway.adapters.segments.replay import ReplayLog
 from gateway.adapters.segments.session import SYNC, TRANSFER, State, ranges_of
 from gateway.adapters.segments.types import ALLOWANCE, FieldError
 from gateway.adapters.segments.violation import Violation, command_invalid, undecodable
@@ -107,7 +108,7 @@ class ClientSession:
         "number", "name", "state", "opening", "ending", "allow_deliveries", "received", "pointed",
         "sent", "awaited", "publishes", "consumers", "deliveries", "transactional", "accepted",
         "prefetch", "flowing", "last_queue", "names", "_engine", "_buffer", "_accepts", "_due",
-        "_sync_due", "_completed_due", "_exception",
+        "_sync_due", "_completed_due", "_exception", "log", "linked",
     )  # fmt: skip
 
     def __init__(self, number: int, name: bytes, engine: ClientEngine, opening: Token) -> None:
@@ -122,6 +123,8 @@ class ClientSession:
         self.received = ReceivedCommands()
         self.pointed = False
         """The server has said where its numbers begin."""
+        self.log: ReplayLog | None = None
+        self.linked = True
         self.sent = 0
         """The number of our next command."""
         self.awaited: SentCommands[Awaited] = SentCommands()

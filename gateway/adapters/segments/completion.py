@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from gateway.adapters.segments.types import Ranges
 
 SERIALS = 0xFFFFFFFF
+HALF = 1 << 31
 FEW = 64
 """Numbers of commands that are gone which are not worth removing."""
 OFTEN = 1000
@@ -48,7 +49,10 @@ def unwrapped(ranges: Ranges | None, following: int) -> list[tuple[int, int]]:
 class ReceivedCommands:
     """The commands of the peer: everything below ``following`` that is not pending is complete."""
 
-    __slots__ = ("following", "pending", "wanted", "_first", "_syncs", "_completed")
+    __slots__ = (
+        "following", "pending", "wanted", "repeated", "gaps", "_first", "_begun", "_syncs",
+        "_completed",
+    )  # fmt: skip
 
     def __init__(self, following: int = 0) -> None:
         self.following = following
@@ -63,6 +67,11 @@ class ReceivedCommands:
         """Commands execution.sync that wait for earlier commands alone."""
         self._completed = 0
         """Commands completed since the peer was told."""
+        self._begun: int | None = None
+        self.repeated: int | None = None
+        """The number of the next command, while the peer repeats commands that have come."""
+        self.gaps: list[tuple[int, int]] = []
+        """Commands to come that never will, ascending."""
 
     def next(self) -> int:
         """The number of a command that has come; it is pending."""
@@ -71,11 +80,68 @@ class ReceivedCommands:
         self.pending[number] = None
         return number
 
-    def skip_to(self, following: int) -> None:
-        """The peer continues with another number (session.command-point)."""
-        self.following = following
-        if not self.pending:
-            self._first = following
+    @property
+    def any(self) -> bool:
+        """Whether a command has come, or is known not to come."""
+        return self._begun is not None and self.following != self._begun
+
+    @property
+    def plain(self) -> bool:
+        """The next command has the next number, and has not come before."""
+        return self.repeated is None and not self.gaps
+
+    def begin(self, following: int) -> None:
+        """The first command has this number."""
+        self.following = self._first = self._begun = following
+
+    def point(self, serial: int) -> bool:
+        """The peer continues with this number; commands that have come are repeated. False if
+        commands are missing before it."""
+        begun, back = self._begun, (self.following - serial) & SERIALS
+        if begun is None:
+            self.begin(serial)
+        elif back >= HALF or self.following - back < begun:
+            return False
+        else:
+            self.repeated = self.following - back if back else None
+        return True
+
+    def admit(self) -> bool:
+        """A command has come while ``plain`` is false. Whether it is to be performed: it has not
+        come before."""
+        if self.repeated is not None:
+            self.repeated += 1
+            if self.repeated >= self.following:
+                self.repeated = None
+                self._pass_gaps()
+            return False
+        self._pass_gaps()
+        return True
+
+    def skip(self, ranges: Ranges | None) -> bool:
+        """These never come (session.gap), and count as complete unless they have come. False if
+        they are too many."""
+        for first, last in ranges or ():
+            count = ((last - first) & SERIALS) + 1
+            ahead = (first - self.following) & SERIALS
+            if ahead >= HALF:  # it begins with commands that have come
+                past = SERIALS + 1 - ahead
+                low = self.following - past
+                if self.repeated is not None and low <= self.repeated < low + count:
+                    self.repeated = low + count if count < past else None
+                ahead, count = 0, count - past
+            if count > 0:
+                start = self.following + ahead
+                self.gaps.append((start, start + count - 1))
+        self.gaps.sort()
+        if self.repeated is None:
+            self._pass_gaps()
+        return len(self.gaps) <= MOST_GAPS
+
+    def _pass_gaps(self) -> None:
+        gaps = self.gaps
+        while gaps and gaps[0][0] <= self.following:
+            self.following = max(self.following, gaps.pop(0)[1] + 1)
 
     def complete(self, number: int) -> bool:
         """A command is performed. Whether the peer is to be told: it wants to know, an

@@ -23,6 +23,7 @@ from gateway.adapters.segments.lifecycle import Lifecycle, State
 from gateway.adapters.segments.operations import write_control
 from gateway.adapters.segments.server_handshake import ServerHandshake
 from gateway.adapters.segments.session import ATTACHED, session_code
+from gateway.adapters.segments.session import State as SessionState
 from gateway.adapters.segments.wire.tables import MIN_MAX_FRAME_SIZE, ErrorCode
 from gateway.bodies import Spool
 from gateway.errors import Condition, LocalError
@@ -31,6 +32,7 @@ from gateway.operations import (
     Cancelled,
     Close,
     Deliver,
+    DetachSession,
     Done,
     Operation,
     Refused,
@@ -46,7 +48,7 @@ class Engine:
     Methods of the contract that one part does alone are bound to the instance, which saves a call
     for each read and each write."""
 
-    capabilities = Capability.NONE
+    capabilities = Capability.SESSIONS
 
     def __init__(
         self,
@@ -109,11 +111,23 @@ class Engine:
         elif self.life.state is not State.CLOSING:
             self.connection.violated("a command before the connection is open", found)
 
-    def forget_sessions(self) -> list[Operation]:
-        """The connection ends. Returns refusals of the requests that are still open."""
+    def leave_sessions(self) -> list[Operation]:
+        """The peer closes the connection: the last operations of its sessions."""
         found: list[Operation] = []
         for session in self.sessions.values():
-            found += session.mark_ended()
+            found += self.attachments.leave(session)
+            session.flush_unsafe(found)
+        return found
+
+    def forget_sessions(self) -> list[Operation]:
+        """The connection ends: the operations that keep sessions, and refusals of the requests
+        that are still open in the others."""
+        found: list[Operation] = []
+        for session in self.sessions.values():
+            if kept := self.attachments.leave(session):
+                found += kept
+            elif session.state is not SessionState.LEFT:
+                found += session.mark_ended()
         self.sessions.clear()
         self._due.clear()
         return found
@@ -123,7 +137,9 @@ class Engine:
     def send(self, operation: Operation) -> None:
         """Write an operation. Raises ``LocalError`` before any octet is written."""
         if self.closing:
-            return
+            session = getattr(getattr(operation, "token", None), "session", None)
+            if session is None or session.state is not SessionState.LEFT:
+                return  # only answers to sessions that are kept still matter
         encode = self._encoders.get(type(operation))
         if encode is None:
             raise LocalError(f"{type(operation).__name__} has no form in {self.version}")
@@ -228,6 +244,12 @@ def _deliver(engine: Engine, op: Deliver) -> None:
     engine.session(op.channel).deliver(op.consumer, op.delivery, op.redelivered, op.message)
 
 
+def _detach(engine: Engine, op: DetachSession) -> None:
+    session = engine.sessions.get(op.channel)
+    if session is not None:
+        engine.attachments.give_up(session)
+
+
 def _unsaid(engine: Engine, op: Operation) -> None:
     """Publishers are not told; they wait because nothing is read from them."""
 
@@ -237,6 +259,7 @@ ENCODERS: dict[type[Operation], Encoder] = {
     Cancelled: _cancelled,
     Close: _close,
     Deliver: _deliver,
+    DetachSession: _detach,
     Done: _done,
     Refused: _refused,
     Returned: _returned,

@@ -64,8 +64,10 @@ class LifecycleEngine(Protocol):
     @property
     def sessions(self) -> Mapping[int, EndingSession]: ...
 
+    def leave_sessions(self) -> list[Operation]: ...
+
     def forget_sessions(self) -> list[Operation]:
-        """The connection ends. Returns refusals of the requests that are still open."""
+        """The connection ends."""
         ...
 
     def tell_due(self) -> None: ...
@@ -219,8 +221,7 @@ class Lifecycle:
     ) -> Closed:
         """The connection ends behind our replies to earlier requests."""
         engine = self._engine
-        for session in engine.sessions.values():
-            session.flush_unsafe(found)
+        found += engine.leave_sessions()
         self.state = State.LEAVING
         self._reason = condition, text
         self._by_peer = True

@@ -36,6 +36,7 @@ from gateway.adapters.segments.operations import (
     write_control,
     write_struct,
 )
+from gateway.adapters.segments.replay import ReplayLog
 from gateway.adapters.segments.subscriptions import Subscription
 from gateway.adapters.segments.types import ALLOWANCE, FieldError
 from gateway.adapters.segments.violation import Violation, command_invalid, undecodable
@@ -76,6 +77,8 @@ class State(Enum):
     """The peer has broken a rule, and is told behind the answers to earlier commands."""
     DETACHING = "detaching"
     """We have detached: everything until the answer is ignored."""
+    LEFT = "left"
+    """Kept without a connection, or about to be: what we have to say waits."""
     ENDED = "ended"
 
 
@@ -146,7 +149,7 @@ class Performed(NamedTuple):
             session.performing.popleft()
         accepted = [session.explicit.pop(id(message), None) for message in self.messages]
         routed = [number for number in accepted if number is not None]
-        if routed and session.state is ATTACHED:
+        if routed and session.state in (ATTACHED, State.LEFT):
             session.send(w.MessageAccept(ranges_of(routed)))
         complete, due = session.received.complete, False
         for number in self.numbers:
@@ -211,7 +214,8 @@ class Session:
         "number", "name", "state", "allow_deliveries", "received", "pointed", "sent",
         "subscriptions", "unsettled", "windowed", "transactional", "branching", "accepted",
         "explicit", "acquiring", "owned", "answers", "_serve", "_batched", "_engine", "performing",
-        "_buffer", "_pending", "_unsafe", "_messages",
+        "_buffer", "_pending", "_unsafe", "_messages", "timeout", "log",
+        "linked",
     )  # fmt: skip
 
     def __init__(
@@ -232,7 +236,14 @@ class Session:
         self.allow_deliveries = _unowned
         self.received = ReceivedCommands()
         self.pointed = False
-        """The peer has said where its numbers begin."""
+        """The peer has said where its numbers begin, and its commands are not counted in another
+        way (``ReceivedCommands.plain``)."""
+        self.timeout = 0
+        """For so many seconds it is kept when it is not attached."""
+        self.log: ReplayLog | None = None
+        """With a timeout: commands of ours that the peer may not have."""
+        self.linked = True
+        """The peer knows where the numbers of our commands begin: they may be sent."""
         self.sent = 0
         """The number of our next command."""
         self.subscriptions: dict[str, Subscription] = {}
@@ -275,8 +286,7 @@ class Session:
         found: list[Operation],
     ) -> None:
         """A message is published. Hot."""
-        if self.state is not ATTACHED or not self.pointed:
-            self._out_of_place(found)
+        if (self.state is not ATTACHED or not self.pointed) and not self._admits(found):
             return
         number = self.received.next()
         try:
@@ -309,8 +319,7 @@ class Session:
         found: list[Operation],
     ) -> None:
         """Any other command."""
-        if self.state is not ATTACHED or not self.pointed:
-            self._out_of_place(found)
+        if (self.state is not ATTACHED or not self.pointed) and not self._admits(found):
             return
         number = self.received.next()
         if sync:
@@ -365,10 +374,20 @@ class Session:
         if self.state is ATTACHED:
             self.fail(violation, self.received.next(), found)
 
-    def _out_of_place(self, found: list[Operation]) -> None:
-        """A command when none must come: before the first number, or in a session that ends."""
-        if self.state is ATTACHED:
+    def _admits(self, found: list[Operation]) -> bool:
+        """Whether a command is to be performed: not before the first number, not in a session that
+        ends, not if it has come before."""
+        if self.state is not ATTACHED:
+            return False
+        received = self.received
+        if received.plain:
             self.lose(found)
+            return False
+        admitted = received.admit()
+        self.pointed = received.plain
+        if not admitted:
+            self.tell_soon()
+        return admitted
 
     def batch(self, number: int) -> None:
         """A settlement, which is completed together with the publishes of this read."""
@@ -451,6 +470,9 @@ class Session:
         self.explicit.clear()
         self.performing.clear()
         self._unsafe, self._messages = {}, []
+        if self.log is not None:
+            self.log.end()
+            self.log = None
 
     # --- completion ------------------------------------------------------------------------------
 
@@ -480,6 +502,8 @@ class Session:
     def on_completed(self, m: w.SessionCompleted, found: list[Operation]) -> None:
         """The peer has taken transfers, whose credit comes back in window mode."""
         ranges = unwrapped(m.commands, self.sent)
+        if self.log is not None:
+            self.log.completed(ranges)
         more: dict[Subscription, None] = {}
         for subscription, cost, epoch in self.windowed.take(ranges).values():
             if subscription.give_back(cost, epoch):
@@ -494,8 +518,34 @@ class Session:
     def send(self, record: Any) -> None:
         """A command of ours without content."""
         self.sent += 1
-        octets = command(self.number, write_command(record), limit=self._engine.frame_limit)
-        self._buffer.put_on(self.number, octets)
+        segment = write_command(record)
+        if self.log is not None:
+            self.log.add(segment)
+        if self.linked:
+            octets = command(self.number, segment, limit=self._engine.frame_limit)
+            self._buffer.put_on(self.number, octets)
+
+    def repeat(self, segment: bytes, header: bytes | None, body: Body | None) -> None:
+        """A command of ours, again."""
+        limit = self._engine.frame_limit
+        if isinstance(body, LargeBody):
+            self._pending += opening_frames(self.number, segment, header, False, limit)
+            self._buffer.large.add(self, LargeBodyFrames(self.number, body, limit))
+        else:
+            self._buffer.put_on(self.number, command(self.number, segment, header, body, limit))
+
+    def move(self, engine: SessionEngine, number: int) -> None:
+        """It is on a channel of another connection now."""
+        self.number = number
+        self._engine = engine
+        self._buffer, self._pending = engine.buffer, engine.buffer.pending
+        for subscription in self.subscriptions.values():
+            subscription.channel = number
+
+    @property
+    def sending_large(self) -> bool:
+        """A large body is under way: it allows deliveries when it is sent."""
+        return self.number in self._buffer.large.deferred
 
     def send_control(self, record: Any) -> None:
         """A control, behind the frames of the session."""
@@ -513,6 +563,8 @@ class Session:
         except ValueError:
             self._engine.life.follow(Unsent(self.number, consumer, delivery, message))
             return
+        if self.log is not None:
+            self.log.add(subscription.segment, header, body)
         number = self.sent
         self.sent = number + 1
         pending, limit = self._pending, self._engine.frame_limit
@@ -545,7 +597,7 @@ class Session:
     def returned(self, op: Returned) -> None:
         """A message that no queue took: its publisher is told, if it asked for that."""
         number = self.explicit.pop(id(op.message), None)
-        if number is not None and self.state is ATTACHED:
+        if number is not None and self.state in (ATTACHED, State.LEFT):
             immediate = op.condition is Condition.NO_CONSUMERS
             code = RejectCode.IMMEDIATE if immediate else RejectCode.UNROUTABLE
             self.send(w.MessageReject(ranges_of([number]), code, op.text))

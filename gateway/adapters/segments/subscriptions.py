@@ -22,7 +22,7 @@ class Subscription:
 
     __slots__ = (
         "name", "settled", "segment", "window", "messages", "octets", "epoch", "flushing", "behind",
-        "_channel", "_told",
+        "channel", "_told",
     )  # fmt: skip
 
     def __init__(self, channel: int, name: str, accept_mode: int, acquire_mode: int) -> None:
@@ -37,7 +37,7 @@ class Subscription:
         self.flushing = False
         """A message.flush is under way; later commands for this subscription wait ``behind`` it."""
         self.behind: list[Callable[[], None]] = []
-        self._channel = channel
+        self.channel = channel
         self._told = Credit(channel, None, name, 0)
         """The last credit that the broker was told. Deliveries before it is performed count for
         it."""
@@ -92,5 +92,5 @@ class Subscription:
         count = self.messages
         if count is None and self.octets is not None:
             count = MANY
-        self._told = told = Credit(self._channel, token, self.name, count, drain, self.octets)
+        self._told = told = Credit(self.channel, token, self.name, count, drain, self.octets)
         return told

@@ -109,6 +109,8 @@ class Served:
         """``beside``: another connection of the same broker."""
         self.store: MemoryStore = MemoryStore(False) if beside is None else beside.store
         self.broker: Broker = Broker(self.store) if beside is None else beside.broker
+        registry = SessionRegistry() if beside is None else beside.registry
+        self.registry: SessionRegistry = options.pop("registry", registry)
         self.adapter = Engine(
             "0-10", Role.SERVER, authority=options.pop("authority", Users()), limits=limits,
             **options,
@@ -116,7 +118,7 @@ class Served:
         self.session = Session(
             self.broker,
             self.adapter,
-            SessionRegistry(),
+            self.registry,
             address="127.0.0.1:1",
             loopback=True,
             since=0,
@@ -135,10 +137,18 @@ class Served:
         """What it has to say by itself."""
         for _ in range(3):  # what is stored may lead to answers, and they to operations
             self.session.perform(self.adapter.found())
-            self.broker.end_turn()
-            batch = self.store.take()
-            if batch is not None:
-                self.broker.committed(batch.mark)
+            self.settle()
+        return self.output()
+
+    def settle(self) -> None:
+        """The end of a turn: everything is stored."""
+        self.broker.end_turn()
+        batch = self.store.take()
+        if batch is not None:
+            self.broker.committed(batch.mark)
+
+    def output(self) -> bytes:
+        """What the server writes."""
         said = b""
         while octets := b"".join(self.adapter.output()):
             said += octets
@@ -147,8 +157,9 @@ class Served:
 
     def lose(self) -> None:
         """The socket is gone: nothing is left."""
-        self.session.perform(self.adapter.lost())
-        self.session.end()
+        self.session.peer_gone(self.adapter.lost())
+        while self.session.finish():
+            self.settle()
         assert self.session.closed and not self.session.channels
 
 

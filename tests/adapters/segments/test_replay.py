@@ -10,6 +10,9 @@ from gateway.adapters.segments.content import canonical
 from gateway.adapters.segments.frames import control
 from gateway.adapters.segments.splicing import delivery_properties, message_properties
 from gateway.adapters.segments.wire import layouts as w
+from gateway.operations import SessionLimits
+from gateway.sessions.named import NamedSessions
+from gateway.sessions.registry import SessionRegistry
 from tests.adapters.segments.recorded import NAMES, Frame, frames
 from tests.adapters.segments.serving import LIMITS, Decoder, Said, Served
 from tests.pair import Users
@@ -79,7 +82,10 @@ def replayed(name: str) -> dict[str, list[Said]]:
             if one is None:
                 first = next(iter(served.values()), None)
                 one = served[frame.connection] = Served(
-                    LIMITS, beside=first, authority=Users(anonymous="guest")
+                    LIMITS,
+                    beside=first,
+                    authority=Users(anonymous="guest"),
+                    registry=SessionRegistry(named=NamedSessions(SessionLimits(0))),
                 )
             found[frame.connection] += said(one, frame)
     return dict(found)

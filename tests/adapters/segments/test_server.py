@@ -422,7 +422,7 @@ def test_names_of_sessions_are_unique(client: Client) -> None:
     (said,) = client.control(1, w.SessionAttach(b"second"))
     assert (said.name, said.record.code) == ("session.detached", 2)
     said_to_both = client.control(2, w.SessionAttach(b"test", force=True))
-    assert names(said_to_both) == ["session.detach", "session.attached", "session.command-point"]
+    assert names(said_to_both) == ["session.detached", "session.attached", "session.command-point"]
 
 
 def test_commands_need_a_session_and_a_number() -> None:
