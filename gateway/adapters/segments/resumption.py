@@ -40,6 +40,8 @@ def rejoin(session: Session, engine: SessionEngine, number: int) -> None:
     session.state = ATTACHED
     session.received.repeated = None
     session.move(engine, number)
+    for subscription in session.subscriptions.values():
+        subscription.channel = number
     session.send_control(w.SessionAttached(session.name))
     session.send_control(w.SessionFlush(expected=True, completed=True))
 
@@ -56,7 +58,4 @@ def replay(session: Session, m: w.SessionExpected, found: list[Operation]) -> No
         return
     session.send_control(w.SessionCommandPoint(start & SERIALS, 0))
     session.linked = True
-    for segment, header, body in log.since(start):
-        session.repeat(segment, header, body)
-    if not session.sending_large:
-        session.allow_deliveries(True)
+    session.repeat(log.since(start))

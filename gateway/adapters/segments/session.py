@@ -8,7 +8,7 @@ reached, the peer asks, or 1000 commands are complete.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -525,27 +525,22 @@ class Session:
             octets = command(self.number, segment, limit=self._engine.frame_limit)
             self._buffer.put_on(self.number, octets)
 
-    def repeat(self, segment: bytes, header: bytes | None, body: Body | None) -> None:
-        """A command of ours, again."""
-        limit = self._engine.frame_limit
-        if isinstance(body, LargeBody):
-            self._pending += opening_frames(self.number, segment, header, False, limit)
-            self._buffer.large.add(self, LargeBodyFrames(self.number, body, limit))
-        else:
-            self._buffer.put_on(self.number, command(self.number, segment, header, body, limit))
+    def repeat(self, commands: Iterator[tuple[bytes, bytes | None, Body | None]]) -> None:
+        """Send commands of ours again; then deliveries go on."""
+        number, limit = self.number, self._engine.frame_limit
+        for segment, header, body in commands:
+            if isinstance(body, LargeBody):
+                self._pending += opening_frames(number, segment, header, False, limit)
+                self._buffer.large.add(self, LargeBodyFrames(number, body, limit))
+            else:
+                self._buffer.put_on(number, command(number, segment, header, body, limit))
+        if number not in self._buffer.large.deferred:
+            self.allow_deliveries(True)
 
     def move(self, engine: SessionEngine, number: int) -> None:
         """It is on a channel of another connection now."""
-        self.number = number
-        self._engine = engine
+        self.number, self._engine = number, engine
         self._buffer, self._pending = engine.buffer, engine.buffer.pending
-        for subscription in self.subscriptions.values():
-            subscription.channel = number
-
-    @property
-    def sending_large(self) -> bool:
-        """A large body is under way: it allows deliveries when it is sent."""
-        return self.number in self._buffer.large.deferred
 
     def send_control(self, record: Any) -> None:
         """A control, behind the frames of the session."""
