@@ -11,11 +11,10 @@ from uuid import uuid4
 
 from gateway.adapters.segments.client_consumers import NO_LOCAL, Consumer
 from gateway.adapters.segments.client_session import ClientSession
-from gateway.adapters.segments.completion import unwrapped
+from gateway.adapters.segments.completion import ranges_of, unwrapped
 from gateway.adapters.segments.decoding import read_map
 from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.server import ALTERNATE, DEAD_LETTER, OVERFLOW, POLICY
-from gateway.adapters.segments.session import ranges_of
 from gateway.adapters.segments.types import FieldError
 from gateway.adapters.segments.wire import layouts as w
 from gateway.errors import LocalError

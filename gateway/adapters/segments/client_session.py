@@ -11,7 +11,12 @@ from typing import Any, Protocol
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.segments.client_consumers import Arrival, Consumer, Deliveries
-from gateway.adapters.segments.completion import ReceivedCommands, SentCommands, unwrapped
+from gateway.adapters.segments.completion import (
+    ReceivedCommands,
+    SentCommands,
+    ranges_of,
+    unwrapped,
+)
 from gateway.adapters.segments.content import published, received
 from gateway.adapters.segments.essentials import (
     DISCARD_UNROUTABLE,
@@ -30,7 +35,7 @@ from gateway.adapters.segments.operations import (
 )
 from gateway.adapters.segments.publishes import Publishes
 from gateway.adapters.segments.replay import ReplayLog
-from gateway.adapters.segments.session import SYNC, TRANSFER, State, ranges_of
+from gateway.adapters.segments.session import SYNC, TRANSFER, State
 from gateway.adapters.segments.types import ALLOWANCE, FieldError
 from gateway.adapters.segments.violation import Violation, command_invalid, undecodable
 from gateway.adapters.segments.wire import layouts as w

@@ -46,6 +46,17 @@ def unwrapped(ranges: Ranges | None, following: int) -> list[tuple[int, int]]:
     return apart
 
 
+def ranges_of(numbers: list[int]) -> tuple[tuple[int, int], ...]:
+    """The set of these numbers, which are in ascending order."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return tuple((first & SERIALS, last & SERIALS) for first, last in found)
+
+
 class ReceivedCommands:
     """The commands of the peer: everything below ``following`` that is not pending is complete."""
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from gateway.adapters.core.qpid_arguments import binding_arguments, read_consumer_arguments
 from gateway.adapters.segments import branches
-from gateway.adapters.segments.completion import unwrapped
+from gateway.adapters.segments.completion import ranges_of, unwrapped
 from gateway.adapters.segments.content import cost
 from gateway.adapters.segments.decoding import read_map
 from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.fields import MOST_RANGES
-from gateway.adapters.segments.session import Answer, Request, Serve, Unacceptable, ranges_of
+from gateway.adapters.segments.session import Answer, Request, Serve, Unacceptable
 from gateway.adapters.segments.subscriptions import UNLIMITED, Subscription
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import (

@@ -18,6 +18,7 @@ from gateway.adapters.segments.completion import (
     SERIALS,
     ReceivedCommands,
     SentCommands,
+    ranges_of,
     unwrapped,
 )
 from gateway.adapters.segments.content import received, sent
@@ -185,17 +186,6 @@ class Failure(NamedTuple):
 def session_code(condition: Condition) -> int:
     """The error code of an execution.exception."""
     return CODES[condition.value][0]
-
-
-def ranges_of(numbers: list[int]) -> tuple[tuple[int, int], ...]:
-    """The set of these numbers, which are in ascending order."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return tuple((first & SERIALS, last & SERIALS) for first, last in found)
 
 
 Serve = Callable[[Request], list[Operation]]
