@@ -2,8 +2,9 @@
 their messages.
 
 ``message.transfer`` has its properties among its arguments: empty text and 0 stand for those that
-are not set. The class ``basic`` has the properties of 0-9-1 without the last one. Headers go out in
-the letters that the programs of July 2007 read.
+are not set. Those that basic properties do not have are kept in headers, and go out as they came.
+The class ``basic`` has the properties of 0-9-1 without the last one. Headers go out in the letters
+that the programs of July 2007 read.
 """
 
 from typing import Any
@@ -11,19 +12,30 @@ from typing import Any
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.content import BASIC, read_header
+from gateway.adapters.methods.contents.dialect import KEPT
 from gateway.adapters.methods.essentials import EPOCH_LIMIT, arrived, expiration
+from gateway.adapters.methods.splicing import with_headers, without_header
 from gateway.adapters.methods.tags import FieldError, TooManyValues
 from gateway.adapters.methods.transitional import types
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
 from gateway.adapters.methods.wire.layouts import BasicProperties, write_basic_properties
 from gateway.bodies import Body
-from gateway.message import Essentials, Message
+from gateway.message import Essentials, Message, Table
 
 ALIKE = (
     "content_type", "content_encoding", "priority", "correlation_id", "reply_to", "message_id",
     "timestamp", "type", "user_id", "app_id", "delivery_mode",
 )  # fmt: skip
 """Properties that have the same name and type in a transfer."""
+
+TRANSACTION, TOKEN = KEPT + "transaction-id", KEPT + "security-token"
+TTL, EXPIRATION, LENGTH = KEPT + "ttl", KEPT + "expiration", KEPT + "content-length"
+NUMBERS = {TTL: "ttl", EXPIRATION: "expiration", LENGTH: "content_length"}
+LAST_DATE = 10**19
+"""Milliseconds from which on a date is too long for an expiration."""
+KEPT_OCTETS = KEPT.encode()
+DIGITS = 20
+"""Of the largest number of a field."""
 
 _HEADERS: BoundedCache[bytes, bytes] = BoundedCache()
 """Properties as they came -> as this version has them."""
@@ -49,11 +61,63 @@ def header_of(m: w.MessageTransfer) -> tuple[bytes, Essentials]:
         value = getattr(m, name)
         if value:
             setattr(properties, name, value)
-    if m.ttl:
-        properties.expiration = str(m.ttl)
-    elif m.expiration * 1000 > EPOCH_LIMIT:
-        properties.expiration = str(m.expiration * 1000)  # an absolute time
-    return arrived_header(write_basic_properties(properties))
+    expiration, ttl, date = m.expiration, m.ttl, m.expiration * 1000
+    if 0 < ttl <= EPOCH_LIMIT:
+        properties.expiration, ttl = str(ttl), 0
+    elif not ttl and EPOCH_LIMIT < date < LAST_DATE:
+        properties.expiration, expiration = str(date), 0  # an absolute time
+    header, essentials = arrived_header(write_basic_properties(properties))
+    if ttl or expiration or m.content_length or m.transaction_id or m.security_token:
+        header = with_headers(header, kept(m, ttl, expiration))
+        essentials = arrived(header)
+    return header, essentials
+
+
+def kept(m: w.MessageTransfer, ttl: int, expiration: int) -> Table:
+    """The properties that basic properties do not have, as headers; a ``ttl`` that is more than
+    they take, and an ``expiration`` beside one. Numbers are text: no letter of July 2007 is wide
+    enough."""
+    found: Table = {}
+    if ttl:
+        found[TTL] = str(ttl)
+    if expiration:
+        found[EXPIRATION] = str(expiration)
+    if m.content_length:
+        found[LENGTH] = str(m.content_length)
+    if m.transaction_id:
+        found[TRANSACTION] = m.transaction_id
+    if m.security_token:
+        found[TOKEN] = m.security_token
+    return found
+
+
+def restore(m: w.MessageTransfer, header: bytes) -> bytes:
+    """Set the properties that were kept; returns the header without them. Raises ``FieldError``."""
+    headers = read_header(header).headers
+    for name, value in fields.read_table(headers or b"").items():
+        if name == TOKEN and isinstance(value, bytes):
+            m.security_token = value
+        elif name == TRANSACTION and isinstance(value, str) and fits(value):
+            m.transaction_id = value
+        elif name in NUMBERS and number(value) is not None:
+            setattr(m, NUMBERS[name], int(value))
+        else:
+            continue
+        header = without_header(header, name.encode())
+    return header
+
+
+def number(value: Any) -> int | None:
+    """The number of a field, if a header has one."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= DIGITS:
+        found = int(value)
+        return None if found >> 64 else found
+    return None
+
+
+def fits(text: str) -> bool:
+    """Whether it is a short string."""
+    return len(text.encode("utf-8", "surrogateescape")) <= 255
 
 
 def form_of(message: Message) -> tuple[bytes, Body]:
@@ -79,14 +143,16 @@ def transfer_of(
 ) -> tuple[w.MessageTransfer, Body]:
     """The transfer of a message to a consumer, without its body. Raises ``ValueError``."""
     header, body = form_of(message)
-    properties = read_header(header)
     m = w.MessageTransfer(
         destination=destination,
         redelivered=redelivered,
         exchange=message.exchange,
         routing_key=message.key,
-        application_headers=properties.headers or b"",
     )
+    if KEPT_OCTETS in header:
+        header = restore(m, header)
+    properties = read_header(header)
+    m.application_headers = properties.headers or b""
     for name in ALIKE:
         value: Any = getattr(properties, name)
         if value is not None:
