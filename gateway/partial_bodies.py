@@ -1,8 +1,8 @@
 """Partly received bodies, kept so that their senders can resume on any connection.
 
-0.8a2 has them (messages that are prepared, §3.3.2.2), and 0-9a6 (files that are staged). A
-``PartialBodyStore`` keeps them within its limits: the body that has waited longest is dropped
-first. A body in transfer is never dropped.
+0.8a2 has them (messages that are prepared, §3.3.2.2), and 0-9a6, 0-8 and 0-9 (files that are
+staged). A ``PartialBodyStore`` keeps them within its limits: the body that has waited longest is
+dropped first. A body in transfer is never dropped.
 
 With a directory, a body is written to a file there while it is received, with a record of its owner
 beside it, and so survives ``kill -9``. Small bodies get their file when the transfer is

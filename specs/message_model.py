@@ -58,7 +58,9 @@ VERSIONS = {
 CLASSES = {
     "0-9a0": ("jms", "file", "stream", "test"),
     "0-9a6": ("basic", "jms", "file", "stream", "test"),
+    "0-9": ("file", "stream"),
 }
+"""Classes of content with a dialect of their own. That of ``0-9`` is the one of 0-8 too."""
 ABSENT = "-"
 
 Places = dict[str, Any]
@@ -280,7 +282,7 @@ def field_rows() -> Iterator[list[str]]:
 
 
 def class_rows() -> Iterator[list[str]]:
-    """For each property of a content of the drafts, the classes that have it."""
+    """For each property of a content of these classes, the classes that have it."""
     records: dict[str, dict[str, list[str]]] = {}
     for version, names in CLASSES.items():
         for name in names:
@@ -403,7 +405,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "fields": lambda: table(["canonical field", *VERSIONS.values(), "1.0"], field_rows()),
-    "classes": lambda: table(["property", *CLASSES], class_rows()),
+    "classes": lambda: table(["property", "0-9a0", "0-9a6", "0-8, 0-9"], class_rows()),
     "json": lambda: table(["canonical field", "`full`", "`simple`", "HTTP fields"], json_rows()),
     "values": lambda: table(["type", *VERSIONS.values(), "1.0 section", "JSON"], value_rows()),
     "bodies": lambda: table(

@@ -1,5 +1,5 @@
 """Forms of the older versions and their capsules: one for each content class of the drafts of 2005,
-and one for 0.8a2.
+for files and streams of 0-8 and 0-9, and for 0.8a2.
 
 A capsule is a header or field of the same name as in 0-9-1. Headers of the drafts hold text, so
 there the capsule is in base64. A class without headers cannot carry one.
@@ -19,7 +19,8 @@ from gateway.adapters.commands.content import (
 )
 from gateway.adapters.commands.wire.layouts import MessageProperties, write_message_properties
 from gateway.adapters.methods.contents.dialect import CHILDREN, ClassDialect
-from gateway.adapters.methods.drafts.content import CONTENTS
+from gateway.adapters.methods.contents.published import CONTENTS
+from gateway.adapters.methods.drafts.content import CONTENTS as DRAFT_CONTENTS
 from gateway.crossing.capsule import Parts, digest
 from gateway.crossing.forms import (
     BASIC_FORM,
@@ -39,12 +40,12 @@ EMPTY = {"timestamp": ("", "0", 0), "expiration": ("", "0")}
 """Values equivalent to absence; for every other property, the empty text."""
 
 
-class DraftForm(Legacy):
-    """A class of content of 0-9a0 or 0-9a6."""
+class ClassForm(Legacy):
+    """A class of content of 0-9a0, 0-9a6, 0-8 or 0-9."""
 
     def __init__(self, dialect: ClassDialect) -> None:
         super().__init__(dialect)
-        self._draft = dialect
+        self._class = dialect
 
     def read(self, header: bytes) -> Properties:
         """The properties, with child contents as a header, as 0-9-1 has such annotations."""
@@ -57,13 +58,13 @@ class DraftForm(Legacy):
 
     def parts(self, header: bytes) -> Parts:
         """The fields, the destination, the headers and the child contents."""
-        record, children = self._draft.record(header)
-        entries = [e.whole for e in self._draft.entries(record) if e.name != self.marker]
+        record, children = self._class.record(header)
+        entries = [e.whole for e in self._class.entries(record) if e.name != self.marker]
         destination = getattr(record, "destination", None) or ""
         for name in ("headers", "destination"):
             if hasattr(record, name):
                 setattr(record, name, None)
-        stated = self._draft.joined(record, b"")
+        stated = self._class.joined(record, b"")
         octets = destination.encode("utf-8", "surrogateescape")
         return stated if any(stated) else b"", octets, b"".join(entries), children
 
@@ -72,14 +73,14 @@ class DraftForm(Legacy):
         added by the last hop."""
         if len(digests) < 2 or digests[1] != NOTHING:
             return header
-        record, children = self._draft.record(header)
+        record, children = self._class.record(header)
         if not getattr(record, "destination", None):
             return header
         record.destination = None
-        return self._draft.joined(record, children)
+        return self._class.joined(record, children)
 
     def capsule_in(self, header: bytes) -> bytes | None:
-        for entry in self._draft.entries(self._draft.record(header)[0]):
+        for entry in self._class.entries(self._class.record(header)[0]):
             if entry.name == self.marker:
                 try:
                     return binascii.a2b_base64(entry.text, strict_mode=True)
@@ -88,12 +89,12 @@ class DraftForm(Legacy):
         return None
 
     def with_capsule(self, header: bytes, octets: bytes) -> bytes:
-        record, children = self._draft.record(header)
+        record, children = self._class.record(header)
         if not hasattr(record, "headers"):
             raise ValueError(f"{self.name} has no headers")
         text = binascii.b2a_base64(octets, newline=False).decode()
-        record.headers = (record.headers or b"") + self._draft.table({OUR_ORIGIN: text})
-        return self._draft.joined(record, children)
+        record.headers = (record.headers or b"") + self._class.table({OUR_ORIGIN: text})
+        return self._class.joined(record, children)
 
     def without_capsule(self, header: bytes) -> bytes:
         return self._without(header, (self.marker,)) if self.marker in header else header
@@ -103,18 +104,18 @@ class DraftForm(Legacy):
 
     def _without(self, header: bytes, beginnings: tuple[bytes, ...]) -> bytes:
         """The header without application headers of these prefixes."""
-        record, children = self._draft.record(header)
-        entries = self._draft.entries(record)
+        record, children = self._class.record(header)
+        entries = self._class.entries(record)
         kept = [each.whole for each in entries if not each.name.startswith(beginnings)]
         if len(kept) == len(entries):
             return header
         record.headers = b"".join(kept) or None
-        return self._draft.joined(record, children)
+        return self._class.joined(record, children)
 
     def same(self, one: bytes, other: bytes) -> bool:
         """Whether two headers are equal. Tables of different sizes are not; an empty table equals
         an absent one."""
-        records = (self._draft.record(each)[0] for each in (one, other))
+        records = (self._class.record(each)[0] for each in (one, other))
         sizes = {len(getattr(each, "headers", None) or b"") for each in records}
         return len(sizes) == 1 and not self._differences(one, other)
 
@@ -122,14 +123,14 @@ class DraftForm(Legacy):
         return self._differences(one, other) or ["headers"]
 
     def _differences(self, one: bytes, other: bytes) -> list[str]:
-        (mine, my_children), (yours, your_children) = map(self._draft.record, (one, other))
+        (mine, my_children), (yours, your_children) = map(self._class.record, (one, other))
         found = [
             name.replace("_", "-")
             for name in mine.__slots__
             if name != "headers" and present(mine, name) != present(yours, name)
         ]
         found += ["children"] if my_children != your_children else []
-        tables = (self._draft.headers_of(each) or {} for each in (mine, yours))
+        tables = (self._class.headers_of(each) or {} for each in (mine, yours))
         return found + unequal_keys("headers", *tables)
 
 
@@ -222,7 +223,8 @@ FORMS: dict[str, Form] = {
         SECTIONS_FORM,
         SEGMENTS_FORM,
         CommandForm(COMMAND),
-        *map(DraftForm, {dialect.name: dialect for dialect in CONTENTS.values()}.values()),
+        *map(ClassForm, {dialect.name: dialect for dialect in DRAFT_CONTENTS.values()}.values()),
+        *map(ClassForm, CONTENTS["0-9"].values()),
     )
 }
 """Forms by name of the dialect."""

@@ -1,4 +1,5 @@
-"""Generated messages of the elder versions, from their own records: drafts of 2005, 0.8a2."""
+"""Generated messages of the elder versions, from their own records: drafts of 2005, 0.8a2, files
+and streams of 0-8 and 0-9."""
 
 import struct
 from functools import cache
@@ -9,13 +10,16 @@ from hypothesis import strategies as st
 from gateway.adapters.commands.content import COMMAND, MORE, SIZE_OCTETS
 from gateway.adapters.commands.wire.layouts import MessageProperties, write_message_properties
 from gateway.adapters.methods.contents.dialect import ClassDialect, child
+from gateway.adapters.methods.contents.published import CONTENTS as OTHERS
 from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.types import AS_WRITTEN, LENGTHS_0_9A0, LENGTHS_0_9A6, Lengths
 from gateway.message import Dialect, Message
 from tests.crossing.messages import IDS, LEAVES, LEGACY, SHORT, TABLES, absent, entry, fixed, long
 from tests.crossing.messages import NAMES as ANY_NAMES
 
-DRAFTS: dict[str, ClassDialect] = {each.name: each for each in CONTENTS.values()}
+PUBLISHED: dict[str, ClassDialect] = {each.name: each for each in OTHERS["0-9"].values()}
+"""Files and streams of 0-8 and 0-9."""
+DRAFTS: dict[str, ClassDialect] = {each.name: each for each in CONTENTS.values()} | PUBLISHED
 ELDERS: dict[str, Dialect] = {**DRAFTS, COMMAND.name: COMMAND}
 """All dialects of the family but that of 0-9-1."""
 
@@ -78,6 +82,9 @@ def draft_headers(name: str) -> st.SearchStrategy[bytes]:
     first = name.startswith("0-9a0")
     record = dialect.record(b"\0\0")[0]
     lengths = (LENGTHS_0_9A0, LENGTHS_0_9A6) if first else (LENGTHS_0_9A6, AS_WRITTEN)
+    children = CHILDREN
+    if name in PUBLISHED:
+        lengths, children = (LENGTHS_0_9A6, LENGTHS_0_9A6), st.just(b"")
     given: dict[str, st.SearchStrategy[Any]] = {}
     for slot in record.__slots__:
         given[slot] = absent(PLAIN.get(slot, SHORT | st.just("")))
@@ -86,7 +93,7 @@ def draft_headers(name: str) -> st.SearchStrategy[bytes]:
         elif slot == "headers":
             given[slot] = absent(entries(lengths[0]) | entries(lengths[0]) | entries(lengths[1]))
     made = st.builds(type(record), **given)
-    return st.builds(dialect.joined, made, CHILDREN).filter(lambda raw: readable(dialect, raw))
+    return st.builds(dialect.joined, made, children).filter(lambda raw: readable(dialect, raw))
 
 
 def readable(dialect: Dialect, header: bytes) -> bool:

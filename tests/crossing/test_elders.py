@@ -108,14 +108,23 @@ def test_a_chain_of_other_versions_leads_home(name: str, data: st.DataObject) ->
     ways = st.lists(st.sampled_from([each for each in FORMS if "-test" not in each]), min_size=3)
     message = back = elder(name, data.draw(headers(name)))
     lost = False
+    # Ids that are no text are octets for readers of 0-10, and a binary's name behind 1.0.
+    octets = not is_text(message.properties.correlation_id)
     for other in data.draw(ways) + [name]:
-        if other != back.dialect.name:
+        if other != back.dialect.name and not (octets and other == "0-10"):
             back, fidelity = over(crossing, back, FORMS[other].dialect)
             lost |= fidelity is Fidelity.LOSSY
     form = FORMS[name]
     original, returned = form.without_capsule(message.header), form.without_capsule(back.header)
     assert lost or returned == original or form.same(returned, original)
     assert back.body == message.body
+
+
+def is_text(value: object) -> bool:
+    try:
+        return str(value).encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 @pytest.mark.parametrize("between", [("1.0", "0-9-1"), ("0-9a6-jms", "0.8a2"), ("0.8a2", "1.0")])

@@ -9,6 +9,10 @@ from gateway.adapters.core.output import CROWD, HEAVY, JOINED
 from gateway.adapters.methods import states
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.contents.classes import ClassEngine, ContentClasses
+from gateway.adapters.methods.contents.methods import OutgoingMethod
+from gateway.adapters.methods.contents.published import CONTENTS
+from gateway.adapters.methods.essentials import count_arguments
 from gateway.adapters.methods.frames import Frames
 from gateway.adapters.methods.incoming_content import ContentEngine, IncomingContent
 from gateway.adapters.methods.lifecycle import step
@@ -16,7 +20,7 @@ from gateway.adapters.methods.method_writer import MethodWriter
 from gateway.adapters.methods.pending import Awaited
 from gateway.bodies import Body, LargeBody, Spool
 from gateway.errors import LocalError, Unwritable
-from gateway.message import Message
+from gateway.message import Message, Table
 from gateway.operations import (
     Confirm,
     Operation,
@@ -39,7 +43,7 @@ def _unowned(allowed: bool) -> None:
     """No-op."""
 
 
-class ChannelEngine(ContentEngine, Protocol):
+class ChannelEngine(ClassEngine, ContentEngine, Protocol):
     """The engine, as far as a channel needs it."""
 
     frames: Frames
@@ -49,6 +53,10 @@ class ChannelEngine(ContentEngine, Protocol):
     """Room for body octets in one frame of the peer."""
     spool: Spool | None
     """Keeps larger bodies; ``None``: they stay in memory."""
+
+    def write_content(
+        self, channel: "Channel", record: Any, header: bytes, body: Body, group: int = 0
+    ) -> None: ...
 
 
 class Channel:
@@ -61,7 +69,7 @@ class Channel:
     __slots__ = (
         "number", "state", "allow_deliveries", "awaited", "content", "ready", "tags", "_engine",
         "_addresses", "_buffer", "_pending", "_header_start", "_body_start", "_acks", "_end",
-        "_basic", "branch",
+        "_basic", "branch", "classes",
     )  # fmt: skip
 
     def __init__(self, number: int, engine: ChannelEngine) -> None:
@@ -87,6 +95,8 @@ class Channel:
         self.content: IncomingContent | None = None
         self.branch: Xid | None = None
         """Started by dtx.start."""
+        self.classes: ContentClasses | None = None
+        """Consumers and files of other classes than ``basic``, once there are any."""
 
     # --- state -----------------------------------------------------------------------------------
 
@@ -123,6 +133,8 @@ class Channel:
         if content is not None:
             self._engine.announced -= content.held
             content.drop()
+        if self.classes is not None:
+            self.classes.cut()
 
     # --- out -------------------------------------------------------------------------------------
 
@@ -139,6 +151,12 @@ class Channel:
             or message.dialect is not BASIC
             or len(header) > ALWAYS_FITS
         ):
+            if (
+                address is None
+                and self.classes is not None
+                and self.classes.deliver(consumer, delivery, redelivered, message)
+            ):
+                return
             try:
                 if address is None:
                     address = self._address(consumer, message.exchange, message.key)
@@ -202,18 +220,51 @@ class Channel:
         """Header and body for the peer. Raises ``ValueError`` if there is no such form, or if the
         header is more than one frame of the peer holds: it cannot be cut (0-9-1 §4.2.6.1)."""
         header, body = message.form_for(BASIC)
-        if len(header) + 12 > self._engine.body_max:
-            raise Unwritable(f"properties of {len(header)} octets do not fit a frame of the peer")
+        self.check_header(header)
         return header, body
 
-    def write_content(self, header: bytes, body: Body) -> None:
-        """Content header and body, behind their method."""
-        engine = self._engine
+    def check_header(self, header: bytes) -> None:
+        """Raise ``Unwritable`` if the properties do not fit a frame of the peer."""
+        if len(header) + 12 > self._engine.body_max:
+            raise Unwritable(f"properties of {len(header)} octets do not fit a frame of the peer")
+
+    def write_content(self, header: bytes, body: Body, group: int = 0) -> None:
+        """Content header and body, behind their method; of the class ``basic`` if none is given."""
+        engine, number, group = self._engine, self.number, group or self._basic
+        frames = engine.frames
         if isinstance(body, LargeBody):
-            self._pending.append(engine.frames.content_header(self.number, header, len(body)))
+            self._pending.append(frames.content_header(number, group, header, len(body)))
             engine.writer.write_large(self, body, engine.body_max)
         else:
-            self._pending += engine.frames.content(self.number, header, body, engine.body_max)
+            self._pending += frames.content(number, group, header, body, engine.body_max)
+
+    def send_method(self, method: OutgoingMethod) -> None:
+        """A method of any class, with its content. Raises ``ValueError`` before anything is
+        written."""
+        content = method.content
+        if content is None:
+            self._engine.writer.write(self.number, method.record)
+        else:
+            header, body = content.header, content.body
+            self._engine.write_content(self, method.record, header, body, content.number)
+
+    def read_arguments(self, entries: bytes) -> Table:
+        """A table among the arguments of a method, which may hold ``MOST_VALUES``. Raises
+        ``FieldError``."""
+        count_arguments(entries)
+        return fields.read_table(entries, self.tags)
+
+    def other_classes(self) -> ContentClasses:
+        """The consumers and files of other classes, which there are from now on."""
+        if self.classes is None:
+            contents = CONTENTS[self._engine.table.name].values()
+            dialects = {dialect.group: dialect for dialect in contents}
+            self.classes = ContentClasses(self, self._engine, dialects)
+        return self.classes
+
+    def forget_addresses(self) -> None:
+        """A consumer of another class starts, perhaps with the tag of an earlier one."""
+        self._addresses.clear()
 
     def divert(self, pending: list[bytes]) -> None:
         """Write there from now on."""
@@ -239,6 +290,8 @@ class Channel:
         header, body = message.header, message.body
         if message.added_headers or message.dialect is not BASIC:
             try:
+                if self._publish_in_class(message, mandatory, immediate):
+                    return
                 header, body = message.form_for(BASIC)
             except ValueError as error:
                 raise LocalError(f"the message cannot be written here: {error}") from error
@@ -265,6 +318,14 @@ class Channel:
             return
         pending.append(address[1])
         self.write_content(header, body)
+
+    def _publish_in_class(self, message: Message, mandatory: bool, immediate: bool) -> bool:
+        """Publish a message in the class that it is of, if that is one that the server says it has.
+        Others refuse these classes (540), and get basic messages."""
+        group = getattr(message.dialect, "group", "")
+        if group not in self._engine.connection.content_classes:
+            return False
+        return self.other_classes().publish(message, mandatory, immediate)
 
     def _publication(self, bits: str, exchange: str, key: str) -> tuple[bytes, bytes]:
         """The frame of a publish with the beginning of the content header, and without."""

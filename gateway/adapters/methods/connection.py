@@ -19,6 +19,7 @@ from gateway.adapters.core.sasl import (
 )
 from gateway.adapters.methods import states
 from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.contents.published import CONTENTS
 from gateway.adapters.methods.dispatch import DispatchEngine
 from gateway.adapters.methods.essentials import count_arguments
 from gateway.adapters.methods.frames import Frames
@@ -97,6 +98,9 @@ class Connection:
         self._exchange = ServerExchange(authority, external_subject, mechanisms)
         self._login = ClientExchange(credentials or Credentials())
         self._user = ""
+        self.owner = ("", "")
+        """Virtual host and user; of a client, its virtual host."""
+        self.content_classes: frozenset[str] = frozenset()
         self._login_method = ""
         """The client's last method of the login."""
         self._open: Open | None = None
@@ -130,6 +134,11 @@ class Connection:
         properties["product"] = product.product + EXTENSIONS
         properties["version"] = product.version
         properties["platform"] = product.platform
+        others = CONTENTS.get(table.name)
+        if others is not None:
+            # A client of ours publishes them in their own classes only if the server has those.
+            names = ["basic", *(dialect.group for dialect in others.values())]
+            properties["content_classes"] = " ".join(names)
         if product.information:
             properties["information"] = product.information
         self._engine.life.state = states.START
@@ -218,6 +227,7 @@ class Connection:
         engine.body_max = (frame_max or 1 << 31) - overhead
 
     def _on_open(self, m: w.ConnectionOpen, found: list[Operation]) -> None:
+        self.owner = (m.virtual_host, self._user)
         method = self._engine.table.by_name["connection.open"]
         rules = RABBITMQ if self._engine.table.name == "0-9-1" else PUBLISHED
         if self.qpid:
@@ -243,6 +253,7 @@ class Connection:
         if self._open is not None:
             raise LocalError("the connection is already being opened")
         self._open = operation
+        self.owner = (operation.vhost, "")
         self._send_open()
 
     def _send_open(self) -> None:
@@ -324,6 +335,7 @@ class Connection:
         properties = fields.read_table(entries)
         capabilities = properties.get("capabilities")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
+        self.content_classes = frozenset(str(properties.get("content_classes", "")).split())
         peer = self.peer
         peer.product = str(properties.get("product", ""))
         peer.product_version = str(properties.get("version", ""))

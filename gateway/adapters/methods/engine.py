@@ -27,6 +27,7 @@ from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.bodies import Body, Spool
 from gateway.errors import LocalError
 from gateway.operations import Confirm, Operation, Outcome, Settle
+from gateway.partial_bodies import PartialBodyStore
 
 HEADERS = {"0-8": (b"AMQP\x01\x01\x08\x00", b"AMQP\x01\x01\x09\x01")}
 """Headers that open a version, where there are several (python amqplib writes the second)."""
@@ -38,7 +39,7 @@ class Engine:
     Methods of the contract that one part does alone are bound to the instance, which saves a call
     for each read and each write."""
 
-    capabilities = Capability.NONE
+    capabilities = Capability.PARTIAL_BODIES
     layouts = layouts
 
     def __init__(
@@ -54,8 +55,10 @@ class Engine:
         mechanisms: tuple[str, ...] = MECHANISMS,
         wake: Callable[[], None] = no_op,
         spool: Spool | None = None,
+        partials: PartialBodyStore | None = None,
     ) -> None:
-        """``spool``: where bodies go that are too large for memory; ``None``: they stay there."""
+        """``spool``: where bodies go that are too large for memory; ``None``: they stay there.
+        ``partials``: keeps incomplete files; without one they go with the connection."""
         self.version = version
         self.role = role
         self.server = server = role is Role.SERVER
@@ -69,6 +72,9 @@ class Engine:
         self.max_message_octets = limits.max_message_octets
         self.announced = 0
         self.spool = spool
+        self.partials = PartialBodyStore(spool) if partials is None else partials
+        self.stream_rate = 0
+        self.paced = False
         self.channel_max = limits.channel_max or 0xFFFF
         self.heartbeat = Heartbeat(limits)
         self.excuse_silence = self.heartbeat.excuse_silence
@@ -92,7 +98,7 @@ class Engine:
         self.put, self.write, self.encoded = buffer.put, writer.write, writer.encoded
         headers = HEADERS.get(version, (table.header,))
         self.life = life = Lifecycle(self, headers, refusal=table.header)  # 0-9-1 §2.2.4
-        self.receive, self.tick, self.lost = life.receive, life.tick, life.lost
+        self.receive, self.lost = life.receive, life.lost
         self.found, self.output = life.found, buffer.take
         self.refill = buffer.large.refill
         self.connection = Connection(
@@ -100,6 +106,17 @@ class Engine:
         )
         if not server:
             life.begin()
+
+    def tick(self, now: float) -> list[Operation]:
+        """As ``Lifecycle.tick``; and streams with a rate may get more."""
+        if not self.paced:
+            return self.life.tick(now)
+        seconds = self.heartbeat.elapsed(now)
+        found = self.life.tick(now)
+        for channel in self.channels.values():
+            if channel.classes is not None and not self.closing:
+                found += channel.classes.replenish(seconds)
+        return found
 
     def send(self, operation: Operation) -> None:
         """Write an operation. Raises ``LocalError`` before any octet is written."""
@@ -119,10 +136,12 @@ class Engine:
             raise LocalError(f"channel {number} is not open")
         return channel
 
-    def write_content(self, channel: Channel, record: Any, header: bytes, body: Body) -> None:
-        """A method with its content."""
+    def write_content(
+        self, channel: Channel, record: Any, header: bytes, body: Body, group: int = 0
+    ) -> None:
+        """A method with its content; of the class ``basic`` if none is given."""
         self.write(channel.number, record)
-        channel.write_content(header, body)
+        channel.write_content(header, body, group)
         self.buffer.weigh(len(body) + WEIGHT)
 
     @property

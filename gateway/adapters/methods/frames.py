@@ -348,14 +348,16 @@ class Frames:
         """One frame."""
         return self.pack_head(kind, channel, len(payload) + self._counts) + payload + self.end
 
-    def content_header(self, channel: int, header: bytes, size: int) -> bytes:
-        """The frame before a body of so many octets."""
-        head = self._geometry.content.pack(self.basic, 0, size) + header
+    def content_header(self, channel: int, group: int, header: bytes, size: int) -> bytes:
+        """The frame before a body of so many octets, in a class."""
+        head = self._geometry.content.pack(group, 0, size) + header
         return self.frame(self.header, channel, head)
 
-    def content(self, channel: int, header: bytes, body: bytes, largest: int) -> list[bytes]:
+    def content(
+        self, channel: int, group: int, header: bytes, body: bytes, largest: int
+    ) -> list[bytes]:
         """Content header and body frames; ``largest`` is the room for a body in one frame."""
-        pieces = [self.content_header(channel, header, len(body))]
+        pieces = [self.content_header(channel, group, header, len(body))]
         size = len(body)
         if 0 < size <= largest:
             pieces += (self.pack_head(self.body, channel, size + self._counts), body, self.end)

@@ -15,6 +15,8 @@ from gateway.adapters.methods.channel import (
 )
 from gateway.adapters.methods.connection import Connection
 from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.contents.classes import Asked
+from gateway.adapters.methods.contents.published import CONTENTS
 from gateway.adapters.methods.dispatch import (
     closed_by_server,
     fail_channel,
@@ -77,6 +79,7 @@ class Incoming:
         self._engine = engine
         self._server = server
         self._keep, self._check = partial(incoming_body, engine.spool), self._known
+        self._other_contents = CONTENTS.get(engine.table.name, {})
         contents = ContentReceiver(engine, self._complete)
         self.on_header, self.on_body = contents.on_header, contents.on_body
 
@@ -156,6 +159,8 @@ class Incoming:
             self._engine.writer.write(number, w.AccessRequestOk(1))
         elif name in IGNORED or (name == "basic.cancel-ok" and self._server):
             return
+        elif method.number >> 16 in self._other_contents:
+            self._on_class_method(channel, method, m, found)
         elif name in self._engine.table.by_name and name in ANSWERS and name != "basic.get-ok":
             self._on_reply(channel, name, m, found)
         else:
@@ -165,7 +170,11 @@ class Incoming:
 
     def _begin_content(self, channel: Channel, method: Method, m: Any) -> None:
         if method.number >> 16 != self._engine.frames.basic:
-            raise PeerError(Condition.NOT_IMPLEMENTED, f"{method.name} is not implemented")
+            if method.number >> 16 not in self._other_contents:
+                raise PeerError(Condition.NOT_IMPLEMENTED, f"{method.name} is not implemented")
+            channel.content = channel.other_classes().begin(method, m)
+            channel.ready = False
+            return
         if method.name == "basic.publish" and m.immediate and self._engine.version == "0-9-1":
             raise PeerError(Condition.NOT_IMPLEMENTED, "immediate=true")
         if method.name == "basic.get-ok" and (
@@ -192,6 +201,9 @@ class Incoming:
     ) -> None:
         """All of a message is here."""
         channel.ready = channel.state is states.OPEN
+        if content.method.number >> 16 != self._engine.frames.basic:
+            found += channel.other_classes().complete(content, body, self._engine.codes.condition)
+            return
         m, name, number = content.record, content.method.name, channel.number
         header, essentials = content.known
         message = Message(BASIC, header, body, m.exchange, m.routing_key, essentials)
@@ -206,6 +218,20 @@ class Incoming:
             awaited = take_awaited(channel, name)
             fetched = Fetched(m.delivery_tag, m.redelivered, message, m.message_count)
             found.append(Done(number, awaited.token, fetched))
+
+    def _on_class_method(
+        self, channel: Channel, method: Method, m: Any, found: list[Operation]
+    ) -> None:
+        """A method of another class of content, itself without content."""
+        name, number = method.name, channel.number
+        if channel.awaited and name in channel.awaited[0].method.replies:
+            awaited = channel.awaited.popleft()
+            found.append(Done(number, awaited.token, getattr(m, "consumer_tag", None)))
+            return
+        if name.endswith(".consume"):
+            channel.forget_addresses()
+        reply = partial(self._engine.writer.write, number)
+        found += channel.other_classes().take(Asked(method, m, reply))
 
     def _on_request(self, channel: Channel, method: Method, m: Any, found: list[Operation]) -> None:
         """A request of the peer."""

@@ -55,7 +55,9 @@ class OutboundEngine(DispatchEngine, Protocol):
 
     def channel(self, number: int) -> Channel: ...
 
-    def write_content(self, channel: Channel, record: Any, header: bytes, body: Body) -> None: ...
+    def write_content(
+        self, channel: Channel, record: Any, header: bytes, body: Body, group: int = 0
+    ) -> None: ...
 
 
 def _usable(engine: OutboundEngine, number: int) -> Channel | None:
@@ -155,6 +157,8 @@ def _returned(engine: OutboundEngine, op: Returned) -> None:
         return
     code, name, _ = engine.table.codes[op.condition.value]
     message = op.message
+    if channel.classes is not None and channel.classes.returned(op, code, op.text or name):
+        return
     record = w.BasicReturn(code, op.text or name, message.exchange, message.key)
     header, body = message.form_for(BASIC)
     engine.write_content(channel, record, header, body)
@@ -163,6 +167,9 @@ def _returned(engine: OutboundEngine, op: Returned) -> None:
 def _cancelled(engine: OutboundEngine, op: Cancelled) -> None:
     """The end of a consumer that ends by itself is an unrequested cancel-ok, as Qpid does it. Other
     ends are told to clients with the capability for it."""
+    channel = engine.channels.get(op.channel)
+    if channel is not None and channel.classes is not None:
+        channel.classes.forget(op.tag)
     if op.ended:
         if _usable(engine, op.channel):
             engine.writer.write(op.channel, w.BasicCancelOk(op.tag))
@@ -222,6 +229,11 @@ def replying(reply: Callable[[Any, Any, PendingReply, Done], None]) -> "Encoder"
 
 def _reply(engine: OutboundEngine, channel: Channel, token: PendingReply, op: Done) -> None:
     method = token.method
+    if token.then is not None:
+        engine.life.follow(token.then(op.result))
+        return
+    if method.name == "basic.cancel" and channel.classes is not None:
+        channel.classes.forget(op.result)
     if method.name == "basic.get":
         _fetched(engine, channel, op)
         return

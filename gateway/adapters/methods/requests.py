@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Protocol
 from gateway.adapters.core.qpid_arguments import binding_arguments, read_consumer_arguments
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.branches import identifier_of, xid_of
-from gateway.adapters.methods.essentials import count_arguments
 from gateway.adapters.methods.wire import layouts as w
 from gateway.errors import Condition, Lost, PeerError, Unwritable
 from gateway.message import Table
@@ -52,6 +51,8 @@ class RequestChannel(Protocol):
     number: int
     tags: fields.Tags
 
+    def read_arguments(self, entries: bytes) -> Table: ...
+
 
 class Verb(NamedTuple):
     """One request: ``read`` makes the operation of a method from the client, and ``write`` the
@@ -67,10 +68,7 @@ class Verb(NamedTuple):
 
 
 def _table(channel: RequestChannel, entries: bytes) -> Table:
-    if not entries:
-        return {}
-    count_arguments(entries)
-    return fields.read_table(entries, channel.tags)
+    return channel.read_arguments(entries) if entries else {}
 
 
 def _verb(

@@ -37,38 +37,32 @@ def test_all_others_have_one(version: str) -> None:
 @pytest.mark.parametrize("arguments", [b"", b"\xff" * 3, bytes(40)])
 def test_arguments_do_not_matter(arguments: bytes) -> None:
     talk = Talk("0-9").opened(1)
-    row = VERSIONS["0-9"].by_name["file.consume"]
+    row = VERSIONS["0-9"].by_name["message.consume"]
     words = talk.sends(frame(1, 1, row.prefix + arguments))
     close = connection_dies(talk, words, 540, Condition.NOT_IMPLEMENTED)
-    assert close.reply_text == "NOT_IMPLEMENTED - file.consume is not implemented"
-
-
-def test_the_side_that_may_not_send_it_is_told_so() -> None:
-    talk = Talk("0-9").opened(1)
-    row = VERSIONS["0-9"].by_name["file.deliver"]
-    connection_dies(talk, talk.sends(frame(1, 1, row.prefix)), 503, Condition.COMMAND_INVALID)
+    assert close.reply_text == "NOT_IMPLEMENTED - message.consume is not implemented"
 
 
 def test_they_are_described_with_their_arguments() -> None:
-    row = complete("0-9").by_name["stream.consume"]
-    record = row.record(queue="q", exclusive=True, no_wait=True, filter=b"\x01kt\x01")
-    content = complete("0-9").contents[80]
-    header = b"\0\x50\0\0" + (5).to_bytes(8) + content.write(content.record(priority=3))
+    row = complete("0-9").by_name["message.consume"]
+    record = row.record(queue="q", exclusive=True, filter=b"\x01kt\x01")
+    content = complete("0-9").contents[110]
+    header = b"\0\x6e\0\0" + (5).to_bytes(8) + content.write(content.record(durable=3))
     octets = frame(1, 7, row.prefix + row.write(record)) + frame(2, 7, header)
     assert [line.text for line in Reader("0-9").frames(octets)] == [
-        "stream.consume queue='q' exclusive=True no_wait=True filter={'k': True}",
-        "stream, body of 5 octets priority=3",
+        "message.consume queue='q' exclusive=True filter={'k': True}",
+        "tunnel, body of 5 octets durable=3",
     ]
 
 
 def test_a_field_that_there_is_not() -> None:
-    with pytest.raises(TypeError, match=r"file\.ack has no field requeue"):
-        complete("0-8").by_name["file.ack"].record(requeue=True)
+    with pytest.raises(TypeError, match=r"test\.string has no field requeue"):
+        complete("0-8").by_name["test.string"].record(requeue=True)
 
 
 def test_undefined_properties() -> None:
     with pytest.raises(ValueError, match="flags 0401 name an unknown property"):
-        complete("0-8").contents[80].read(b"\x04\x01", 0)
+        complete("0-8").contents[110].read(b"\x04\x01", 0)
 
 
 def test_a_gateway_that_serves_does_not_load_them() -> None:

@@ -107,13 +107,18 @@ class Staging:
             raise PeerError(Condition.CONTENT_TOO_LARGE, text, Lost.SESSION)
         return Rest(self._bodies, item)
 
-    def staged(self, header: bytes) -> None:
-        """The rest of that file has come."""
+    def expects(self, identifier: str) -> bool:
+        """Whether a file was opened that is not staged yet."""
+        return any(item.key[-1] == identifier for item in self._opened)
+
+    def staged(self, header: bytes) -> str:
+        """The rest of that file has come. Returns its identifier."""
         item = self._opened.popleft()
         older = self._staged.pop(item.key[-1], None)
         if older is not None:
             self._bodies.drop(older.item)
         self._staged[item.key[-1]] = Complete(header, item)
+        return item.key[-1]
 
     def cut(self) -> None:
         """The channel is over: the parts of these files wait for their sender."""
