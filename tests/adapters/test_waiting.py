@@ -12,7 +12,9 @@ from gateway.errors import Condition
 from gateway.operations import BeginSession, Closed, Done, Open
 from tests.pair import Cut, Pair, Users, pieces, sized, whole
 
-VERSIONS = ("0-8", "0-9", "0-9-1", "0-9a0", "0-9a6", "0.8a2", "0-10", "1.0")
+VERSIONS = (
+    "0-8", "0-9", "0-9-1", "0-9a0", "0-9a6", "0.8a2", "0-10-07-24", "0-10-07-27", "0-10", "1.0",
+)  # fmt: skip
 CUTS = {"whole": whole, "octets": sized(1), "sevens": sized(7)}
 
 

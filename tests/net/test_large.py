@@ -39,6 +39,7 @@ ABOVE_IDLE = 64 * MIB
 LARGE = b"0123456789abcdef" * (3 * MIB // 16) + b"the end"
 
 DRAFTS = ("0-9a0", "0-9a6")
+TRANSITIONAL = ("0-10-07-24", "0-10-07-27")
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 pytestmark = [pytest.mark.timeout(600), linux]
@@ -51,7 +52,10 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         "amqp__max_message_octets": 2 << 30,
         "http__max_body_octets": 64 * MIB,
         "limits__spool_octets": max(4 * STREAMED, 64 * MIB),
-        "amqp__listeners": json.dumps([{"port": 0, "header_0_9": draft} for draft in DRAFTS]),
+        "amqp__listeners": json.dumps(
+            [{"port": 0, "header_0_9": draft} for draft in DRAFTS]
+            + [{"port": 0, "header_0_10": revision} for revision in TRANSITIONAL]
+        ),
     }
     with Running(folder, **settings) as running:
         yield running
@@ -218,14 +222,14 @@ def test_messages_behind_a_large_one_keep_their_order(gateway: Running) -> None:
 # --- the oldest versions --------------------------------------------------------------------------
 
 
-def peer_of(gateway: Running, version: str) -> Peer:
+def peer_of(gateway: Running, version: str, **options: Any) -> Peer:
     """A client of an old version, with channel 1 open."""
     port = gateway.port
-    if version in DRAFTS:
-        found = re.search(rf"AMQP on \S+:(\d+), where 1 1 0 9 is {version}\n", gateway.log())
+    if version in DRAFTS + TRANSITIONAL:
+        found = re.search(rf"AMQP on \S+:(\d+), where .* is {version}\n", gateway.log())
         assert found is not None
         port = int(found[1])
-    return Peer(port, version, "large")
+    return Peer(port, version, "large", **options)
 
 
 def to_queue(key: str, octets: bytes) -> Publish:
@@ -234,12 +238,20 @@ def to_queue(key: str, octets: bytes) -> Publish:
     return Publish(1, message, False, False)
 
 
-@pytest.mark.parametrize("version", ["0.8a2", *DRAFTS])
-def test_old_versions_have_them_in_files_too(gateway: Running, version: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "options"),
+    [
+        *((version, {}) for version in ("0.8a2", *DRAFTS, *TRANSITIONAL)),
+        *((version, {"class_message": True}) for version in TRANSITIONAL),
+    ],
+)
+def test_old_versions_have_them_in_files_too(
+    gateway: Running, version: str, options: dict[str, Any]
+) -> None:
     """In, cut off, and out."""
     wire = gateway.wire(1)
     wire.declare("old", durable=True)
-    peer = peer_of(gateway, version)
+    peer = peer_of(gateway, version, **options)
     peer.adapter.send(to_queue("old", LARGE))
     peer.flush(len(LARGE) // 2)
     until(lambda: spooled(gateway) == 1, "it is coming in")
@@ -254,7 +266,7 @@ def test_old_versions_have_them_in_files_too(gateway: Running, version: str) -> 
     peer.reset()
     until(lambda: not spooled(gateway), "the socket is gone")
     assert wire.depth("old") == 0
-    peer = peer_of(gateway, version)
+    peer = peer_of(gateway, version, **options)
     wire.publish("old", LARGE)
     wire.publish("old", b"behind it")
     peer.ask(Subscribe(1, "t", "old", "reader", no_ack=True))

@@ -23,7 +23,11 @@ from tests.net.running import PATIENCE, Running, until
 from tests.net.wire import Gone, Wire
 from tests.net.wire_1_0 import Wire10
 
-DRAFTS = ("0-9a0", "0-9a6")
+CHOSEN = {
+    "0-9a0": "header_0_9", "0-9a6": "header_0_9",
+    "0-10-07-24": "header_0_10", "0-10-07-27": "header_0_10",
+}  # fmt: skip
+"""Versions by choice, and the setting that chooses them."""
 ADMIN = ("guest", "guest")
 
 
@@ -37,8 +41,8 @@ def ports(gateway: Running) -> list[int]:
 
 
 def port_of(gateway: Running, version: str) -> int:
-    if version in DRAFTS:
-        return ports(gateway)[DRAFTS.index(version)]
+    if version in CHOSEN:
+        return ports(gateway)[list(CHOSEN).index(version)]
     return gateway.port
 
 
@@ -73,7 +77,7 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         amqp__failure_pause_seconds=60,
         amqp__handshake_seconds=120,
         http__failures=100,
-        amqp__listeners=listeners(*({"header_0_9": draft} for draft in DRAFTS)),
+        amqp__listeners=listeners(*({header: version} for version, header in CHOSEN.items())),
     ) as gateway:
         yield gateway
 
@@ -165,7 +169,7 @@ def strict(tmp_path: Path) -> Iterator[Running]:
         tmp_path,
         http__failures=3,
         http__failure_seconds=360_000,
-        amqp__listeners=listeners(*({"header_0_9": draft} for draft in DRAFTS)),
+        amqp__listeners=listeners(*({header: version} for version, header in CHOSEN.items())),
     ) as gateway:
         yield gateway
 

@@ -26,7 +26,9 @@ from tests.pair import Users
 from tests.sessions.test_session import House
 
 ROUNDS = 20
-VERSIONS = ("0.8a2", "0-9a0", "0-9a6", "0-8", "0-9", "0-9-1", "0-10", "1.0")
+VERSIONS = (
+    "0.8a2", "0-9a0", "0-9a6", "0-8", "0-9", "0-9-1", "0-10-07-24", "0-10-07-27", "0-10", "1.0",
+)  # fmt: skip
 
 
 class Peer:
