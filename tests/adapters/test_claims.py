@@ -1,4 +1,4 @@
-"""Sizes and counts that claim more than the octets that came: no decoder of values believes them."""
+"""Sizes and counts that claim more than the octets that came: no decoder believes them."""
 
 import tracemalloc
 from collections.abc import Callable, Iterator

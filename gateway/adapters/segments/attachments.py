@@ -12,7 +12,8 @@ from gateway.adapters.segments.completion import SERIALS
 from gateway.adapters.segments.frames import Frames
 from gateway.adapters.segments.resumption import grant, leave, rejoin, replay
 from gateway.adapters.segments.server import ANSWERS, BATCHED, SERVE
-from gateway.adapters.segments.session import Session, SessionEngine, State
+from gateway.adapters.segments.session import EMPTY_ARRAY, Session, SessionEngine
+from gateway.adapters.segments.session_state import State
 from gateway.adapters.segments.violation import framing_error
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import DetachCode
@@ -27,8 +28,6 @@ from gateway.operations import (
     RequestTimeout,
     SessionLost,
 )
-
-EMPTY_ARRAY = b"\xf0\0\0\0\0"
 
 
 class AttachmentEngine(SessionEngine, Protocol):
@@ -238,11 +237,8 @@ def _flush(session: Session, m: w.SessionFlush, found: list[Operation]) -> None:
         known = received.any or session.sent or not session.linked
         commands = ((following, following),) if known else ()  # none: a new session
         session.send_control(w.SessionExpected(commands, EMPTY_ARRAY))
-    if m.confirmed:
-        session.send_control(w.SessionConfirmed(received.complete_ranges(), EMPTY_ARRAY))
-    if m.completed:
-        received.wanted = received.following - 1
-        session.tell_completed()
+    if m.confirmed or m.completed:
+        session.flushed(m.confirmed)
 
 
 def _gap(session: Session, m: w.SessionGap, found: list[Operation]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.segments.client_requests import REQUESTS
-from gateway.adapters.segments.session import State
+from gateway.adapters.segments.session_state import State
 from gateway.errors import LocalError
 from gateway.operations import (
     BeginSession,

@@ -8,7 +8,7 @@ from gateway.adapters.segments.attachments import HANDLERS
 from gateway.adapters.segments.client_session import ClientEngine, ClientSession
 from gateway.adapters.segments.frames import Frames
 from gateway.adapters.segments.lifecycle import State as LifeState
-from gateway.adapters.segments.session import State
+from gateway.adapters.segments.session_state import State
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import DetachCode
 from gateway.errors import Condition, LocalError

@@ -35,7 +35,8 @@ from gateway.adapters.segments.operations import (
 )
 from gateway.adapters.segments.publishes import Publishes
 from gateway.adapters.segments.replay import ReplayLog
-from gateway.adapters.segments.session import SYNC, TRANSFER, State
+from gateway.adapters.segments.session import EMPTY_ARRAY, SYNC, TRANSFER
+from gateway.adapters.segments.session_state import State
 from gateway.adapters.segments.types import ALLOWANCE, FieldError
 from gateway.adapters.segments.violation import Violation, command_invalid, undecodable
 from gateway.adapters.segments.wire import layouts as w
@@ -251,6 +252,13 @@ class ClientSession:
         """Send session.completed."""
         self._completed_due = False
         self.send_control(w.SessionCompleted(self.received.complete_ranges()))
+
+    def flushed(self, confirmed: bool) -> None:
+        """The server asks what is complete (session.flush)."""
+        if confirmed:
+            ranges = self.received.complete_ranges()
+            self.send_control(w.SessionConfirmed(ranges, EMPTY_ARRAY))
+        self.tell_completed()
 
     def complete(self, number: int) -> None:
         """We have dealt with a command of the server."""

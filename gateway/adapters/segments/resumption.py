@@ -6,7 +6,8 @@ from typing import Any
 from gateway.adapters.segments.completion import SERIALS
 from gateway.adapters.segments.decoding import read_array
 from gateway.adapters.segments.replay import ReplayLog
-from gateway.adapters.segments.session import ATTACHED, Session, SessionEngine, State
+from gateway.adapters.segments.session import Session, SessionEngine
+from gateway.adapters.segments.session_state import ATTACHED, State
 from gateway.adapters.segments.wire import layouts as w
 from gateway.operations import KeepSession, Operation, SessionTimeout
 

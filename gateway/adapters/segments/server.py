@@ -64,6 +64,8 @@ POLICIES = {"ring": "drop-head", "ring_strict": "drop-head", "reject": "reject-p
 REJECT_CODE, REJECT_TEXT = "x-reject-code", "x-reject-text"
 """Headers of the dead letters of rejected messages."""
 POLICY, OVERFLOW = "qpid.policy_type", "x-overflow"
+MOST_BEHIND = 256
+"""Commands for a subscription that wait for its message.flush."""
 MOST_ACQUIRED = 1 << 18
 """Messages that acquires may name while earlier ones are not answered: to look them up takes time,
 and the next command may name the same ones."""
@@ -204,6 +206,9 @@ def _on_subscription(
             raise Unacceptable(ErrorCode.NOT_FOUND, f"there is no subscription {name!r}")
         if not subscription.flushing:
             return serve(r, subscription)
+        if len(subscription.behind) >= MOST_BEHIND:
+            text = f"more than {MOST_BEHIND} commands behind a flush of {name!r}"
+            raise Unacceptable(ErrorCode.RESOURCE_LIMIT_EXCEEDED, text)
         subscription.behind.append(partial(r.session.serve_later, r, in_turn))
         return []
 

@@ -9,7 +9,6 @@ reached, the peer asks, or 1000 commands are complete.
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.core.allowance import MOST_VALUES
@@ -38,6 +37,7 @@ from gateway.adapters.segments.operations import (
     write_struct,
 )
 from gateway.adapters.segments.replay import ReplayLog
+from gateway.adapters.segments.session_state import ATTACHED, State
 from gateway.adapters.segments.subscriptions import Subscription
 from gateway.adapters.segments.types import ALLOWANCE, FieldError
 from gateway.adapters.segments.violation import Violation, command_invalid, undecodable
@@ -64,26 +64,10 @@ from gateway.operations import (
 )
 
 TRANSFER, SYNC = 0x0401, 0x0301
-
-
-class State(Enum):
-    """Of a session."""
-
-    ATTACHING = "attaching"
-    """Client: the server has not answered."""
-    ATTACHED = "attached"
-    ENDING = "ending"
-    """The peer has detached; it is answered when the broker has ended the session."""
-    FAILED = "failed"
-    """The peer has broken a rule, and is told behind the answers to earlier commands."""
-    DETACHING = "detaching"
-    """We have detached: everything until the answer is ignored."""
-    LEFT = "left"
-    """Kept without a connection, or about to be: what we have to say waits."""
-    ENDED = "ended"
-
-
-ATTACHED = State.ATTACHED
+EMPTY_ARRAY = b"\xf0\0\0\0\0"
+MOST_PENDING = 16_384
+"""Commands of a session that are not complete, after which it takes no other commands than
+transfers: those wait for the store, and their publisher is not read from meanwhile."""
 
 
 class SessionEngine(Protocol):
@@ -201,8 +185,8 @@ class Session:
 
     allow_deliveries: Callable[[bool], None]
     __slots__ = (
-        "number", "name", "state", "allow_deliveries", "received", "pointed", "sent",
-        "subscriptions", "unsettled", "windowed", "transactional", "branching", "accepted",
+        "number", "name", "state", "allow_deliveries", "received", "pointed", "confirming",
+        "sent", "subscriptions", "unsettled", "windowed", "transactional", "branching", "accepted",
         "explicit", "acquiring", "owned", "answers", "_serve", "_batched", "_engine", "performing",
         "_buffer", "_pending", "_unsafe", "_messages", "timeout", "log",
         "linked",
@@ -234,6 +218,8 @@ class Session:
         """With a timeout: commands of ours that the peer may not have."""
         self.linked = True
         """The peer knows where the numbers of our commands begin: they may be sent."""
+        self.confirming = False
+        """The peer has asked for session.confirmed."""
         self.sent = 0
         """The number of our next command."""
         self.subscriptions: dict[str, Subscription] = {}
@@ -314,6 +300,10 @@ class Session:
         number = self.received.next()
         if sync:
             self.received.wanted = number
+        if len(self.received.pending) > MOST_PENDING:
+            text = f"more than {MOST_PENDING} commands are not complete"
+            self.refuse(number, code, ErrorCode.RESOURCE_LIMIT_EXCEEDED, text, found)
+            return
         kind = OPERATIONS.get(code)
         if kind is None or kind.control or not kind.from_client:
             text = f"command {code >> 8}.{code & 0xFF} of a client is unknown"
@@ -475,6 +465,13 @@ class Session:
         """The peer is to be told of completed commands in this turn."""
         self._engine.tell_soon(self)
 
+    def flushed(self, confirmed: bool) -> None:
+        """The peer asks what is complete (session.flush). It is told once a turn, as that costs a
+        step per command that is pending."""
+        self.received.wanted = self.received.following - 1
+        self.confirming = self.confirming or confirmed
+        self.tell_soon()
+
     def synchronized(self, number: int) -> None:
         """An execution.sync is reached, unless earlier commands are still pending."""
         if self.received.synchronized(number):
@@ -482,6 +479,9 @@ class Session:
 
     def tell_due(self) -> None:
         """Send what was put off to the end of the turn."""
+        if self.confirming and self.state is ATTACHED:
+            self.confirming = False
+            self.send_control(w.SessionConfirmed(self.received.complete_ranges(), EMPTY_ARRAY))
         self.tell_completed()
 
     def tell_completed(self) -> None:

@@ -14,7 +14,7 @@ from gateway.adapters.segments.content import canonical, received
 from gateway.adapters.segments.decoding import read_map
 from gateway.adapters.segments.engine import Engine
 from gateway.adapters.segments.essentials import arrived
-from gateway.adapters.segments.session import State
+from gateway.adapters.segments.session_state import State
 from gateway.adapters.segments.splicing import delivery_properties, message_properties
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import BY_RECORD, HEADER

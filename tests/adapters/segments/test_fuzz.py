@@ -11,7 +11,7 @@ from gateway.adapters.segments import operations as ops
 from gateway.adapters.segments.assembly import MOST_HELD
 from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.frames import COMMAND_TRACK, command, control, frames_of
-from gateway.adapters.segments.session import ATTACHED
+from gateway.adapters.segments.session_state import ATTACHED
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import HEADER, OPERATIONS, SegmentType
 from specs.codegen import ir

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.segments import fields, server
+from gateway.adapters.segments import fields, server, session
 from gateway.adapters.segments import operations as ops
+from gateway.adapters.segments.frames import control
 from gateway.adapters.segments.wire import layouts as w
 from gateway.broker.long_operations import PORTION
 from tests.adapters.segments.serving import Client, Said, names
@@ -28,8 +29,8 @@ def holding(count: int, acquire: int = 0, transactional: bool = False) -> Client
         worked(client)
     client.say(w.MessageSubscribe("q", "d", 0, acquire))
     client.say(w.MessageFlow("d", 1, UNLIMITED), w.MessageFlow("d", 0, UNLIMITED))
-    session = client.served.adapter.sessions[1]
-    while len(session.unsettled) < count:
+    held = client.served.adapter.sessions[1].unsettled
+    while len(held) < count:
         client.say(w.ExecutionSync())
     return client
 
@@ -122,3 +123,51 @@ def test_acquires_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(4):
         client.say(w.MessageAcquire(ALL))
         assert "execution.result" in names(worked(client)[1])
+
+
+# --- what waits is limited ------------------------------------------------------------------------
+
+
+def refused(said: list[Said]) -> int:
+    (code,) = [each.record.error_code for each in said if each.name == "execution.exception"]
+    return int(code)
+
+
+def flushing() -> Client:
+    """A client whose flush does not come to its end: it does not take what it gets."""
+    client = Client().open()
+    client.say(w.QueueDeclare("q"), w.MessageSubscribe("q", "d"))
+    client.say(w.MessageFlow("d", 1, UNLIMITED), w.MessageFlow("d", 0, UNLIMITED))
+    client.served.session.pause()
+    client.transfer("q")
+    client.say(w.MessageFlush("d"))
+    return client
+
+
+def test_commands_behind_a_flush_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MOST_BEHIND", 5)
+    client = flushing()
+    assert client.say(*[w.MessageFlow("d", 0, 1)] * 5) == []
+    assert refused(client.say(w.MessageFlow("d", 0, 1))) == 506
+    client = flushing()
+    client.say(*[w.MessageFlow("d", 0, 1)] * 5)
+    client.served.session.resume()
+    said = client.say(w.ExecutionSync())
+    assert names(said)[-1] == "session.completed" and "message.transfer" in names(said)
+
+
+def test_commands_that_are_not_complete_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "MOST_PENDING", 20)
+    client = flushing()
+    assert client.say(*[w.ExecutionSync()] * 18) == []
+    assert refused(client.say(*[w.ExecutionSync()] * 3)) == 506
+
+
+def test_flushes_of_a_read_are_answered_once() -> None:
+    """Each would look at every command that is pending."""
+    client = Client().open()
+    flush = control(1, ops.write_control(w.SessionFlush(completed=True, confirmed=True)))
+    octets = client.transferred("nowhere", sync=False) * 50 + flush * 50
+    said = client.served.receive(octets)
+    assert names(said) == ["session.confirmed", "session.completed"]
+    assert said[0].record.commands == said[1].record.commands == ((0, 49),)
