@@ -162,6 +162,7 @@ class Frames:
         if waiting:
             self._pieces.append(data)
             self._held += len(data)
+            self._wanted = 0  # what was wanted for the frame before
             return None
         if self._held:
             self._pieces.append(data)

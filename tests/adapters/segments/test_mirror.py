@@ -15,6 +15,7 @@ from gateway.errors import Condition
 from gateway.message import Message, Properties
 from gateway.operations import (
     Acquire,
+    AttachSession,
     BeginSession,
     Bind,
     Cancelled,
@@ -44,11 +45,14 @@ from gateway.operations import (
     PurgeQueue,
     QueueState,
     Refused,
+    ReplayRoom,
+    RequestTimeout,
     Returned,
     Rollback,
     Select,
     SelectConfirms,
     SessionLost,
+    SessionTimeout,
     Settle,
     SettleMany,
     Subscribe,
@@ -77,6 +81,7 @@ class Mirror(Pair):
     def __init__(self, cut: Cut = whole, **options: Any) -> None:
         super().__init__("0-10", cut, **options)
         self.results: dict[type[Operation], Any] = {}
+        self.timeout = SessionTimeout(0, ReplayRoom())
         self.refused: type[Operation] | None = None
         """The kind of operation that is not granted."""
         self.asked: list[Operation] = []
@@ -124,15 +129,18 @@ class Mirror(Pair):
             condition = getattr(operation, "condition", Condition.NOT_FOUND)
             self.server.send(Refused(channel, token, condition, "no"))
         else:
-            self.server.send(Done(channel, token, self.results.get(type(operation))))
+            kind = type(operation)
+            result = self.timeout if kind is RequestTimeout else self.results.get(kind)
+            self.server.send(Done(channel, token, result))
 
     def taken(self) -> list[Operation]:
-        """What the server was asked for, without tokens and completions."""
+        """What the server was asked for, without tokens, completions and controls of sessions."""
         asked, self.asked = self.asked, []
         for operation in asked:
             if hasattr(operation, "token"):
                 operation.token = None
-        return [each for each in asked if not isinstance(each, Synchronize)]
+        others = Synchronize | AttachSession | RequestTimeout
+        return [each for each in asked if not isinstance(each, others)]
 
 
 @pytest.fixture(params=CUTS)
@@ -146,7 +154,7 @@ def opened(cut: Cut = whole, **options: Any) -> Mirror:
     assert isinstance(done, Done) and done.token == "open"
     assert mirror.exchange(BeginSession(1, "begin")) == [Done(1, "begin")]
     asked = mirror.taken()
-    assert [type(each) for each in asked] == [Open, BeginSession]
+    assert [type(each) for each in asked] == [Open]
     return mirror
 
 
