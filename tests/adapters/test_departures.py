@@ -14,8 +14,10 @@ from gateway.operations import Bind, DeclareQueue
 from gateway.sessions.subscriptions import CLIENT, USER
 from tests.adapters.commands.harness import Harness, Peer
 from tests.adapters.methods.drafts.house import Guest, House, bodies, named
+from tests.adapters.methods.transitional import departures as transitional
 
 ROOT = Path(__file__).parents[2]
+TRANSITIONAL = "0-10-07"
 
 
 def table(document: str) -> list[list[str]]:
@@ -32,6 +34,8 @@ def departures() -> Iterator[tuple[str, str]]:
     for row in table("drafts.md"):
         for version in row[1].split(", "):
             yield version, row[0]
+    for row in table("0-10-transitional.md"):
+        yield TRANSITIONAL, row[0]
 
 
 Probe = Callable[[str], None]
@@ -265,6 +269,7 @@ PROBES: dict[tuple[str, str], Probe] = {
     ("0.8a2", "rollback-notify"): rollback_notify,
     ("0.8a2", "query-from"): query_from,
     ("0.8a2", "names"): commands_names,
+    **{(TRANSITIONAL, name): probe for name, probe in transitional.PROBES.items()},
 }
 
 
