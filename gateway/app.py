@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
+from gateway.bridge.bridge import Bridge
+from gateway.bridge.core_ends import Core
 from gateway.broker.access import KINDS as ACCESS
 from gateway.broker.broker import Broker
 from gateway.broker.broker import Limits as BrokerLimits
@@ -164,6 +166,7 @@ class Gateway:
                 admin = listen_http(settings.admin.host, settings.admin.port)
             self._listen("detect" if context is not None else "never")
             check_named_files(settings)
+            self.bridge = self._bridge()
             self._web = build(self._http_dependencies())
         except ConfigError:
             web.close()
@@ -184,6 +187,21 @@ class Gateway:
             self._tasks.append(asyncio.create_task(self._servers[1].serve(sockets=[admin])))
         self.turn.begin()
         self.turn.end()
+        self.bridge.start()
+
+    def _bridge(self) -> Bridge:
+        settings = self.settings
+        core = Core(self.broker, self._turn, lambda: self._publishers_held)
+        limits = settings.amqp.limits()
+        return Bridge(core, settings.upstreams, settings.shovels, limits, self.spool)
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        self.turn.begin()
+        try:
+            yield
+        finally:
+            self.turn.end()
 
     def _listen(self, detect: str) -> None:
         """Open all AMQP ports. ``detect`` is the TLS mode of ports that accept both TLS and plain
@@ -230,6 +248,7 @@ class Gateway:
             secret=secret(self.settings, SECRET_FILE),
             ready=self._ready,
             passwords=self.passwords,
+            bridge=self.bridge,
             crossing=self.crossing,
             figures=self._figures,
         )
@@ -321,8 +340,12 @@ class Gateway:
             self._hold()
             self.turn.end()
 
+    @property
+    def _publishers_held(self) -> bool:
+        return self.turn.pressed or self.broker.blocked is not None
+
     def _hold(self) -> None:
-        self.listener.hold(self.turn.pressed or self.broker.blocked is not None)
+        self.listener.hold(self._publishers_held)
 
     def stop(self) -> None:
         """Request a shutdown; ``stopped`` returns."""
@@ -333,6 +356,7 @@ class Gateway:
         await self._stop.wait()
 
     async def __aexit__(self, *_: object) -> None:
+        await self.bridge.close()
         await close_http(self._web)
         for one in self._servers:
             one.should_exit = True

@@ -13,9 +13,10 @@ FLOOR = {
     "adapters": 3, "broker": 3, "store": 3,
     "sessions": 4, "config": 4, "inspect": 4, "crossing": 4,
     "net": 5,
-    "http": 6,
-    "app": 7,
-    "__main__": 8,
+    "bridge": 6,
+    "http": 7,
+    "app": 8,
+    "__main__": 9,
 }  # fmt: skip
 
 EXCEPTIONS = {

@@ -31,7 +31,13 @@ APART = {
     "quota": "of a caller and of a declared route",
     "seconds": "of sessions and of tickets",
     "idle_seconds": "of HTTP connections and of tickets",
-    "key": "of TLS and of a declared route",
+    "key": "of TLS, of a declared route and of a shovel",
+    "name": "of a declared route, of an upstream and of a shovel",
+    "vhost": "of a declared route, and at both ends of a shovel",
+    "queue": "of a declared route, and at both ends of a shovel",
+    "exchange": "of a declared route and of a shovel",
+    "upstream": "at both ends of a shovel",
+    "user": "at an upstream, and of a shovel here",
 }
 """Names that stand for different settings, in different tables of the file."""
 LIMIT = re.compile(r"^max_|_max$|_(seconds|ms|octets|items|events|sources|warn)$")
@@ -127,7 +133,11 @@ def test_tests_of_http_run_on_the_shipped_defaults(monkeypatch: pytest.MonkeyPat
 # --- docs/configuration.md ------------------------------------------------------------------------
 
 ROW = re.compile(r"^\| `([\w.]+)` \|\s*(.*?)\s*\| ", re.MULTILINE)
-IN_WORDS = {"data_dir", "amqp.mechanisms", "amqp.templates", "amqp.listeners.port", "routes.name"}
+IN_WORDS = {
+    "data_dir", "amqp.mechanisms", "amqp.templates", "amqp.listeners.port", "routes.name",
+    "upstreams.name", "upstreams.addresses", "upstreams.password", "shovels.name",
+    "shovels.source.queue",
+}  # fmt: skip
 """Whose default is written in words, or that have none."""
 
 

@@ -21,6 +21,7 @@ from pydantic_settings import (
 from gateway import bodies, partial_bodies
 from gateway.broker.limits import Limits
 from gateway.config.amqp import AmqpSettings
+from gateway.config.bridge import ShovelSettings, UpstreamSettings
 from gateway.config.section import Section
 from gateway.config.web import AdminSettings, DeclaredRoute, HttpSettings
 from gateway.errors import ConfigError
@@ -142,12 +143,28 @@ class Settings(BaseSettings):
     crossing: CrossingSettings = Field(default_factory=CrossingSettings)
     limits: ResourceSettings = Field(default_factory=ResourceSettings)
     routes: list[DeclaredRoute] = Field([], description="declared routes, see below")
+    upstreams: list[UpstreamSettings] = Field(
+        [], description="brokers that the gateway connects to, see below"
+    )
+    shovels: list[ShovelSettings] = Field(
+        [], description="queues whose messages are moved elsewhere, see below"
+    )
 
     @model_validator(mode="after")
     def _distinct(self) -> "Settings":
-        names = [(route.vhost, route.name) for route in self.routes]
-        if len(set(names)) < len(names):
-            raise ValueError("two routes have the same name")
+        routes = [f"{route.vhost} {route.name}" for route in self.routes]
+        for what, names in (
+            ("routes", routes),
+            ("upstreams", [one.name for one in self.upstreams]),
+            ("shovels", [one.name for one in self.shovels]),
+        ):
+            if len(set(names)) < len(names):
+                raise ValueError(f"two {what} have the same name")
+        known = {"", *(one.name for one in self.upstreams)}
+        for shovel in self.shovels:
+            for upstream in (shovel.source.upstream, shovel.destination.upstream):
+                if upstream not in known:
+                    raise ValueError(f"shovel {shovel.name}: no upstream is called {upstream!r}")
         return self
 
     @classmethod

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gateway.bodies import Spool
+from gateway.bridge.bridge import Bridge
 from gateway.broker.broker import Broker
 from gateway.config.web import DeclaredRoute, HttpSettings
 from gateway.crossing.crossing import Crossing
@@ -85,6 +86,7 @@ class HttpDependencies:
     """Whether administration has a listener of its own."""
     spool: Spool = field(default_factory=Spool)
     """The spool of large bodies."""
+    bridge: Bridge | None = None
     passwords: Passwords | None = None
     """Checks passwords for all protocols; ``None``: HTTP has its own."""
     clock: Callable[[], float] = time.time

@@ -61,6 +61,7 @@ class Counters(Collector):
         yield from self.collect_broker()
         yield from self.collect_connections()
         yield from self.collect_crossing()
+        yield from self.collect_shovels()
         yield from self.collect_http()
         for name, value in self.dependencies.figures().items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
@@ -124,6 +125,30 @@ class Counters(Collector):
         yield family
         yield total("crossings_refused", "Messages without a form for a reader.", crossing.refused)
         yield total("capsules_refused", "Capsules forged, or of other messages.", crossing.forged)
+
+    def collect_shovels(self) -> Iterable[Metric]:
+        bridge = self.dependencies.bridge
+        if bridge is None or not bridge.shovels:
+            return
+        infos = [one.info() for one in bridge.shovels.values()]
+        for name in ("moved", "parked", "rejected", "retried"):
+            family = CounterMetricFamily(
+                f"{PREFIX}shovel_messages_{name}", f"Messages {name}.", labels=("shovel",)
+            )
+            for info in infos:
+                family.add_metric((info.name,), getattr(info, name))
+            yield family
+        under_way = GaugeMetricFamily(
+            f"{PREFIX}shovel_under_way", "Messages without a confirm.", labels=("shovel",)
+        )
+        running = GaugeMetricFamily(
+            f"{PREFIX}shovel_running", "1 while both ends are open.", labels=("shovel",)
+        )
+        for info in infos:
+            under_way.add_metric((info.name,), info.under_way)
+            running.add_metric((info.name,), info.state == "running")
+        yield under_way
+        yield running
 
     def collect_http(self) -> Iterable[Metric]:
         family = CounterMetricFamily(

@@ -25,6 +25,7 @@ from gateway.adapters import Adapter, Credentials, Limits, Product, Role, adapte
 from gateway.adapters.contract import Capability
 from gateway.adapters.registry import PREFERRED, VERSIONS
 from gateway.adapters.search import Search
+from gateway.bodies import Spool
 from gateway.errors import Condition, Lost, Refusal
 from gateway.net.version_probe import probe
 
@@ -314,6 +315,7 @@ async def dial(
     product: Product = Product(),  # noqa: B008
     window: int = WINDOW,
     class_message: bool = False,
+    spool: Spool | None = None,
 ) -> Remote:
     """Connect, log in and open the virtual host, all within ``limits.handshake_timeout``.
 
@@ -323,9 +325,9 @@ async def dial(
     once. ``remote.adapter.version`` is the result.
 
     ``window``: octets received and not yet iterated at which reading stops. ``class_message``: use
-    that class of the transitional 0-10, and not class basic. Raises ``OSError``
-    (``TimeoutError`` and ``ssl.SSLError`` are such) if there is no answer, ``Refusal`` if the peer
-    refuses, ``KeyError`` for an unknown version.
+    that class of the transitional 0-10, and not class basic. ``spool``: where bodies go that are
+    too large for memory. Raises ``OSError`` (``TimeoutError`` and ``ssl.SSLError`` are such) if
+    there is no answer, ``Refusal`` if the peer refuses, ``KeyError`` for an unknown version.
     """
     remote = Remote(window)
 
@@ -340,6 +342,7 @@ async def dial(
             credentials=credentials,
             product=product,
             wake=remote.wake,
+            spool=spool,
             **more,
         )
 

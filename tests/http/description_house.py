@@ -43,6 +43,10 @@ content_types = [
     "application/cloudevents-batch+json",
     "multipart/mixed",
 ]
+[[shovels]]
+name = "in"
+source = {{ queue = "not.yet" }}
+destination = {{ queue = "not.yet" }}
 """
 DATA = "/v1/%2F"
 ADMIN = "/v1/admin"

@@ -22,6 +22,7 @@ PATH_WORDS = {
     "connection_name": ("`name` of a connection", "127.0.0.1:50000 -> 127.0.0.1:5672"),
     "channel": ("`name` of a channel", "127.0.0.1:50000 -> 127.0.0.1:5672 (1)"),
     "destination": ("Destination exchange of a binding", "amq.fanout"),
+    "shovel": ("Shovel", "in"),
     "name": ("Name", "unroutable"),
 }
 

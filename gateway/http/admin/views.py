@@ -274,6 +274,51 @@ class Overview(Shape):
     event_streams: int
 
 
+class UpstreamView(Shape):
+    """A broker that the gateway connects to."""
+
+    name: str
+    addresses: list[str]
+    vhost: str
+    user: str
+    connections: int
+    address: str = Field(description="that answered last; empty: none has")
+    version: str = Field(description="AMQP version of the last connection")
+    product: str
+    product_version: str
+    since: int = Field(description="time of the last login, ms since 1970; 0: none")
+    error: str = Field(description="of the last attempt to connect, if it failed")
+
+
+class UpstreamList(Shape):
+    upstreams: list[UpstreamView]
+
+
+class ShovelView(Shape):
+    """A shovel, with its counts since the start of the gateway."""
+
+    name: str
+    state: Literal["connecting", "running", "waiting", "paused"] = Field(
+        description="`waiting`: an end is lost or cannot be opened; the next attempt follows"
+    )
+    source: str
+    source_version: str
+    destination: str
+    destination_version: str
+    moved: int = Field(description="messages confirmed by the destination")
+    parked: int = Field(description="messages in its queue for those that were not taken")
+    rejected: int = Field(description="messages rejected at the source")
+    retried: int
+    under_way: int = Field(description="messages without a confirm")
+    connected: int = Field(description="how often both ends were opened")
+    since: int = Field(description="time of the last change of state, ms since 1970")
+    error: str = Field(description="why an end was lost, or a message was not taken, last")
+
+
+class ShovelList(Shape):
+    shovels: list[ShovelView]
+
+
 class ImportedUser(Shape):
     """The result for one user: ``login`` is "password" (set from the document), "kept" (as it was),
     or "locked" (no login until a password is set), and ``note`` says why."""

@@ -1,0 +1,1 @@
+"""The gateway as a client of other brokers: upstreams, and shovels between them and the core."""

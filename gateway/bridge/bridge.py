@@ -1,0 +1,93 @@
+"""All upstreams and shovels of one process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from gateway.adapters import Limits
+from gateway.bodies import Spool
+from gateway.bridge.core_ends import Core, CoreDestination, CoreSource
+from gateway.bridge.ends import Destination, Report, Source
+from gateway.bridge.remote_ends import open_destination, open_source
+from gateway.bridge.shovel import Ends, Shovel
+from gateway.bridge.upstream import Upstream
+from gateway.config.bridge import ShovelSettings, UpstreamSettings
+
+
+@dataclass(frozen=True)
+class ShovelEnds:
+    """Opens the ends of one shovel."""
+
+    core: Core
+    upstreams: dict[str, Upstream]
+    settings: ShovelSettings
+
+    @property
+    def name(self) -> str:
+        """Name of its connections."""
+        return f"shovel {self.settings.name}"
+
+    async def source(self) -> Source:
+        source, window = self.settings.source, self.settings.window
+        if source.upstream:
+            upstream = self.upstreams[source.upstream]
+            return await open_source(upstream, self.name, source.queue, window)
+        user = self.settings.user
+        return CoreSource(self.core, source.vhost, user, self.name, source.queue, window)
+
+    async def destination(self, report: Report) -> Destination:
+        settings = self.settings.destination
+        if settings.upstream:
+            upstream = self.upstreams[settings.upstream]
+            return await open_destination(upstream, self.name, report, settings.queue)
+        end = CoreDestination(self.core, settings.vhost, self.settings.user, self.name, report)
+        async with closing_if_refused(end):
+            end.check("" if settings.queue else settings.exchange, settings.queue)
+        return end
+
+    async def parking(self, report: Report) -> Destination:
+        vhost = self.settings.parking_vhost
+        end = CoreDestination(self.core, vhost, self.settings.user, self.name, report)
+        async with closing_if_refused(end):
+            end.declare(self.settings.parking)
+        return end
+
+
+@asynccontextmanager
+async def closing_if_refused(end: CoreDestination) -> AsyncIterator[None]:
+    try:
+        yield
+    except BaseException:
+        await end.close()
+        raise
+
+
+class Bridge:
+    """``async with Bridge(...) as bridge`` runs all shovels."""
+
+    def __init__(
+        self,
+        core: Core,
+        upstreams: Sequence[UpstreamSettings],
+        shovels: Sequence[ShovelSettings],
+        limits: Limits,
+        spool: Spool | None,
+    ) -> None:
+        """Raises ``ConfigError``."""
+        self.upstreams = {one.name: Upstream(one, limits, spool) for one in upstreams}
+        self.shovels = {one.name: self._shovel(core, one) for one in shovels}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def _shovel(self, core: Core, settings: ShovelSettings) -> Shovel:
+        ends = ShovelEnds(core, self.upstreams, settings)
+        return Shovel(settings, Ends(ends.source, ends.destination, ends.parking))
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(one.run()) for one in self.shovels.values()]
+
+    async def close(self) -> None:
+        """Close all connections. What is not settled stays at its source."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,153 @@
+"""The core of this gateway as the source or the destination of a shovel."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from gateway.bridge.ends import Arrivals, Fate, Report, Taken
+from gateway.broker.broker import Broker
+from gateway.broker.local import NO_SUBSCRIBER, LocalChannel, LocalClient, Subscriber
+from gateway.errors import Condition, Refusal
+from gateway.message import Message
+from gateway.operations import Outcome
+
+HELD_SECONDS = 0.05
+"""Delay between two looks at whether publishers may go on."""
+
+
+class Core(NamedTuple):
+    """The broker of this process. ``turn`` brackets each use of it; ``held`` tells whether
+    publishers are paused because memory, disk or store is short."""
+
+    broker: Broker
+    turn: Callable[[], AbstractContextManager[None]]
+    held: Callable[[], bool]
+
+
+class CoreEnd:
+    """A client of the core with one channel."""
+
+    version = ""
+
+    def __init__(self, core: Core, vhost: str, user: str, name: str) -> None:
+        """Raises ``Refusal``: no such virtual host, or the user has no access to it."""
+        self.core = core
+        self._ended = asyncio.Event()
+        with core.turn():
+            self._client = LocalClient(core.broker, vhost, user, name)
+        self._client.ended = self._ended.set
+        self._reason = f"the virtual host {vhost!r} was deleted"
+
+    def open_channel(self, subscriber: Subscriber = NO_SUBSCRIBER) -> LocalChannel:
+        return self._client.channel(subscriber)
+
+    def lose(self, reason: str) -> None:
+        self._reason = reason
+        self._ended.set()
+
+    async def watch(self) -> None:
+        await self._ended.wait()
+        raise Refusal(Condition.NOT_FOUND, self._reason)
+
+    async def close(self) -> None:
+        """Unsettled deliveries are requeued."""
+        self._client.ended = lambda: None
+        with self.core.turn():
+            self._client.close()
+
+
+class CoreSource(CoreEnd):
+    """A queue of this gateway; a ``Source``."""
+
+    def __init__(
+        self, core: Core, vhost: str, user: str, name: str, queue: str, window: int
+    ) -> None:
+        """Raises ``Refusal``, as a subscription does."""
+        super().__init__(core, vhost, user, name)
+        self.queue = queue
+        self._arrivals = Arrivals()
+        with core.turn():
+            try:
+                self._channel = self.open_channel(self)
+                self._channel.prefetch(window, 0)
+                self._channel.start(self._channel.subscribe(queue))
+            except Refusal:
+                self._client.close()
+                raise
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        self._arrivals.add(delivery, message)
+
+    def cancelled(self, tag: str) -> None:
+        self.lose(f"the queue {self.queue!r} was deleted")
+
+    async def batch(self) -> list[Taken]:
+        return await self._arrivals.take()
+
+    def settle(self, deliveries: Iterable[tuple[int, bool]], outcome: Outcome) -> None:
+        with self.core.turn():
+            for delivery, multiple in deliveries:
+                if multiple:
+                    self._channel.settle_up_to(delivery, outcome)
+                else:
+                    self._channel.settle(delivery, outcome)
+
+
+class CorePublish:
+    """One message on its way into the core; a ``PublishOutcome``."""
+
+    __slots__ = ("_number", "_report", "_told")
+
+    def __init__(self, number: int, report: Report) -> None:
+        self._number = number
+        self._report = report
+        self._told = False
+
+    def returned(self, condition: Condition, text: str) -> None:
+        self._told = True
+        self._report(self._number, Fate.UNROUTABLE, text)
+
+    def settle(self, accepted: bool) -> None:
+        if not self._told:
+            text = "" if accepted else "a queue refused the message"
+            self._report(self._number, Fate.CONFIRMED if accepted else Fate.REFUSED, text)
+
+    def lose(self) -> None:
+        """The end is lost, which ``watch`` tells."""
+
+
+class CoreDestination(CoreEnd):
+    """Exchanges of this gateway; a ``Destination``."""
+
+    def __init__(self, core: Core, vhost: str, user: str, name: str, report: Report) -> None:
+        super().__init__(core, vhost, user, name)
+        self._report = report
+        with core.turn():
+            self._channel = self.open_channel()
+
+    def declare(self, queue: str) -> None:
+        """A durable queue, unless there is one of this name. Raises ``Refusal``."""
+        with self.core.turn():
+            if not self._channel.has_queue(queue):
+                self._channel.declare_queue(queue, durable=True)
+
+    def check(self, exchange: str | None, queue: str) -> None:
+        """Raises ``Refusal`` if the exchange or queue is missing that all messages are for."""
+        if exchange is not None:
+            with self.core.turn():
+                self._channel.check_writable(exchange)
+        if queue and not self._channel.has_queue(queue):
+            raise Refusal(Condition.NOT_FOUND, f"no queue {queue!r}")
+
+    def publish(self, messages: Iterable[tuple[int, Message]]) -> None:
+        with self.core.turn():
+            for number, message in messages:
+                try:
+                    self._channel.publish(message, CorePublish(number, self._report))
+                except Refusal as refusal:
+                    self._report(number, Fate.REFUSED, refusal.text)
+
+    async def drain(self) -> None:
+        while self.core.held():  # noqa: ASYNC110 - several causes, which end unannounced
+            await asyncio.sleep(HELD_SECONDS)

@@ -1,0 +1,93 @@
+"""The two ends of a shovel, each of which is the core of this gateway or another broker.
+
+A ``Source`` gives deliveries in batches and takes their outcomes. A ``Destination`` takes messages
+under numbers of the shovel's, and reports the fate of each. ``watch`` runs while the end is open
+and raises ``Refusal`` when it is lost.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from gateway.message import Message
+from gateway.operations import Outcome
+
+
+class Fate(Enum):
+    """What became of a message at its destination."""
+
+    CONFIRMED = "confirmed"
+    UNROUTABLE = "unroutable"
+    """No queue took it."""
+    REFUSED = "refused"
+    """The destination rejected it; it may take it later."""
+    UNWRITABLE = "unwritable"
+    """The version of the destination has no form for it."""
+
+
+Report = Callable[[int, Fate, str], None]
+"""Number of the message, its fate, and why it was not taken."""
+
+
+class Taken(NamedTuple):
+    """A message that a source delivered."""
+
+    delivery: int
+    message: Message
+
+
+class Source(Protocol):
+    """Where messages come from."""
+
+    version: str
+    """AMQP version of the connection; "" for this gateway."""
+
+    async def batch(self) -> list[Taken]:
+        """The deliveries that have come, one at least."""
+        ...
+
+    def settle(self, deliveries: Iterable[tuple[int, bool]], outcome: Outcome) -> None:
+        """Give deliveries an outcome; with the flag, all unsettled ones up to it."""
+        ...
+
+    async def watch(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Destination(Protocol):
+    """Where messages go to."""
+
+    version: str
+
+    def publish(self, messages: Iterable[tuple[int, Message]]) -> None:
+        """Publish messages; the fate of each is reported, perhaps at once."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until the destination takes more."""
+        ...
+
+    async def watch(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Arrivals:
+    """Deliveries that wait for the shovel. The window of the source bounds their number."""
+
+    def __init__(self) -> None:
+        self._taken: list[Taken] = []
+        self._some = asyncio.Event()
+
+    def add(self, delivery: int, message: Message) -> None:
+        self._taken.append(Taken(delivery, message))
+        self._some.set()
+
+    async def take(self) -> list[Taken]:
+        """All that have come, one at least."""
+        await self._some.wait()
+        self._some.clear()
+        taken, self._taken = self._taken, []
+        return taken

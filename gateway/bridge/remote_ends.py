@@ -1,0 +1,217 @@
+"""Another broker as the source or the destination of a shovel, over any version of AMQP."""
+
+import asyncio
+from collections.abc import Iterable
+from itertools import takewhile
+
+from gateway.adapters.contract import Capability
+from gateway.bridge.ends import Arrivals, Fate, Report, Taken
+from gateway.bridge.upstream import Upstream
+from gateway.errors import Condition, LocalError, Refusal
+from gateway.message import Message
+from gateway.net.dialer import Remote, refusal_of
+from gateway.operations import (
+    BeginSession,
+    Cancelled,
+    Closed,
+    Commit,
+    Confirm,
+    DeclareQueue,
+    Deliver,
+    Operation,
+    Outcome,
+    Prefetch,
+    Publish,
+    Returned,
+    Select,
+    SelectConfirms,
+    SessionLost,
+    Settle,
+    Subscribe,
+)
+
+CHANNEL = 1
+"""The one channel or session of a connection."""
+
+
+def raise_if_lost(operation: Operation) -> None:
+    """Raises ``Refusal`` for the end of the channel or connection."""
+    if isinstance(operation, SessionLost):
+        raise Refusal(operation.condition, operation.text)
+    if isinstance(operation, Closed):
+        raise refusal_of(operation)
+
+
+async def begin(upstream: Upstream, purpose: str) -> Remote:
+    """A connection with a channel. Raises ``OSError`` or ``Refusal``."""
+    remote = await upstream.connect(purpose)
+    try:
+        await remote.request(BeginSession(CHANNEL, None))
+    except BaseException:
+        await upstream.disconnect(remote)
+        raise
+    return remote
+
+
+class RemoteSource:
+    """A queue of another broker; a ``Source``. Made by ``open_source``."""
+
+    def __init__(self, upstream: Upstream, remote: Remote, queue: str) -> None:
+        self.version = remote.adapter.version
+        self._upstream = upstream
+        self._remote = remote
+        self._queue = queue
+        self._arrivals = Arrivals()
+
+    async def watch(self) -> None:
+        async for operation in self._remote:
+            if isinstance(operation, Deliver):
+                self._arrivals.add(operation.delivery, operation.message)
+                continue
+            raise_if_lost(operation)
+            if isinstance(operation, Cancelled):
+                text = f"the broker ended the subscription to {self._queue!r}"
+                raise Refusal(Condition.NOT_FOUND, text)
+
+    async def batch(self) -> list[Taken]:
+        return await self._arrivals.take()
+
+    def settle(self, deliveries: Iterable[tuple[int, bool]], outcome: Outcome) -> None:
+        for delivery, multiple in deliveries:
+            self._remote.send(Settle(CHANNEL, delivery, multiple, outcome))
+        self._remote.wake()
+
+    async def close(self) -> None:
+        await self._upstream.disconnect(self._remote)
+
+
+async def open_source(upstream: Upstream, purpose: str, queue: str, window: int) -> RemoteSource:
+    """Subscribe to a queue, with so many deliveries unsettled at a time. Raises ``OSError`` or
+    ``Refusal``."""
+    remote = await begin(upstream, purpose)
+    try:
+        await remote.request(Prefetch(CHANNEL, None, window))
+        await remote.request(Subscribe(CHANNEL, None, queue))
+    except BaseException:
+        await upstream.disconnect(remote)
+        raise
+    return RemoteSource(upstream, remote, queue)
+
+
+class RemoteDestination:
+    """Exchanges or addresses of another broker; a ``Destination``. Made by ``open_destination``.
+
+    A broker without confirms gets each batch as a transaction, whose commit confirms it."""
+
+    def __init__(
+        self, upstream: Upstream, remote: Remote, report: Report, transactional: bool
+    ) -> None:
+        self.version = remote.adapter.version
+        self._upstream = upstream
+        self._remote = remote
+        self._report = report
+        self._transactional = transactional
+        self._sequence = 0
+        self._sent: dict[int, tuple[int, Message]] = {}
+        """Messages that have no fate yet and their numbers, by publish, in order."""
+
+    def publish(self, messages: Iterable[tuple[int, Message]]) -> None:
+        send, sent = self._remote.send, self._sent
+        for number, message in messages:
+            try:
+                send(Publish(CHANNEL, message, True, False))
+            except LocalError as error:
+                self._report(number, Fate.UNWRITABLE, str(error))
+                continue
+            self._sequence = sequence = self._sequence + 1
+            sent[sequence] = number, message
+        if self._transactional:
+            self._commit(self._sequence)
+        self._remote.wake()
+
+    def _commit(self, last: int) -> None:
+        answer = self._remote.request(Commit(CHANNEL, None))
+
+        def committed(answer: "asyncio.Future[object]") -> None:
+            if not answer.cancelled() and answer.exception() is None:
+                self._conclude(last, True, True)
+
+        answer.add_done_callback(committed)
+
+    def _conclude(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        sent = self._sent
+        concluded = [sequence]
+        if multiple:
+            concluded = list(takewhile(lambda one: one <= sequence, sent))
+        fate, text = Fate.CONFIRMED, ""
+        if not accepted:
+            fate, text = Fate.REFUSED, "the broker refused the message"
+        for one in concluded:
+            if one in sent:
+                self._report(sent.pop(one)[0], fate, text)
+
+    def _returned(self, operation: Returned) -> None:
+        """Its confirm follows, and means nothing then. Raises ``Refusal`` if the message cannot be
+        told among those sent: its confirm would count it as taken."""
+        sequence = operation.sequence or self._find(operation.message)
+        if sequence not in self._sent:
+            raise Refusal(Condition.INTERNAL_ERROR, "the broker returned an unknown message")
+        self._report(self._sent.pop(sequence)[0], Fate.UNROUTABLE, operation.text)
+
+    def _find(self, message: Message) -> int:
+        """A publish with the same octets, or the same body if the broker has changed the header;
+        most versions return a message without its number. 0 if there is none."""
+        alike = 0
+        for sequence, (_, sent) in self._sent.items():
+            if (sent.exchange, sent.key) != (message.exchange, message.key):
+                continue
+            header, body = sent.form_for(message.dialect)
+            if body[:] == message.body[:]:
+                if header == message.header:
+                    return sequence
+                alike = alike or sequence
+        return alike
+
+    async def watch(self) -> None:
+        async for operation in self._remote:
+            if isinstance(operation, Confirm):
+                self._conclude(operation.sequence, operation.multiple, operation.accepted)
+                continue
+            raise_if_lost(operation)
+            if isinstance(operation, Returned):
+                self._returned(operation)
+
+    async def drain(self) -> None:
+        await self._remote.drain()
+
+    async def close(self) -> None:
+        await self._upstream.disconnect(self._remote)
+
+
+async def open_destination(
+    upstream: Upstream, purpose: str, report: Report, queue: str
+) -> RemoteDestination:
+    """``queue`` is the one that all messages are for, if there is one. Raises ``OSError`` or
+    ``Refusal``, also if that queue does not exist; versions with links find that out later."""
+    remote = await begin(upstream, purpose)
+    try:
+        if queue and not remote.adapter.capabilities & (Capability.LINKS | Capability.HANDLES):
+            await remote.request(DeclareQueue(CHANNEL, None, queue, passive=True))
+        if not (confirming := await confirms(remote)):
+            await upstream.disconnect(remote)
+            remote = await begin(upstream, purpose)
+            await remote.request(Select(CHANNEL, None))
+    except BaseException:
+        await upstream.disconnect(remote)
+        raise
+    return RemoteDestination(upstream, remote, report, not confirming)
+
+
+async def confirms(remote: Remote) -> bool:
+    """Whether the broker confirms publishes from now on. One of 0-8 or 0-9 may not know how, and
+    close the connection."""
+    try:
+        await remote.request(SelectConfirms(CHANNEL, None))
+    except (LocalError, Refusal):
+        return False
+    return True

@@ -1,0 +1,113 @@
+"""A broker that the gateway connects to: its addresses, and how the last attempts went."""
+
+import random
+import ssl
+import time
+from typing import NamedTuple
+
+from gateway.adapters import Credentials, Limits, Product
+from gateway.bodies import Spool
+from gateway.config.bridge import Address, UpstreamSettings, read_address
+from gateway.errors import ConfigError, Refusal
+from gateway.net.dialer import Remote, dial
+from gateway.operations import Peer
+
+
+class UpstreamInfo(NamedTuple):
+    """An upstream as the administration shows it. ``since`` is ms since 1970, 0 if it was never
+    connected."""
+
+    name: str
+    addresses: list[str]
+    vhost: str
+    user: str
+    connections: int
+    address: str
+    version: str
+    product: str
+    product_version: str
+    since: int
+    error: str
+    """Of the last attempt, if that failed."""
+
+
+class Upstream:
+    """Makes connections to one broker."""
+
+    def __init__(self, settings: UpstreamSettings, limits: Limits, spool: Spool | None) -> None:
+        """Raises ``ConfigError`` if a file that the settings name cannot be used."""
+        self.settings = settings
+        self.addresses = [read_address(one) for one in settings.addresses]
+        self._limits = limits._replace(handshake_timeout=settings.connect_seconds)
+        self._spool = spool
+        self._credentials = Credentials(settings.user, settings.secret())
+        self._tls = self._context() if any(one.tls for one in self.addresses) else None
+        self._remotes: dict[Remote, None] = {}
+        self._address: Address | None = None
+        self._version = ""
+        self._peer = Peer()
+        self._since = 0
+        self._error = ""
+
+    def _context(self) -> ssl.SSLContext:
+        try:
+            return ssl.create_default_context(cafile=self.settings.ca)
+        except (OSError, ssl.SSLError) as error:
+            where = f"upstreams.{self.settings.name}: {self.settings.ca}"
+            raise ConfigError(f"{where}: {error}") from None
+
+    async def connect(self, purpose: str) -> Remote:
+        """A new connection to the first address that answers, beginning with the last that did.
+        ``purpose`` is its name there. Raises ``OSError`` or ``Refusal``, of the last address."""
+        addresses = self.addresses
+        if self._address is not None:
+            at = addresses.index(self._address)
+            addresses = addresses[at:] + addresses[:at]
+        else:
+            addresses = random.sample(addresses, len(addresses))
+        for address in addresses:
+            try:
+                return await self._connect(address, purpose)
+            except (OSError, Refusal) as error:
+                self._error = f"{address}: {error}"
+                if address == addresses[-1]:
+                    raise
+        raise AssertionError("there is an address at least")
+
+    async def _connect(self, address: Address, purpose: str) -> Remote:
+        remote = await dial(
+            (address.host, address.port),
+            version=self.settings.version,
+            credentials=self._credentials,
+            vhost=self.settings.vhost,
+            limits=self._limits,
+            tls=self._tls if address.tls else None,
+            product=Product(name=purpose),
+            spool=self._spool,
+        )
+        self._remotes[remote] = None
+        self._address, self._peer, self._error = address, remote.peer, ""
+        self._version = remote.adapter.version
+        self._since = int(time.time() * 1000)
+        return remote
+
+    async def disconnect(self, remote: Remote) -> None:
+        """Close a connection; one that is lost already is forgotten."""
+        self._remotes.pop(remote, None)
+        await remote.close()
+
+    def info(self) -> UpstreamInfo:
+        settings, peer = self.settings, self._peer
+        return UpstreamInfo(
+            settings.name,
+            [str(one) for one in self.addresses],
+            settings.vhost,
+            settings.user,
+            len(self._remotes),
+            "" if self._address is None else str(self._address),
+            self._version,
+            peer.product,
+            peer.product_version,
+            self._since,
+            self._error,
+        )

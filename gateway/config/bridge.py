@@ -1,0 +1,162 @@
+"""Other brokers, and the shovels that move messages between them and the gateway."""
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from gateway.adapters.registry import PREFERRED
+from gateway.config.section import Section
+from gateway.errors import ConfigError
+
+NAME = r"^[A-Za-z0-9._~-]{1,128}$"
+PORTS = {"amqp": 5672, "amqps": 5671}
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+    tls: bool
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'amqps' if self.tls else 'amqp'}://{host}:{self.port}"
+
+
+def read_address(text: str) -> Address:
+    """An address such as ``amqps://host:5671``. Raises ``ValueError``."""
+    parts = urlsplit(text)
+    if parts.scheme not in PORTS or not parts.hostname:
+        raise ValueError(f"{text!r} should be amqp://host:port or amqps://host:port")
+    if parts.username or parts.password or parts.path.strip("/") or parts.query:
+        raise ValueError(f"{parts.hostname}: user, password and vhost are settings of their own")
+    port = PORTS[parts.scheme] if parts.port is None else parts.port
+    return Address(parts.hostname, port, parts.scheme == "amqps")
+
+
+class UpstreamSettings(Section):
+    """A broker that the gateway connects to."""
+
+    name: str = Field(pattern=NAME, description="name in shovels and in the administration")
+    addresses: list[str] = Field(
+        min_length=1,
+        max_length=64,
+        description="`amqp://host:port` or `amqps://host:port`, tried in turn",
+    )
+    version: str = Field("auto", description="AMQP version; `auto`: found by asking the broker")
+    vhost: str = Field("/", description="virtual host there")
+    user: str = Field("guest", description="user there")
+    password: SecretStr = Field(SecretStr("guest"), description="password there")
+    password_file: Path | None = Field(None, description="file with the password, instead of it")
+    ca: Path | None = Field(
+        None, description="PEM file of the authorities of its certificate; unset: the system's"
+    )
+    connect_seconds: float = Field(10, gt=0, description="time limit for connecting and logging in")
+
+    @field_validator("addresses")
+    @classmethod
+    def _addresses(cls, given: list[str]) -> list[str]:
+        for one in given:
+            read_address(one)
+        return given
+
+    @field_validator("version")
+    @classmethod
+    def _version(cls, given: str) -> str:
+        if given != "auto" and given not in PREFERRED:
+            raise ValueError(f"should be auto, {', '.join(PREFERRED)}")
+        return given
+
+    def secret(self) -> str:
+        """The password. Raises ``ConfigError`` if its file cannot be read."""
+        if self.password_file is None:
+            return self.password.get_secret_value()
+        try:
+            return self.password_file.read_text("utf-8").rstrip("\r\n")
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"upstreams.{self.name}: {self.password_file}: {error}") from None
+
+
+class ShovelSource(Section):
+    """The queue that a shovel empties."""
+
+    upstream: str = Field("", description="name of an upstream; empty: this gateway")
+    vhost: str = Field("/", description="virtual host of the queue, if it is in this gateway")
+    queue: str = Field(min_length=1, max_length=255, description="the queue; it must exist")
+
+    @property
+    def described(self) -> str:
+        """As the administration shows it."""
+        return f"{self.upstream or self.vhost}: {self.queue}"
+
+
+class ShovelDestination(Section):
+    """Where a shovel publishes."""
+
+    upstream: str = Field("", description="name of an upstream; empty: this gateway")
+    vhost: str = Field("/", description="virtual host, if it is in this gateway")
+    queue: str = Field("", max_length=255, description="a queue, or")
+    exchange: str | None = Field(
+        None, max_length=255, description="an exchange; neither: as the message was published"
+    )
+    key: str | None = Field(
+        None, max_length=255, description="routing key there; unset: that of the message"
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> "ShovelDestination":
+        if self.queue and (self.exchange is not None or self.key is not None):
+            raise ValueError("a destination has a queue, or an exchange and a key")
+        return self
+
+    @property
+    def described(self) -> str:
+        """As the administration shows it."""
+        place = self.queue or f"{self.exchange or '*'}/{'*' if self.key is None else self.key}"
+        return f"{self.upstream or self.vhost}: {place}"
+
+    def place(self, exchange: str, key: str) -> tuple[str, str]:
+        """Exchange and key to publish to, of a message that came with these."""
+        if self.queue:
+            return "", self.queue
+        return (
+            exchange if self.exchange is None else self.exchange,
+            key if self.key is None else self.key,
+        )
+
+
+class ShovelSettings(Section):
+    """A shovel: moves the messages of a queue to another place, as long as the gateway runs."""
+
+    name: str = Field(pattern=NAME, description="name in the administration")
+    user: str = Field("guest", description="user of this gateway whose permissions it has")
+    source: ShovelSource = Field(description="where messages come from")
+    destination: ShovelDestination = Field(description="where they go to")
+    window: int = Field(
+        1000, ge=1, le=65535, description="messages that are under way without a confirm"
+    )
+    retries: int = Field(
+        3, ge=0, description="further attempts with a message that the destination does not take"
+    )
+    retry_seconds: float = Field(1, gt=0, description="delay between two attempts")
+    refused: Literal["park", "reject"] = Field(
+        "park",
+        description="`park`: such a message goes to the queue `shovel.NAME.parked` of this "
+        "gateway; `reject`: it is rejected at its source, which may dead-letter it",
+    )
+    max_hops: int = Field(
+        4, ge=1, description="shovels that a message may have passed; the next one refuses it"
+    )
+
+    @property
+    def parking_vhost(self) -> str:
+        """The virtual host of this gateway where messages are parked."""
+        return self.destination.vhost if not self.destination.upstream else self.source.vhost
+
+    @property
+    def parking(self) -> str:
+        """The queue of messages that the destination did not take."""
+        return f"shovel.{self.name}.parked"

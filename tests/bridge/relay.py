@@ -1,0 +1,65 @@
+"""A TCP relay on a port of its own, whose connections a test can cut."""
+
+import contextlib
+import socket
+import threading
+from typing import Self
+
+
+class Relay:
+    """Passes octets to the port ``target`` while it is ``open``. Use as a context manager."""
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.open = True
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._ends: set[socket.socket] = set()
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self._threads.append(threading.Thread(target=self._serve, args=(client,)))
+                self._threads[-1].start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError):
+            if not self.open:
+                return
+            with socket.create_connection(("127.0.0.1", self.target)) as server:
+                self._ends |= {client, server}
+                back = threading.Thread(target=self._pass, args=(server, client))
+                back.start()
+                self._pass(client, server)
+                back.join()
+                self._ends -= {client, server}
+
+    def _pass(self, here: socket.socket, there: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := here.recv(1 << 16):
+                there.sendall(data)
+        for one in (here, there):
+            end(one)
+
+    def cut(self) -> None:
+        """End all connections without a word."""
+        for one in list(self._ends):
+            end(one)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end(self._listener)
+        self._listener.close()
+        self.cut()
+        for thread in self._threads:
+            thread.join()
+
+
+def end(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
