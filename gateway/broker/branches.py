@@ -217,8 +217,10 @@ class Branch:
         return sum(work.size for work in self.works) > PORTION
 
     def set_timeout(self, seconds: int) -> None:
-        """Its time starts anew."""
+        """Its time starts anew, unless it is over."""
         self.seconds = seconds
+        if self.status is BranchStatus.ROLLBACK_TIMEOUT:
+            return
         self.deadline = None
         if seconds and not self.prepared:
             state = self.branches.state

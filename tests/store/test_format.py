@@ -1,16 +1,28 @@
 """Files of every format there has been open for ever. The fixtures are never written anew:
 
 ``format-1.db.gz`` was written by the first version of the store.
+
+``format-2.sql`` is what a gateway of format 2 had after clients of 0-9-1 and HTTP: queues with
+priorities, limits and dead letters, a user, a second virtual host, a message in two queues, one
+that was rejected, and one whose body is the file 2 in ``large``.
 """
 
 import gzip
+import sqlite3
 import sys
 from pathlib import Path
 
+import gateway.adapters.registry  # noqa: F401  (the forms of messages)
+from gateway.broker.broker import Broker
+from gateway.broker.channel import Channel
 from gateway.broker.store import Depth
+from gateway.operations import Outcome, Xid
 from gateway.store import SqliteStore
 from gateway.values import Seconds
+from tests.broker.fakes import Heard
 from tests.store.samples import message, same
+
+X = Xid(1, b"x")
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -41,6 +53,105 @@ def test_format_1(tmp_path: Path) -> None:
     store.remove(1, 2)
     store.close()
     fresh.abandon()
+
+
+LARGE = b"0123456789abcdef" * 131072
+SHARED = b"shared " * 300
+
+
+def with_format_2(directory: Path) -> Broker:
+    """A broker on the fixture."""
+    with sqlite3.connect(directory / "gateway.db") as old:
+        old.executescript((FIXTURES / "format-2.sql").read_text())
+        old.execute(f"PRAGMA application_id={0x414D5147}")
+        old.execute("PRAGMA user_version=2")
+    old.close()
+    (directory / "large").mkdir()
+    (directory / "large" / "2").write_bytes(LARGE)
+    return Broker(SqliteStore(directory, synchronous="off"))
+
+
+def turn(broker: Broker) -> None:
+    """What was done is on disk."""
+    store = broker.state.store
+    assert isinstance(store, SqliteStore)
+    broker.end_turn()
+    while (batch := store.take()) is not None:
+        store.write(batch)
+        broker.committed(batch.mark)
+
+
+def reopened(broker: Broker, directory: Path) -> Broker:
+    """Its store is closed without anything more, and opened again."""
+    assert isinstance(broker.state.store, SqliteStore)
+    broker.state.store.abandon()
+    return Broker(SqliteStore(directory, synchronous="off"))
+
+
+def held(channel: Channel, queue: str) -> list[tuple[bytes, bool]]:
+    """Ready messages, and whether they are marked; they are ready again."""
+    found = []
+    while (got := channel.fetch(queue)) is not None:
+        found.append((bytes(got.message.body[:]), got.redelivered))
+    channel.settlements.settle(0, True, Outcome.RELEASE)
+    return found
+
+
+def test_format_2(tmp_path: Path) -> None:
+    broker = with_format_2(tmp_path)
+    assert sorted(broker.vhosts) == ["/", "second"]
+    alice = broker.access.user("alice")
+    assert alice is not None and alice.tags == ("monitoring",)
+    assert broker.access.permissions_of("alice")[0].write == "shop"
+    channel = broker.attach("/", "guest", "old").channel(1, Heard())
+    wanted = {
+        "orders": [b"priority 1", b"priority 0", SHARED, b"rejected"],
+        "copies": [b"priority 0", b"priority 3", b"priority 1", SHARED],
+        "dead": [b"priority 3"],
+        "large": [LARGE],
+    }
+    for name, bodies in wanted.items():
+        assert held(channel, name) == [(body, False) for body in bodies]
+    dead = channel.fetch("dead")
+    assert dead is not None and dead.message.added_headers is not None
+    assert dead.message.added_headers["x-death"][0]["queue"] == "orders"
+    other = broker.attach("second", "guest", "old").channel(1, Heard())
+    assert held(other, "other") == [(b'{"order": 17}', False)]
+    queue = broker.vhosts["/"].queues["orders"]
+    assert queue.limits.max_priority == 3 and queue.has_dead_letter_exchange
+    assert queue.refuses_when_full is False
+    channel.settlements.settle(0, True, Outcome.RELEASE)
+    # and it is one of today: a branch takes part of it, and survives
+    branches = broker.branches(broker.vhosts["/"])
+    channel.select_branches()
+    mine = channel.needed_branches()
+    mine.start(X)
+    for name in ("orders", "large"):
+        got = channel.fetch(name)
+        assert got is not None
+        channel.settlements.settle(got.delivery, False, Outcome.ACCEPT)
+        channel.publish(got.message.routed_as("shop", "order.again", got.message.essentials))
+    mine.end(X)
+    _, steps = branches.prepare(X, "guest")
+    assert not list(steps)
+    turn(broker)
+    broker = reopened(broker, tmp_path)
+    branches = broker.branches(broker.vhosts["/"])
+    assert branches.recover("guest") == [X]
+    _, steps = branches.commit(X, "guest", False)
+    assert not list(steps)
+    turn(broker)
+    channel = broker.attach("/", "guest", "new").channel(1, Heard())
+    moved = [b"priority 1", LARGE]
+    assert [body for body, _ in held(channel, "copies")] == [*wanted["copies"], *moved]
+    assert [body for body, _ in held(channel, "orders")] == [
+        b"priority 1", b"priority 0", SHARED, b"rejected", LARGE
+    ]  # fmt: skip
+    assert held(channel, "large") == []
+    reopened(broker, tmp_path).state.store.abandon()  # type: ignore[attr-defined]
+    now = sqlite3.connect(tmp_path / "gateway.db")
+    assert now.execute("PRAGMA user_version").fetchone() == (3,)
+    now.close()
 
 
 def write_fixture(directory: Path) -> None:
