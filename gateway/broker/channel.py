@@ -203,7 +203,7 @@ class Channel:
         if exclusions is None and excluded and not copy:
             exclusions = excluded.get(found)
         cursor = None
-        if matches or copy or exclusions is not None:
+        if matches or copy or exclusions is not None or found.dispatcher.groups is not None:
             cursor = Cursor(matches, Copies(self.broker.state) if copy else None, exclusions)
         consumer = Consumer(
             tag,

@@ -18,6 +18,7 @@ from typing import Protocol, cast
 from gateway.broker.backlog import Backlog
 from gateway.broker.consumers import Consumer
 from gateway.broker.cursors import Cursor
+from gateway.broker.groups import Groups
 from gateway.broker.lanes import Copy, Entry, Lane, by_position
 from gateway.broker.state import SOON, BrokerState, Timed
 from gateway.broker.store import StoredMessage
@@ -54,7 +55,7 @@ class Dispatcher:
 
     __slots__ = (
         "queue", "backlog", "state", "single_active", "direct", "consumers", "waiting", "active",
-        "ranked", "filtered", "filtered_waiting", "plain_turn", "short",
+        "ranked", "filtered", "filtered_waiting", "plain_turn", "short", "groups",
     )  # fmt: skip
 
     def __init__(self, queue: DispatchedQueue, single_active: bool, direct: bool) -> None:
@@ -71,6 +72,8 @@ class Dispatcher:
         self.filtered_waiting: deque[Consumer] = deque()
         self.plain_turn = False
         self.short = False
+        self.groups: Groups | None = None
+        """If there are any, all consumers that take messages have a cursor."""
 
     # --- consumers ------------------------------------------------------------------------------
 
@@ -244,6 +247,8 @@ class Dispatcher:
             message.forget_properties()
             return None
         self.plain_turn = True
+        if self.groups is not None:
+            self.groups.given(found, lane, position, message, found.no_ack)
         self.filtered_waiting.remove(found)
         self.stand(found)
         return found
@@ -266,8 +271,12 @@ class Dispatcher:
                     consumer.rest()
             elif self.may_look(cursor):
                 cursor.looked(lane, position)
-                if may_have(cursor, lane, position) and wants(
-                    self.state, consumer, cursor, message, origin
+                if (
+                    may_have(cursor, lane, position)
+                    and wants(self.state, consumer, cursor, message, origin)
+                    and (
+                        self.groups is None or self.groups.admits(consumer, lane, position, message)
+                    )
                 ):
                     return consumer
         return None
@@ -339,7 +348,7 @@ class Dispatcher:
             consumer.rest()
         if not consumer.waiting:
             return None
-        now = self.state.now
+        now, groups = self.state.now, self.groups
         for lane in list(self.backlog.lanes):
             for one in standing(lane, cursor):
                 if not self.may_look(cursor):
@@ -348,8 +357,14 @@ class Dispatcher:
                 origin = one.origin if isinstance(one, Entry) else None
                 if one.expires is not None and one.expires <= now:
                     cursor.looked(lane, position)
-                elif may_have(cursor, lane, position) and wants(
-                    self.state, consumer, cursor, message, origin
+                elif (
+                    may_have(cursor, lane, position)
+                    and wants(self.state, consumer, cursor, message, origin)
+                    and (
+                        groups is None
+                        or cursor.copies is not None
+                        or groups.admits(consumer, lane, position, message)
+                    )
                 ):
                     if not consumer.takes(message):
                         if not self.wants_smaller(consumer):
@@ -357,6 +372,8 @@ class Dispatcher:
                         return None
                     cursor.looked(lane, position)
                     if cursor.copies is None:
+                        if groups is not None:
+                            groups.given(consumer, lane, position, message, consumer.no_ack)
                         return self.backlog.take(lane, one)
                     before = one.deliveries if isinstance(one, Entry) else lane.deliveries(position)
                     return copied(cursor, lane, position, message, before)

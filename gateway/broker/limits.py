@@ -84,6 +84,12 @@ class QueueArguments(NamedTuple):
     single_active: bool = False
     delivery_limit: int | None = None
     """Of a quorum queue: deliveries after which a message that comes back is dead-lettered."""
+    last_value_key: str | None = None
+    """A header: a message replaces the one before it with the same value."""
+    group_key: str | None = None
+    """A header: messages with the same value go to one consumer at a time."""
+    group_sticky: bool = False
+    """A group stays with its consumer until that ends."""
 
 
 TYPE_NAMES: tuple[tuple[type, str], ...] = (
@@ -250,6 +256,9 @@ QUEUE_CHECKS = {
         ),
     ),
     "x-delivery-limit": ("delivery_limit", natural),
+    "x-last-value-key": ("last_value_key", text),
+    "x-group-key": ("group_key", text),
+    "x-group-sticky": ("group_sticky", flag),
 }
 
 QUEUE_ARGUMENTS = tuple(QUEUE_CHECKS)

@@ -7,9 +7,9 @@ from typing import Any
 
 from gateway.broker.exchange_types import EXCHANGE_TYPES
 from gateway.broker.exchanges import Binding, Destination
+from gateway.broker.keyed import KeyedQueue, queue_kind
 from gateway.broker.limits import read_queue_arguments
 from gateway.broker.plain import read_table
-from gateway.broker.queues import Queue
 from gateway.broker.store import Depth, Record
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Refusal, StoreError
@@ -59,7 +59,8 @@ def restore_queue(
 ) -> None:
     arguments = read_table(value["arguments"])
     lanes = {int(priority): number for priority, number in value["lanes"].items()}
-    queue = Queue(
+    limits = read_queue_arguments(arguments, vhost.title("queue", name))
+    queue = queue_kind(limits)(
         vhost,
         name,
         lanes[0],
@@ -67,11 +68,13 @@ def restore_queue(
         owner=None,
         auto_delete=value["auto_delete"],
         arguments=arguments,
-        limits=read_queue_arguments(arguments, vhost.title("queue", name)),
+        limits=limits,
         levels=value.get("levels", 0),
     )
     vhost.state.next_number = max(vhost.state.next_number, *(n + 1 for n in lanes.values()))
     queue.backlog.restore(lanes, depths)
+    if isinstance(queue, KeyedQueue):
+        queue.index()
     vhost.enter_queue(queue)
 
 

@@ -19,6 +19,7 @@ from gateway.broker.exchanges import (
     HeadersExchange,
     Topic,
 )
+from gateway.broker.keyed import queue_kind
 from gateway.broker.limits import (
     EXCHANGE_ARGUMENTS,
     QUEUE_ARGUMENTS,
@@ -244,7 +245,7 @@ class VirtualHost:
             self.exchange(limits.dead_letter_exchange)
         check_type(op, self.title("queue", name))
         self.check_room("queues", len(self.queues), self.state.limits.max_queues)
-        queue = Queue(
+        queue = queue_kind(limits)(
             self,
             name,
             self.state.number(),
