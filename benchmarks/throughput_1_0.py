@@ -1,13 +1,14 @@
-"""AMQP 1.0 over loopback: the same small C programs against the gateway and other brokers."""
+"""AMQP 1.0 and 0-10 over loopback: small C programs against the gateway and other brokers."""
 
 import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks import segments_0_10
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
 from benchmarks.servers import Failed, Missing, Server, machine_busy
@@ -32,20 +33,35 @@ NAMES = {"rabbitmq_1_0": "RabbitMQ", "broker_j": "Broker-J", "artemis": "Artemis
 
 @dataclass(frozen=True)
 class Way:
-    """How messages go through: in by which version, and settled or not."""
+    """How messages go through: in and out by which version, and settled or not."""
 
-    name: str
     settled: bool
-    old: bool = False
+    source: str = "1.0"
+    target: str = "1.0"
     against: tuple[str, ...] = ("rabbitmq_1_0", "broker_j", "artemis")
+
+    @property
+    def name(self) -> str:
+        settled = "pre-settled" if self.settled else "unsettled"
+        return f"{self.source} to {self.target}, {settled}"
+
+    @property
+    def group(self) -> str:
+        return "throughput 0-10" if self.source == "0-10" else GROUP
 
 
 OLD = ("rabbitmq_1_0", "broker_j")
+SEGMENTS = ("broker_j",)
+"""The only other broker of 0-10 that still runs."""
 WAYS = [
-    Way("1.0 to 1.0, pre-settled", settled=True),
-    Way("1.0 to 1.0, unsettled", settled=False),
-    Way("0-9-1 to 1.0, pre-settled", settled=True, old=True, against=OLD),
-    Way("0-9-1 to 1.0, unsettled", settled=False, old=True, against=OLD),
+    Way(settled=True),
+    Way(settled=False),
+    Way(settled=True, source="0-9-1", against=OLD),
+    Way(settled=False, source="0-9-1", against=OLD),
+    Way(settled=True, source="0-10", target="0-10", against=SEGMENTS),
+    Way(settled=False, source="0-10", target="0-10", against=SEGMENTS),
+    Way(settled=True, source="0-10", against=SEGMENTS),
+    Way(settled=False, source="0-10", against=SEGMENTS),
 ]
 
 
@@ -98,18 +114,24 @@ def passage(peer: Peer, way: Way, size: int, count: int) -> Run:
     """Carry ``count`` messages of ``size`` octets through the broker."""
     queue = next(QUEUES)
     address = brokers.queue_address(peer.started, queue)
-    port = peer.amqp_port
+    port, key = peer.amqp_port, address if peer.kind == "broker_j" else queue
     begun, busy, all_busy = time.monotonic(), peer.cpu(), machine_busy()
     with contextlib.ExitStack() as stack:
         settled = int(way.settled)
-        receiver = Driver(
-            "receiver", port, address, size, count, settled, CREDIT, EVERY, LIMIT_SECONDS
-        )
+        if way.target == "0-10":
+            receiver = segments_0_10.consumer(
+                port, key, size, count, way.settled, CREDIT, EVERY, LIMIT_SECONDS
+            )
+        else:
+            receiver = Driver(
+                "receiver", port, address, size, count, settled, CREDIT, EVERY, LIMIT_SECONDS
+            )
         stack.callback(receiver.stop)
         receiver.wait_ready()
-        if way.old:
-            key = address if peer.kind == "broker_j" else queue
-            window = 0 if way.settled else CREDIT
+        window = 0 if way.settled else CREDIT
+        if way.source == "0-10":
+            sender = segments_0_10.publisher(port, key, size, count, window, LIMIT_SECONDS)
+        elif way.source == "0-9-1":
             sender = Driver("producer", port, "", key, size, count, 0, window, 0, LIMIT_SECONDS)
         else:
             sender = Driver("sender", port, address, size, count, 0, settled, LIMIT_SECONDS)
@@ -144,7 +166,7 @@ def cell(sides: dict[str, Side], way: Way, size: int, seconds: float, repeat: in
 
 
 def compared(way: Way, label: str, ours: Side, theirs: Side | None, name: str) -> Row:
-    row = Row(GROUP, f"{way.name}, {label}", "msg/s", against=NAMES[name], aim=1.0)
+    row = Row(way.group, f"{way.name}, {label}", "msg/s", against=NAMES[name], aim=1.0)
     other = theirs.runs if theirs is not None else []
     compare(row, [run.rate for run in ours.runs], [run.rate for run in other])
     others = max(run.others for run in ours.runs + other)
@@ -160,19 +182,28 @@ def compared(way: Way, label: str, ours: Side, theirs: Side | None, name: str) -
     return row
 
 
+def drivers(ways: Iterable[Way]) -> set[str]:
+    """The programs that these need."""
+    found: set[str] = set()
+    for way in ways:
+        senders = {"1.0": "sender", "0-9-1": "producer", "0-10": "segments"}
+        found |= {senders[way.source], "segments" if way.target == "0-10" else "receiver"}
+    return found
+
+
 def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
     """A row for each way, size and broker; a broker that is missing is named."""
     cells = [
         (way, label, size)
         for way in WAYS
         for label, size in SIZES.items()
-        if wanted(f"{GROUP} {way.name} {label}")
+        if wanted(f"{way.group} {way.name} {label}")
     ]
     if not cells:
         return
     seconds = 0.4 if quick else 2.0
     try:
-        for name in ("sender", "receiver", "producer"):
+        for name in drivers(way for way, _, _ in cells):
             build(name)
     except (Missing, Failed) as why:
         yield Row(GROUP, "all", note=f"skipped: {why}")
@@ -180,7 +211,8 @@ def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Ro
     with contextlib.ExitStack() as stack:
         sides: dict[str, Side] = {}
         absent: dict[str, str] = {}
-        for kind in ("gateway", *NAMES):
+        peers = {kind for way, _, _ in cells for kind in way.against}
+        for kind in ("gateway", *(name for name in NAMES if name in peers)):
             try:
                 sides[kind] = Side(stack.enter_context(running(kind)))
             except (Missing, Failed) as why:
@@ -193,7 +225,7 @@ def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Ro
             try:
                 cell(here, way, size, seconds, repeat)
             except Failed as why:
-                yield Row(GROUP, f"{way.name}, {label}", "msg/s", note=str(why))
+                yield Row(way.group, f"{way.name}, {label}", "msg/s", note=str(why))
                 continue
             for kind in way.against:
                 row = compared(way, label, here["gateway"], here.get(kind), kind)
