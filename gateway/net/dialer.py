@@ -65,7 +65,11 @@ class Remote(asyncio.Protocol):
         self._inbox: deque[op.Operation] = deque()
         self._load = 0
         self._arrived = asyncio.Event()
-        self._asked: set[asyncio.Future[Any]] = set()
+        self.kept: dict[int, op.KeptState] = {}
+        """Sessions, by channel, that the server keeps now that the connection is lost: their state
+        for ``resume``."""
+        self._asked: dict[asyncio.Future[Any], int] = {}
+        """Requests under way, and their channels."""
         self._dead: dict[int, op.SessionLost] = {}
         self._gathered = 0
         self._flushing = False
@@ -84,18 +88,37 @@ class Remote(asyncio.Protocol):
         is lost already, ``LocalError`` if the operation cannot be sent. While a reply is awaited
         reading continues, even if the window is full.
         """
-        if isinstance(operation, op.BeginSession):
+        if isinstance(operation, op.BeginSession | op.AttachSession):
             self._dead.pop(operation.channel, None)
         self._check(operation)
         answer = asyncio.get_running_loop().create_future()
         self.adapter.send(replace(operation, token=answer))
-        self._asked.add(answer)
-        answer.add_done_callback(self._asked.discard)
+        self._asked[answer] = getattr(operation, "channel", 0)
+        answer.add_done_callback(self._forget)
         # An adapter may know the answer already: 0-8 has none for some requests.
         self._take(self.adapter.tick(asyncio.get_running_loop().time()))
         if not self._reading:
             self._regulate()
         return answer
+
+    async def resume(self, lost: "Remote") -> None:
+        """Attach the sessions that the server keeps for a connection that is lost, on their
+        channels: begun by ``AttachSession`` with a number of seconds (0-10). Their requests go on,
+        messages that were sent to ``lost`` and had not come are sent again, and deliveries that it
+        had received are settled here.
+
+        Raises ``Refusal`` if the server has not kept a session; the requests of ``lost`` that were
+        under way are refused then."""
+        kept, lost.kept = lost.kept, {}
+        for answer, channel in lost._asked.items():
+            if not answer.done():
+                self._asked[answer] = channel
+                answer.add_done_callback(self._forget)
+        for channel, state in kept.items():
+            await self.request(op.AttachSession(channel, None, force=True, state=state))
+
+    def _forget(self, answer: asyncio.Future[Any]) -> None:
+        self._asked.pop(answer, None)
 
     def send(self, operation: op.Operation) -> None:
         """Send an operation without a reply: ``Publish``, ``Settle``, requests without a token.
@@ -227,6 +250,9 @@ class Remote(asyncio.Protocol):
                 self._hold(operation.channel, False)
             elif isinstance(operation, op.Blocked | op.Unblocked):
                 self._hold(op.Blocked, isinstance(operation, op.Blocked))
+            elif isinstance(operation, op.KeepSession):
+                self.kept[operation.channel] = operation.state
+                continue
             elif isinstance(operation, op.Closed):
                 self._end(operation)
             self._inbox.append(operation)
@@ -237,8 +263,9 @@ class Remote(asyncio.Protocol):
     def _end(self, closed: op.Closed) -> None:
         self.closed = closed
         self._free.set()
-        for answer in [answer for answer in self._asked if not answer.done()]:
-            answer.set_exception(refusal_of(closed))
+        for answer, channel in list(self._asked.items()):
+            if not answer.done() and channel not in self.kept:
+                answer.set_exception(refusal_of(closed))
         self.wake()
 
     def _hold(self, why: object, holding: bool) -> None:

@@ -46,11 +46,14 @@ class AttachSession(Request):
     before the channel is there, with the state that ``KeepSession`` had, or ``None`` if the session
     is new. Refused (405) if another connection of the user has it, unless ``force`` is set.
 
-    To an adapter, in the client role: attach a session, with the ``state`` that its ``KeepSession``
-    had. Refused if the peer has not kept it."""
+    To an adapter, in the client role: attach a session that the peer is to keep for so many
+    ``seconds``; answered with the seconds that it grants. Or with the ``state`` that its
+    ``KeepSession`` had, under whose name it is attached again; refused (404) if the peer has not
+    kept it."""
 
-    name: bytes
+    name: bytes = b""
     force: bool = False
+    seconds: int = 0
     state: KeptState | None = None
 
 
@@ -74,7 +77,8 @@ class SessionTimeout:
 @dataclass(slots=True)
 class KeepSession(Request):
     """The session is not attached any more, and kept as long as was granted. Its earlier requests
-    are answered first. ``queues`` are deleted when it ends."""
+    are answered first. ``queues`` are deleted when it ends. In the client role the requests that
+    are under way are answered when it is attached again."""
 
     state: KeptState
     queues: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ from gateway.adapters.segments.client_requests import REQUESTS
 from gateway.adapters.segments.session_state import State
 from gateway.errors import LocalError
 from gateway.operations import (
+    AttachSession,
     BeginSession,
     Close,
     Done,
@@ -45,6 +46,7 @@ CLIENT_ENCODERS: dict[type[Operation], Callable[[Any, Any], None]] = {
     Open: lambda engine, op: engine.handshake.open(op),
     Close: _close,
     BeginSession: lambda engine, op: engine.attachments.begin(op),
+    AttachSession: lambda engine, op: engine.attachments.attach(op),
     EndSession: lambda engine, op: engine.attachments.end(op),
     Publish: lambda engine, op: engine.session(op.channel).publish(op),
     Settle: _settle,

@@ -8,11 +8,21 @@ from gateway.adapters.segments.attachments import HANDLERS
 from gateway.adapters.segments.client_session import ClientEngine, ClientSession
 from gateway.adapters.segments.frames import Frames
 from gateway.adapters.segments.lifecycle import State as LifeState
+from gateway.adapters.segments.replay import ReplayLog
+from gateway.adapters.segments.resumption import replay
 from gateway.adapters.segments.session_state import State
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import DetachCode
 from gateway.errors import Condition, LocalError
-from gateway.operations import BeginSession, Done, EndSession, Operation
+from gateway.operations import (
+    AttachSession,
+    BeginSession,
+    EndSession,
+    KeepSession,
+    Operation,
+    Refused,
+    ReplayRoom,
+)
 
 REASONS = {
     DetachCode.NORMAL: (Condition.CONNECTION_FORCED, "the server has detached the session"),
@@ -45,16 +55,38 @@ class ClientAttachments:
 
     def begin(self, op: BeginSession) -> None:
         """Attach a session, which is to end with its connection."""
-        engine, number = self._engine, op.channel
+        self._attach(op, str(uuid4()).encode())
+
+    def attach(self, op: AttachSession) -> None:
+        """Attach a session that may outlive its connection, or one that has."""
+        session = op.state
+        if not isinstance(session, ClientSession):
+            self._attach(op, op.name or str(uuid4()).encode(), op.force, op.seconds)
+            return
+        self._check(op.channel)
+        session.rejoin(self._engine, op.channel, op.token)
+        self._engine.sessions[op.channel] = session
+        session.send_control(w.SessionAttach(session.name, op.force))
+        session.send_control(w.SessionFlush(expected=True, completed=True))
+
+    def _check(self, number: int) -> None:
+        engine = self._engine
         if engine.life.state is not LifeState.OPEN:
             raise LocalError("the connection is not open")
         if number in engine.sessions or not 0 < number < engine.frames.channels:
             raise LocalError(f"channel {number} cannot be opened")
-        name = str(uuid4()).encode()
+
+    def _attach(
+        self, op: BeginSession | AttachSession, name: bytes, force: bool = False, seconds: int = 0
+    ) -> None:
+        engine, number = self._engine, op.channel
+        self._check(number)
         session = ClientSession(number, name, engine, op.token)
+        if seconds:
+            session.log = ReplayLog(0, ReplayRoom())
         engine.sessions[number] = session
-        session.send_control(w.SessionAttach(name))
-        session.send_control(w.SessionRequestTimeout(0))
+        session.send_control(w.SessionAttach(name, force))
+        session.send_control(w.SessionRequestTimeout(seconds))
         session.send_control(w.SessionCommandPoint(0, 0))
 
     def end(self, op: EndSession) -> None:
@@ -68,8 +100,17 @@ class ClientAttachments:
         session.send_control(w.SessionDetach(session.name))
 
     def leave(self, session: ClientSession) -> list[Operation]:
-        """None is kept."""
-        return []
+        """The connection ends: the operations that keep the session, if it is to be kept. Requests
+        that are under way are answered when it is attached again."""
+        if not session.timeout or session.state not in (State.ATTACHING, State.ATTACHED):
+            return []
+        found: list[Operation] = []
+        if session.opening is not None:
+            text = "the connection is gone"
+            refused = session.number, session.opening, Condition.CONNECTION_FORCED, text
+            found.append(Refused(*refused))
+        session.leave()
+        return [*found, KeepSession(session.number, None, session)]
 
     def not_attached(self, channel: int) -> None:
         """No-op: a command comes behind the end of its session."""
@@ -85,8 +126,13 @@ class ClientAttachments:
         elif name == "session.attached":
             if session.state is State.ATTACHING:
                 session.state = State.ATTACHED
-                if session.opening is not None:
-                    found.append(Done(channel, session.opening))
+                if session.log is None:
+                    session.opened(None, found)
+        elif name == "session.timeout":
+            session.granted(m.timeout or 0)
+            session.opened(session.timeout, found)
+        elif name == "session.expected" and not session.linked:
+            self._expected(session, m, found)
         elif name in ("session.detach", "session.detached"):
             code = DetachCode.NORMAL
             if name == "session.detach":
@@ -101,6 +147,15 @@ class ClientAttachments:
             handle: Callable[[Any, Any, list[Operation]], None] | None = HANDLERS.get(name)
             if handle is not None:
                 handle(session, m, found)
+
+    def _expected(self, session: ClientSession, m: Any, found: list[Operation]) -> None:
+        """The server says which commands it lacks; none if it has forgotten the session."""
+        if m.commands:
+            replay(session, m, found)
+        else:
+            session.lose_state(found)
+        if session.linked:
+            session.opened(session.timeout, found)
 
     def _remove(self, session: ClientSession) -> None:
         del self._engine.sessions[session.number]

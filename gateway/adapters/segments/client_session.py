@@ -5,7 +5,7 @@ when that is complete. Publishes whose fate is of interest are followed by one e
 turn. Accepts, completions and that sync are written when the output is taken.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from gateway.adapters.core.bounded_cache import BoundedCache
@@ -115,6 +115,7 @@ class ClientSession:
         "sent", "awaited", "publishes", "consumers", "deliveries", "transactional", "accepted",
         "prefetch", "flowing", "last_queue", "names", "_engine", "_buffer", "_accepts", "_due",
         "_sync_due", "_completed_due", "_exception", "log", "linked",
+        "timeout",
     )  # fmt: skip
 
     def __init__(self, number: int, name: bytes, engine: ClientEngine, opening: Token) -> None:
@@ -123,14 +124,18 @@ class ClientSession:
         self.name = name
         self.state = State.ATTACHING
         self.opening = opening
-        """The token of ``BeginSession``."""
+        """The token of ``BeginSession`` or ``AttachSession``, until it is answered."""
         self.ending: EndSession | None = None
         self.allow_deliveries: Callable[[bool], None] = _unowned
         self.received = ReceivedCommands()
         self.pointed = False
         """The server has said where its numbers begin."""
+        self.timeout = 0
+        """The server keeps it for so many seconds when it is not attached."""
         self.log: ReplayLog | None = None
+        """With a timeout: commands of ours that the server may not have."""
         self.linked = True
+        """The server knows where the numbers of our commands begin: they may be sent."""
         self.sent = 0
         """The number of our next command."""
         self.awaited: SentCommands[Awaited] = SentCommands()
@@ -186,9 +191,31 @@ class ClientSession:
         self._write(write_command(record, sync))
 
     def _write(self, segment: bytes) -> None:
-        octets = command(self.number, segment, limit=self._engine.frame_limit)
-        self._buffer.put_on(self.number, octets)
+        if self.log is not None:
+            self.log.add(segment)
+        if self.linked:
+            octets = command(self.number, segment, limit=self._engine.frame_limit)
+            self._buffer.put_on(self.number, octets)
         self.sent += 1
+
+    def _write_content(self, segment: bytes, header: bytes, body: Body | None) -> None:
+        number, limit, buffer = self.number, self._engine.frame_limit, self._buffer
+        if isinstance(body, LargeBody):
+            for octets in opening_frames(number, segment, header, False, limit):
+                buffer.put_on(number, octets)
+            buffer.large.add(self, LargeBodyFrames(number, body, limit))
+        else:
+            buffer.put_on(number, command(number, segment, header, body, limit))
+
+    def repeat(self, commands: Iterator[tuple[bytes, bytes | None, Body | None]]) -> None:
+        """Send commands of ours again."""
+        number, limit = self.number, self._engine.frame_limit
+        for segment, header, body in commands:
+            if header is None:
+                self._buffer.put_on(number, command(number, segment, limit=limit))
+            else:
+                self._write_content(segment, header, body)
+        self._tell_soon()
 
     def send_control(self, record: Any) -> None:
         """A control, behind the frames of the session."""
@@ -210,13 +237,10 @@ class ClientSession:
         left = message.left if message.__class__ is ExpiringMessage else None
         header, body = published(message, left, flags)
         segment = _transfer(message.exchange, explicit)
-        number, limit, buffer = self.number, self._engine.frame_limit, self._buffer
-        if isinstance(body, LargeBody):
-            for octets in opening_frames(number, segment, header, False, limit):
-                buffer.put_on(number, octets)
-            buffer.large.add(self, LargeBodyFrames(number, body, limit))
-        else:
-            buffer.put_on(number, command(number, segment, header, body, limit))
+        if self.log is not None:
+            self.log.add(segment, header, body)
+        if self.linked:
+            self._write_content(segment, header, body)
         if explicit:
             self.publishes.add(self.sent, message)
             self._sync_due = True
@@ -233,7 +257,7 @@ class ClientSession:
     def tell_due(self) -> None:
         """Send what was put off to the end of the turn."""
         self._due = False
-        if self.state is not State.ATTACHED:
+        if self.state is not State.ATTACHED or not self.linked:
             return
         self.tell_accepted()
         if self._sync_due:
@@ -358,10 +382,15 @@ class ClientSession:
         costs the session."""
         if self.state is not State.ATTACHED:
             return True
-        if not self.pointed:
+        if self.pointed:
+            return False
+        received = self.received
+        if received.plain:
             self.lose(found)
             return True
-        return False
+        admitted = received.admit()
+        self.pointed = received.plain
+        return not admitted
 
     def flush_unsafe(self, found: list[Operation]) -> None:
         """No-op: nothing that a server sends waits for a store."""
@@ -371,6 +400,8 @@ class ClientSession:
     def on_completed(self, m: w.SessionCompleted, found: list[Operation]) -> None:
         """Commands of ours are complete: requests are done, publishes are confirmed."""
         ranges = unwrapped(m.commands, self.sent)
+        if self.log is not None:
+            self.log.completed(ranges)
         self.publishes.completed(ranges, found)
         taken = self.awaited.take(ranges)
         for number in sorted(taken):
@@ -444,6 +475,34 @@ class ClientSession:
         else:
             self.say(w.MessageRelease(ranges, set_redelivered=True))
 
+    # --- other connections -----------------------------------------------------------------------
+
+    def granted(self, seconds: int) -> None:
+        """The server keeps it so long when it is not attached."""
+        self.timeout = seconds
+        if not seconds and self.log is not None:
+            self.log.end()
+            self.log = None
+
+    def leave(self) -> None:
+        """The connection is gone; what we have to say waits."""
+        self.state, self.opening = State.LEFT, None
+        self.pointed = self.linked = self._due = False
+
+    def rejoin(self, engine: ClientEngine, number: int, opening: Token) -> None:
+        """Attach it on another connection."""
+        self.state = State.ATTACHING
+        self.number = self.publishes.channel = number
+        self.opening = opening
+        self.received.repeated = None
+        self._engine, self._buffer = engine, engine.buffer
+
+    def opened(self, result: Any, found: list[Operation]) -> None:
+        """It is attached, and what the server lacked is sent."""
+        token, self.opening = self.opening, None
+        if token is not None:
+            found.append(Done(self.number, token, result))
+
     # --- the end ---------------------------------------------------------------------------------
 
     def fail(self, violation: Violation, found: list[Operation]) -> None:
@@ -457,6 +516,11 @@ class ClientSession:
         """The server's numbers are not known (session.detached with a code)."""
         self.send_control(w.SessionDetached(self.name, code))
         self._lost(Condition.CHANNEL_ERROR, "unknown command numbers", found)
+
+    def lose_state(self, found: list[Operation]) -> None:
+        """The server knows nothing of the session."""
+        self.send_control(w.SessionDetached(self.name, 0))
+        self._lost(Condition.NOT_FOUND, "the server has not kept the session", found)
 
     def _lost(self, condition: Condition, text: str, found: list[Operation]) -> None:
         self.state = State.DETACHING
@@ -482,8 +546,9 @@ class ClientSession:
         """Refuse the requests that will not be answered any more."""
         tokens = [each.operation.token for each in dict.fromkeys(self.awaited.values())]
         self.awaited.clear()
-        if self.state is State.ATTACHING:
-            tokens.append(self.opening)
+        tokens.append(self.opening)
+        self.opening = None
+        self.granted(0)
         return [
             Refused(self.number, token, condition, text, lost)
             for token in tokens

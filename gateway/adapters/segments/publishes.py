@@ -31,12 +31,12 @@ class Published:
 class Publishes:
     """The publishes of one session."""
 
-    __slots__ = ("confirming", "sent", "_channel", "_sequence", "_next", "_early")
+    __slots__ = ("confirming", "sent", "channel", "_sequence", "_next", "_early")
 
     def __init__(self, channel: int) -> None:
         self.confirming = False
         self.sent: SentCommands[Published] = SentCommands()
-        self._channel = channel
+        self.channel = channel
         self._sequence = 0
         self._next = 1
         """The lowest number that is not confirmed."""
@@ -61,7 +61,7 @@ class Publishes:
                 published.accepted = False
             if code in RETURNS or not published.sequence:
                 message, sequence = published.message, published.sequence
-                found.append(Returned(self._channel, message, condition, text or name, sequence))
+                found.append(Returned(self.channel, message, condition, text or name, sequence))
 
     def completed(self, ranges: list[tuple[int, int]], found: list[Operation]) -> None:
         """The server has dealt with these."""
@@ -76,7 +76,7 @@ class Publishes:
         if sequence != self._next:
             self._early[sequence] = accepted
             return
-        channel = self._channel
+        channel = self.channel
         while True:
             last = found[-1] if found else None
             if isinstance(last, Confirm) and last.channel == channel and last.accepted is accepted:

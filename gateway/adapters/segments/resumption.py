@@ -1,7 +1,8 @@
 """A session between two connections: it is kept, attached again, and what the peer lacks is sent
 again."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 from gateway.adapters.segments.completion import SERIALS
 from gateway.adapters.segments.decoding import read_array
@@ -9,6 +10,7 @@ from gateway.adapters.segments.replay import ReplayLog
 from gateway.adapters.segments.session import Session, SessionEngine
 from gateway.adapters.segments.session_state import ATTACHED, State
 from gateway.adapters.segments.wire import layouts as w
+from gateway.bodies import Body
 from gateway.operations import KeepSession, Operation, SessionTimeout
 
 
@@ -47,7 +49,23 @@ def rejoin(session: Session, engine: SessionEngine, number: int) -> None:
     session.send_control(w.SessionFlush(expected=True, completed=True))
 
 
-def replay(session: Session, m: w.SessionExpected, found: list[Operation]) -> None:
+class ReplayingSession(Protocol):
+    """A session of either role, as far as ``replay`` needs it."""
+
+    log: ReplayLog | None
+    linked: bool
+    sent: int
+
+    def lose(self, found: list[Operation], code: int = ...) -> None: ...
+
+    def send_control(self, record: Any) -> None: ...
+
+    def repeat(self, commands: Iterator[tuple[bytes, bytes | None, Body | None]]) -> None: ...
+
+    def tell_completed(self) -> None: ...
+
+
+def replay(session: ReplayingSession, m: w.SessionExpected, found: list[Operation]) -> None:
     """The peer has said what it expects: send it again, then everything new."""
     log = session.log
     if session.linked or log is None:
@@ -60,3 +78,4 @@ def replay(session: Session, m: w.SessionExpected, found: list[Operation]) -> No
     session.send_control(w.SessionCommandPoint(start & SERIALS, 0))
     session.linked = True
     session.repeat(log.since(start))
+    session.tell_completed()

@@ -485,8 +485,8 @@ class Session:
         self.tell_completed()
 
     def tell_completed(self) -> None:
-        """Send session.completed."""
-        if self.state in (ATTACHED, State.ENDING, State.FAILED):
+        """Send session.completed: behind the results, which may have to be sent again."""
+        if self.linked and self.state in (ATTACHED, State.ENDING, State.FAILED):
             self.send_control(w.SessionCompleted(self.received.complete_ranges()))
 
     def on_completed(self, m: w.SessionCompleted, found: list[Operation]) -> None:
