@@ -107,15 +107,20 @@ class Remote(asyncio.Protocol):
         messages that were sent to ``lost`` and had not come are sent again, and deliveries that it
         had received are settled here.
 
-        Raises ``Refusal`` if the server has not kept a session; the requests of ``lost`` that were
-        under way are refused then."""
-        kept, lost.kept = lost.kept, {}
+        Raises ``Refusal`` if the server has not kept a session (404), whose requests are refused
+        then, or if this connection is lost too: then another may resume it."""
         for answer, channel in lost._asked.items():
             if not answer.done():
                 self._asked[answer] = channel
                 answer.add_done_callback(self._forget)
-        for channel, state in kept.items():
-            await self.request(op.AttachSession(channel, None, force=True, state=state))
+        if self.closed is not None:
+            self.kept.update(lost.kept)
+        asked = [
+            self.request(op.AttachSession(channel, None, force=True, state=state))
+            for channel, state in lost.kept.items()
+        ]
+        lost.kept = {}
+        await asyncio.gather(*asked)
 
     def _forget(self, answer: asyncio.Future[Any]) -> None:
         self._asked.pop(answer, None)

@@ -33,6 +33,7 @@ from gateway.operations import (
     Subscribe,
 )
 from tests.adapters.segments.serving import LIMITS, Served
+from tests.in_memory import octets
 
 STEP = 1 if os.environ.get("THOROUGH") else 11
 """Octets between two cuts."""
@@ -84,11 +85,11 @@ class Line:
             if not up and not down:
                 return True
 
-    def _some(self, octets: bytes, until: int | None) -> bytes:
+    def _some(self, data: bytes, until: int | None) -> bytes:
         if until is not None:
-            octets = octets[: until - self.passed]
-            self.passed += len(octets)
-        return octets
+            data = data[: until - self.passed]
+            self.passed += len(data)
+        return data
 
     def cut(self) -> Any:
         """Both lose the connection; the state of the session."""
@@ -136,11 +137,11 @@ class Application:
                 self.answers[each.token] = each.result
                 self.awaited.discard(each.token)
             elif isinstance(each, Deliver):
-                self.received.append(bytes(each.message.body))
+                self.received.append(octets(each.message))
                 assert not each.redelivered
                 line.client.send(Settle(1, each.delivery, False, Outcome.ACCEPT))
             elif isinstance(each, Returned):
-                self.returned.append(bytes(each.message.body))
+                self.returned.append(octets(each.message))
             else:
                 first = each.sequence
                 if each.multiple:
@@ -217,8 +218,8 @@ def test_cut_after_every_octet(part: int) -> None:
 
 def test_cut_again_and_again() -> None:
     """Also while the session is being attached."""
-    for octets in range(23, 400, 7 if STEP > 1 else 1):
-        run(*[octets] * 30)
+    for count in range(23, 400, 7 if STEP > 1 else 1):
+        run(*[count] * 30)
 
 
 def test_a_server_that_has_forgotten_the_session() -> None:

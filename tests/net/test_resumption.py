@@ -1,0 +1,203 @@
+"""A session of 0-10 over sockets that are cut again and again, while it publishes and consumes:
+nothing is lost, nothing comes twice."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.adapters.methods.content import BASIC
+from gateway.errors import Condition, Refusal
+from gateway.message import Message, Properties
+from gateway.net.dialer import Remote, dial, redial
+from gateway.operations import (
+    AttachSession,
+    Confirm,
+    DeclareQueue,
+    Deliver,
+    FindQueue,
+    Operation,
+    Outcome,
+    Prefetch,
+    Publish,
+    SelectConfirms,
+    Settle,
+    Subscribe,
+)
+from tests.in_memory import octets
+from tests.net.running import PATIENCE, Running
+
+MESSAGES = 400
+
+
+class Cutter(asyncio.Protocol):
+    """One half of a connection that passes through here."""
+
+    def __init__(self, passage: "Passage") -> None:
+        self.passage = passage
+        self.transport: Any = None
+        self.other: Cutter | None = None
+        self.early = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is None or self.other.transport is None:
+            self.early += data
+            return
+        passes = data[: self.passage.left]
+        self.passage.left -= len(passes)
+        self.other.transport.write(passes)
+        if not self.passage.left:
+            self.passage.cuts += 1
+            for each in (self, self.other):
+                if self.passage.random.random() < 0.5:
+                    each.transport.abort()  # what was written may not arrive
+                each.transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.close()
+
+
+class Passage:
+    """Listens, and passes a random number of octets of each connection on to the gateway."""
+
+    def __init__(self, port: int, seed: int) -> None:
+        self.random = Random(seed)
+        self.left = 0
+        self.cuts = 0
+        self._to = port
+
+    async def __aenter__(self) -> "Passage":
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._accept, "127.0.0.1", 0)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    def _accept(self) -> Cutter:
+        client = Cutter(self)
+        self._task = asyncio.get_running_loop().create_task(self._connect(client))
+        return client
+
+    async def _connect(self, client: Cutter) -> None:
+        loop = asyncio.get_running_loop()
+        self.left = 1500 + self.random.randrange(20_000)  # the handshake takes some of them
+        _, gateway = await loop.create_connection(lambda: Cutter(self), "127.0.0.1", self._to)
+        gateway.other, client.other = client, gateway
+        early, client.early = client.early, b""
+        client.data_received(early)
+
+
+class Worker:
+    """Publishes numbers, and consumes them from the same queue."""
+
+    def __init__(self, port: int) -> None:
+        self.dial = partial(dial, ("127.0.0.1", port), version="0-10")
+        self.remote: Remote
+        self.next = 0
+        self.confirmed = 0
+        self.received: list[int] = []
+        self.to_settle: list[int] = []
+
+    async def begin(self) -> None:
+        """Over a line that may be cut at once: until the session stands."""
+        while True:
+            try:
+                self.remote = await redial(self.dial, first=0.01)
+                assert await self.remote.request(AttachSession(1, None, seconds=60)) == 60
+                return
+            except Refusal as refusal:
+                assert refusal.condition is Condition.CONNECTION_FORCED, refusal
+
+    async def ask(self, operation: Any) -> Any:
+        """A request, which is answered although its connection is lost."""
+        while True:
+            try:
+                answer = self.remote.request(operation)
+                break
+            except Refusal:
+                await self.resume()
+        while not answer.done():
+            await asyncio.wait([answer], timeout=0.05)
+            if self.remote.closed is not None:
+                await self.resume()
+        return answer.result()
+
+    async def resume(self) -> None:
+        """Take what has come, and go on with another connection."""
+        async for operation in self.remote:
+            self.take(operation)
+        while True:
+            try:
+                remote = await redial(self.dial, first=0.01)
+                lost, self.remote = self.remote, remote
+                await remote.resume(lost)
+                return
+            except Refusal as refusal:
+                assert refusal.condition is Condition.CONNECTION_FORCED, refusal
+
+    def take(self, operation: Operation) -> None:
+        if isinstance(operation, Deliver):
+            assert not operation.redelivered
+            self.received.append(int(octets(operation.message).split()[0]))
+            self.to_settle.append(operation.delivery)
+        elif isinstance(operation, Confirm):
+            assert operation.accepted
+            self.confirmed = operation.sequence
+
+    def send(self) -> None:
+        """Settle what has come, and publish. Raises ``Refusal`` if the connection is gone."""
+        while self.to_settle:
+            self.remote.send(Settle(1, self.to_settle[0], False, Outcome.ACCEPT))
+            self.to_settle.pop(0)
+        while self.next < min(MESSAGES, self.confirmed + 25):
+            body = b"%d " % self.next + b"x" * (self.next * 37 % 900)
+            header = BASIC.write(Properties(durable=True))
+            message = Message(BASIC, header, body, "", "q", BASIC.essentials(header))
+            self.remote.send(Publish(1, message, False, False))
+            self.next += 1
+
+    async def work(self) -> None:
+        while self.confirmed < MESSAGES or len(self.received) < MESSAGES or self.to_settle:
+            try:
+                self.send()
+                await self.remote.drain()
+                async with asyncio.timeout(PATIENCE):
+                    self.take(await anext(self.remote))
+            except (Refusal, StopAsyncIteration):
+                await self.resume()
+
+
+async def conversation(gateway: Running, seed: int) -> None:
+    async with Passage(gateway.port, seed) as passage:
+        worker = Worker(passage.port)
+        await worker.begin()
+        await worker.ask(DeclareQueue(1, None, "q", durable=True))
+        await worker.ask(SelectConfirms(1, None))
+        await worker.ask(Prefetch(1, None, 40))
+        await worker.ask(Subscribe(1, None, "q", "c"))
+        await worker.work()
+        found = await worker.ask(FindQueue(1, None, "q"))
+        assert sorted(worker.received) == list(range(MESSAGES))
+        assert found.messages == 0
+        assert passage.cuts > 10
+        await worker.remote.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path, seed: int) -> None:
+    with Running(tmp_path) as gateway:
+        asyncio.run(asyncio.wait_for(conversation(gateway, seed), 4 * PATIENCE))
+        queue = httpx.get(
+            f"http://127.0.0.1:{gateway.http_port}/api/queues/%2F/q", auth=("guest", "guest")
+        ).json()
+        assert queue["messages"] == 0
