@@ -8,7 +8,6 @@ turn. Accepts, completions and that sync are written when the output is taken.
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.segments.client_consumers import Arrival, Consumer, Deliveries
 from gateway.adapters.segments.completion import (
@@ -33,7 +32,7 @@ from gateway.adapters.segments.operations import (
     write_command,
     write_control,
 )
-from gateway.adapters.segments.publishes import Publishes
+from gateway.adapters.segments.publishes import Publishes, transfer
 from gateway.adapters.segments.replay import ReplayLog
 from gateway.adapters.segments.session import EMPTY_ARRAY, SYNC, TRANSFER
 from gateway.adapters.segments.session_state import State
@@ -74,8 +73,6 @@ CONDITIONS = {
     ErrorCode.INVALID_ARGUMENT: Condition.PRECONDITION_FAILED,
 }
 """Of the error codes of execution.exception."""
-
-_TRANSFERS: BoundedCache[tuple[str, bool], bytes] = BoundedCache()
 
 
 class ClientEngine(Protocol):
@@ -236,7 +233,7 @@ class ClientSession:
             flags = (0 if op.mandatory else DISCARD_UNROUTABLE) | (IMMEDIATE if op.immediate else 0)
         left = message.left if message.__class__ is ExpiringMessage else None
         header, body = published(message, left, flags)
-        segment = _transfer(message.exchange, explicit)
+        segment = transfer(message.exchange, explicit)
         if self.log is not None:
             self.log.add(segment, header, body)
         if self.linked:
@@ -576,16 +573,6 @@ class ClientSession:
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         """No-op: a client does not confirm."""
-
-
-def _transfer(exchange: str, explicit: bool) -> bytes:
-    """The command of a publish, encoded."""
-    wanted = exchange, explicit
-    known = _TRANSFERS.get(wanted)
-    if known is not None:
-        return known
-    mode = AcceptMode.EXPLICIT if explicit else AcceptMode.NONE
-    return _TRANSFERS.keep(wanted, write_command(w.MessageTransfer(exchange, mode)))
 
 
 def _nothing(session: ClientSession, m: Any, found: list[Operation]) -> None:

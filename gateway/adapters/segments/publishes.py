@@ -4,8 +4,11 @@ A transfer is complete when the server has stored it or thrown it away. It says 
 .reject) to a publisher whose accept-mode is explicit. Publishes are confirmed in their order.
 """
 
+from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.segments.completion import SentCommands
-from gateway.adapters.segments.wire.tables import RejectCode
+from gateway.adapters.segments.operations import write_command
+from gateway.adapters.segments.wire.layouts import MessageTransfer
+from gateway.adapters.segments.wire.tables import AcceptMode, RejectCode
 from gateway.errors import Condition
 from gateway.message import Message
 from gateway.operations import Confirm, Operation, Returned
@@ -15,6 +18,9 @@ RETURNS = {
     RejectCode.IMMEDIATE: (Condition.NO_CONSUMERS, "NO_CONSUMERS"),
 }
 """Codes of message.reject for messages that come back, which is no failure of the publish."""
+
+
+_TRANSFERS: BoundedCache[tuple[str, bool], bytes] = BoundedCache()
 
 
 class Published:
@@ -88,3 +94,13 @@ class Publishes:
             if sequence not in self._early:
                 return
             accepted = self._early.pop(sequence)
+
+
+def transfer(exchange: str, explicit: bool) -> bytes:
+    """The command of a publish, encoded."""
+    wanted = exchange, explicit
+    known = _TRANSFERS.get(wanted)
+    if known is not None:
+        return known
+    mode = AcceptMode.EXPLICIT if explicit else AcceptMode.NONE
+    return _TRANSFERS.keep(wanted, write_command(MessageTransfer(exchange, mode)))
