@@ -59,8 +59,10 @@ CLASSES = {
     "0-9a0": ("jms", "file", "stream", "test"),
     "0-9a6": ("basic", "jms", "file", "stream", "test"),
     "0-9": ("file", "stream"),
+    "0-10-07": ("file", "stream"),
 }
-"""Classes of content with a dialect of their own. That of ``0-9`` is the one of 0-8 too."""
+"""Classes of content with a dialect of their own. Those of ``0-9`` are those of 0-8 too,
+and ``0-10-07`` stands for both revisions of the transitional 0-10."""
 ABSENT = "-"
 
 Places = dict[str, Any]
@@ -405,7 +407,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "fields": lambda: table(["canonical field", *VERSIONS.values(), "1.0"], field_rows()),
-    "classes": lambda: table(["property", "0-9a0", "0-9a6", "0-8, 0-9"], class_rows()),
+    "classes": lambda: table(
+        ["property", "0-9a0", "0-9a6", "0-8, 0-9", "0-10 of July 2007"], class_rows()
+    ),
     "json": lambda: table(["canonical field", "`full`", "`simple`", "HTTP fields"], json_rows()),
     "values": lambda: table(["type", *VERSIONS.values(), "1.0 section", "JSON"], value_rows()),
     "bodies": lambda: table(

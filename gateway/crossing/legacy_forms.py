@@ -1,5 +1,5 @@
 """Forms of the older versions and their capsules: one for each content class of the drafts of 2005,
-for files and streams of 0-8 and 0-9, and for 0.8a2.
+for files and streams of 0-8, 0-9 and the transitional 0-10, and for 0.8a2.
 
 A capsule is a header or field of the same name as in 0-9-1. Headers of the drafts hold text, so
 there the capsule is in base64. A class without headers cannot carry one.
@@ -21,6 +21,7 @@ from gateway.adapters.commands.wire.layouts import MessageProperties, write_mess
 from gateway.adapters.methods.contents.dialect import CHILDREN, ClassDialect
 from gateway.adapters.methods.contents.published import CONTENTS
 from gateway.adapters.methods.drafts.content import CONTENTS as DRAFT_CONTENTS
+from gateway.adapters.methods.transitional.contents import CONTENTS as TRANSITIONAL_CONTENTS
 from gateway.crossing.capsule import Parts, digest
 from gateway.crossing.forms import (
     BASIC_FORM,
@@ -41,7 +42,7 @@ EMPTY = {"timestamp": ("", "0", 0), "expiration": ("", "0")}
 
 
 class ClassForm(Legacy):
-    """A class of content of 0-9a0, 0-9a6, 0-8 or 0-9."""
+    """A class of content of 0-9a0, 0-9a6, 0-8, 0-9 or the transitional 0-10."""
 
     def __init__(self, dialect: ClassDialect) -> None:
         super().__init__(dialect)
@@ -225,6 +226,7 @@ FORMS: dict[str, Form] = {
         CommandForm(COMMAND),
         *map(ClassForm, {dialect.name: dialect for dialect in DRAFT_CONTENTS.values()}.values()),
         *map(ClassForm, CONTENTS["0-9"].values()),
+        *map(ClassForm, TRANSITIONAL_CONTENTS.values()),
     )
 }
 """Forms by name of the dialect."""

@@ -1,5 +1,5 @@
 """Generated messages of the elder versions, from their own records: drafts of 2005, 0.8a2, files
-and streams of 0-8 and 0-9."""
+and streams of 0-8, 0-9 and the transitional 0-10."""
 
 import struct
 from functools import cache
@@ -13,12 +13,15 @@ from gateway.adapters.methods.contents.dialect import ClassDialect, child
 from gateway.adapters.methods.contents.published import CONTENTS as OTHERS
 from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.types import AS_WRITTEN, LENGTHS_0_9A0, LENGTHS_0_9A6, Lengths
+from gateway.adapters.methods.transitional.contents import CONTENTS as TRANSITIONAL
 from gateway.message import Dialect, Message
 from tests.crossing.messages import IDS, LEAVES, LEGACY, SHORT, TABLES, absent, entry, fixed, long
 from tests.crossing.messages import NAMES as ANY_NAMES
 
-PUBLISHED: dict[str, ClassDialect] = {each.name: each for each in OTHERS["0-9"].values()}
-"""Files and streams of 0-8 and 0-9."""
+PUBLISHED: dict[str, ClassDialect] = {
+    each.name: each for each in (*OTHERS["0-9"].values(), *TRANSITIONAL.values())
+}
+"""Files and streams of 0-8, 0-9 and the transitional 0-10."""
 DRAFTS: dict[str, ClassDialect] = {each.name: each for each in CONTENTS.values()} | PUBLISHED
 ELDERS: dict[str, Dialect] = {**DRAFTS, COMMAND.name: COMMAND}
 """All dialects of the family but that of 0-9-1."""

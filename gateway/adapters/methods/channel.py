@@ -53,6 +53,8 @@ class ChannelEngine(ClassEngine, ContentEngine, Protocol):
     """Room for body octets in one frame of the peer."""
     spool: Spool | None
     """Keeps larger bodies; ``None``: they stay in memory."""
+    content_classes: frozenset[str]
+    """Client: classes of content that the server says it has."""
 
     def write_content(
         self, channel: "Channel", record: Any, header: bytes, body: Body, group: int = 0
@@ -323,7 +325,7 @@ class Channel:
         """Publish a message in the class that it is of, if that is one that the server says it has.
         Others refuse these classes (540), and get basic messages."""
         group = getattr(message.dialect, "group", "")
-        if group not in self._engine.connection.content_classes:
+        if group not in self._engine.content_classes:
             return False
         return self.other_classes().publish(message, mandatory, immediate)
 

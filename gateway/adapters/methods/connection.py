@@ -43,6 +43,7 @@ from gateway.operations import (
     UpdateSecret,
 )
 from gateway.operations.rules import PUBLISHED, RABBITMQ
+from gateway.partial_bodies import Key
 
 SERVER_CAPABILITIES: Table = {
     "publisher_confirms": True,
@@ -73,6 +74,8 @@ class ConnectionEngine(DispatchEngine, Protocol):
     body_max: int
     channel_max: int
     writer: MethodWriter
+    owner: Key
+    content_classes: frozenset[str]
 
 
 class Connection:
@@ -98,9 +101,6 @@ class Connection:
         self._exchange = ServerExchange(authority, external_subject, mechanisms)
         self._login = ClientExchange(credentials or Credentials())
         self._user = ""
-        self.owner = ("", "")
-        """Virtual host and user; of a client, its virtual host."""
-        self.content_classes: frozenset[str] = frozenset()
         self._login_method = ""
         """The client's last method of the login."""
         self._open: Open | None = None
@@ -227,7 +227,7 @@ class Connection:
         engine.body_max = (frame_max or 1 << 31) - overhead
 
     def _on_open(self, m: w.ConnectionOpen, found: list[Operation]) -> None:
-        self.owner = (m.virtual_host, self._user)
+        self._engine.owner = (self._engine.table.name, m.virtual_host, self._user)
         method = self._engine.table.by_name["connection.open"]
         rules = RABBITMQ if self._engine.table.name == "0-9-1" else PUBLISHED
         if self.qpid:
@@ -253,7 +253,7 @@ class Connection:
         if self._open is not None:
             raise LocalError("the connection is already being opened")
         self._open = operation
-        self.owner = (operation.vhost, "")
+        self._engine.owner = (self._engine.table.name, operation.vhost, "")
         self._send_open()
 
     def _send_open(self) -> None:
@@ -335,7 +335,7 @@ class Connection:
         properties = fields.read_table(entries)
         capabilities = properties.get("capabilities")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
-        self.content_classes = frozenset(str(properties.get("content_classes", "")).split())
+        self._engine.content_classes = frozenset(str(properties.get("content_classes", "")).split())
         peer = self.peer
         peer.product = str(properties.get("product", ""))
         peer.product_version = str(properties.get("version", ""))

@@ -16,6 +16,7 @@ from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.channel import Channel
 from gateway.adapters.methods.codes import ReplyCodes
 from gateway.adapters.methods.connection import Connection
+from gateway.adapters.methods.contents.classes import replenished
 from gateway.adapters.methods.frames import Frames
 from gateway.adapters.methods.incoming import Incoming
 from gateway.adapters.methods.lifecycle import Lifecycle
@@ -27,7 +28,7 @@ from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.bodies import Body, Spool
 from gateway.errors import LocalError
 from gateway.operations import Confirm, Operation, Outcome, Settle
-from gateway.partial_bodies import PartialBodyStore
+from gateway.partial_bodies import Key, PartialBodyStore
 
 HEADERS = {"0-8": (b"AMQP\x01\x01\x08\x00", b"AMQP\x01\x01\x09\x01")}
 """Headers that open a version, where there are several (python amqplib writes the second)."""
@@ -73,6 +74,9 @@ class Engine:
         self.announced = 0
         self.spool = spool
         self.partials = PartialBodyStore(spool) if partials is None else partials
+        self.owner: Key = ()
+        self.content_classes: frozenset[str] = frozenset()
+        """Client: classes of content that the server says it has."""
         self.stream_rate = 0
         self.paced = False
         self.channel_max = limits.channel_max or 0xFFFF
@@ -109,13 +113,10 @@ class Engine:
 
     def tick(self, now: float) -> list[Operation]:
         """As ``Lifecycle.tick``; and streams with a rate may get more."""
-        if not self.paced:
-            return self.life.tick(now)
         seconds = self.heartbeat.elapsed(now)
         found = self.life.tick(now)
-        for channel in self.channels.values():
-            if channel.classes is not None and not self.closing:
-                found += channel.classes.replenish(seconds)
+        if self.paced and not self.closing:
+            found += replenished(self.channels.values(), seconds)
         return found
 
     def send(self, operation: Operation) -> None:

@@ -519,8 +519,8 @@ def test_a_server_without_these_classes_gets_basic_messages() -> None:
     """No other server of these versions is known to have them, but some refuse them with 540."""
     pair = opened("0-9")
     client, _ = both(pair)
-    assert client.connection.content_classes == {"basic", "file", "stream"}
-    client.connection.content_classes = frozenset()
+    assert client.content_classes == {"basic", "file", "stream"}
+    client.content_classes = frozenset()
     for group in ("file", "stream"):
         pair.client.send(Publish(1, message(group, b"12345"), False, False))
     for publish in pair.to_server():

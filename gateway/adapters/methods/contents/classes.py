@@ -6,7 +6,7 @@ the rest follows (stage), and then the file is published or delivered by its ide
 """
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -18,7 +18,7 @@ from gateway.adapters.methods.contents.pacing import Pace
 from gateway.adapters.methods.contents.staging import Staging
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.incoming_content import BodySink, IncomingContent
-from gateway.adapters.methods.lifecycle import Handshake, Lifecycle
+from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.pending import PendingReply
 from gateway.bodies import Body, Spool, incoming_body
 from gateway.errors import Condition, Lost, PeerError
@@ -38,7 +38,7 @@ from gateway.operations import (
     Unsent,
     Unsubscribe,
 )
-from gateway.partial_bodies import PartialBodyStore
+from gateway.partial_bodies import Key, PartialBodyStore
 
 
 class Consumer(NamedTuple):
@@ -47,6 +47,7 @@ class Consumer(NamedTuple):
 
     group: str
     queue: str
+    no_ack: bool
     pace: Pace | None = None
 
 
@@ -88,19 +89,11 @@ class ClassChannel(Protocol):
         ...
 
 
-class ClassConnection(Handshake, Protocol):
-    """The connection, as far as its classes need it."""
-
-    owner: tuple[str, str]
-    """Virtual host and user, to whom unfinished files belong."""
-    content_classes: frozenset[str]
-    """Client: classes of content that the server says it has."""
-
-
 class ClassEngine(Protocol):
     """The engine, as far as its classes need it."""
 
-    version: str
+    owner: Key
+    """Of bodies that are kept for later connections: protocol, virtual host and user."""
     max_message_octets: int
     spool: Spool | None
     partials: PartialBodyStore
@@ -112,9 +105,6 @@ class ClassEngine(Protocol):
 
     @property
     def layouts(self) -> Any: ...
-
-    @property
-    def connection(self) -> ClassConnection: ...
 
     @property
     def channels(self) -> dict[int, Any]: ...
@@ -136,15 +126,18 @@ class ContentClasses:
         self._consumers: dict[str, Consumer] = {}
         self._promised: dict[str, Asked] = {}
         """Files to be published or delivered as soon as they are staged."""
-        self._files = Staging(
-            engine.version, engine.layouts, engine.max_message_octets, engine.partials
-        )
+        self._files = Staging(engine.layouts, engine.max_message_octets, engine.partials)
 
     def cut(self) -> None:
         """The channel is over: the parts of its files wait for their sender."""
         self._consumers.clear()
         self._promised.clear()
         self._files.cut()
+
+    def acknowledges(self, consumer: str) -> bool:
+        """Whether a consumer acknowledges its deliveries."""
+        found = self._consumers.get(consumer)
+        return found is not None and not found.no_ack
 
     def forget(self, consumer: str) -> None:
         """A consumer has ended."""
@@ -241,14 +234,15 @@ class ContentClasses:
         arguments = self._channel.read_arguments(m.arguments) if m.arguments else {}
         read = read_consumer_arguments(arguments)
         pace = self._new_pace() if group == "stream" else None
-        self._consumers[tag] = Consumer(group, m.queue, pace)
+        no_ack = group == "stream" or m.no_ack
+        self._consumers[tag] = Consumer(group, m.queue, no_ack, pace)
         record = self._w.StreamConsumeOk if group == "stream" else self._w.FileConsumeOk
         subscribe = Subscribe(
             number,
             asked.token(record),
             m.queue,
             tag,
-            group == "stream" or m.no_ack,
+            no_ack,
             m.exclusive,
             m.no_local or read.no_local,
             arguments,
@@ -281,8 +275,7 @@ class ContentClasses:
     # --- files -----------------------------------------------------------------------------------
 
     def _open(self, asked: Asked) -> list[Operation]:
-        vhost, user = self._engine.connection.owner
-        asked.reply(self._files.opened(user, vhost, asked.m))
+        asked.reply(self._files.opened((*self._engine.owner, "file"), asked.m))
         return []
 
     def _opened(self, asked: Asked) -> list[Operation]:
@@ -393,6 +386,15 @@ class ContentClasses:
             self._channel.send_method(self._files.offer(content, record))
         else:
             self._channel.send_method(OutgoingMethod(record, content))
+
+
+def replenished(channels: Iterable[Any], seconds: float) -> list[Operation]:
+    """Time has passed on all channels."""
+    found: list[Operation] = []
+    for channel in channels:
+        if channel.classes is not None:
+            found += channel.classes.replenish(seconds)
+    return found
 
 
 def _unasked(classes: ContentClasses, asked: Asked) -> list[Operation]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from gateway.adapters.methods.contents.methods import Content, OutgoingMethod
 from gateway.bodies import Body, cut, fingerprint
 from gateway.errors import Condition, Lost, PeerError
-from gateway.partial_bodies import PartialBody, PartialBodyStore
+from gateway.partial_bodies import Key, PartialBody, PartialBodyStore
 
 MOST_STAGED = 64
 """Files staged on one channel and not yet published."""
@@ -70,9 +70,8 @@ class Rest:
 class Staging:
     """The files of one channel, both ways."""
 
-    def __init__(self, version: str, layouts: Any, limit: int, partials: PartialBodyStore) -> None:
-        """``layouts``: the records of the ``version``. ``limit``: octets of the largest file."""
-        self._version = version
+    def __init__(self, layouts: Any, limit: int, partials: PartialBodyStore) -> None:
+        """``layouts``: the records of the version. ``limit``: octets of the largest file."""
         self._w = layouts
         self._limit = limit
         self._bodies = partials
@@ -82,7 +81,7 @@ class Staging:
 
     # --- theirs ----------------------------------------------------------------------------------
 
-    def opened(self, user: str, vhost: str, m: Any) -> Any:
+    def opened(self, owner: Key, m: Any) -> Any:
         """They offer a file: how much of it is here already."""
         if m.content_size > self._limit:
             text = f"a file of {m.content_size} octets, {self._limit} are allowed"
@@ -90,7 +89,7 @@ class Staging:
         if len(self._opened) + len(self._staged) >= MOST_STAGED:
             raise PeerError(Condition.RESOURCE_ERROR, "too many files are staged", Lost.SESSION)
         try:
-            item = self._bodies.begin((self._version, vhost, user, m.identifier), m.content_size)
+            item = self._bodies.begin((*owner, m.identifier), m.content_size)
         except OSError as error:
             raise not_kept(m.content_size, error) from error
         self._opened.append(item)

@@ -132,9 +132,7 @@ class Channel:
         it."""
         self.unsettled: dict[int, None] = {}
         """Client: deliveries, for rejecting many of them, which is no method here."""
-        self.files = Staging(
-            "0-9a6", engine.mapping.layouts, engine.max_message_octets, engine.partials
-        )
+        self.files = Staging(engine.mapping.layouts, engine.max_message_octets, engine.partials)
         self.unbound_subscriptions: dict[str, DeclareQueue] = {}
         """Client: subscriptions declared and not yet bound (0-9a0)."""
         self.prefetch_max = 0

@@ -8,23 +8,25 @@ from typing import Any, NamedTuple, Protocol
 from gateway.adapters.core.large_bodies import PORTION, BodyFrames
 from gateway.adapters.core.output import WEIGHT, OutputBuffer
 from gateway.adapters.methods import states
+from gateway.adapters.methods.contents.classes import ClassEngine, ContentClasses
+from gateway.adapters.methods.contents.methods import OutgoingMethod
 from gateway.adapters.methods.geometry import Version
 from gateway.adapters.methods.incoming_content import UNDER_WAY, IncomingContent
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.pending import Awaited
 from gateway.adapters.methods.transitional import content as messages
+from gateway.adapters.methods.transitional.contents import CONTENTS
 from gateway.adapters.methods.transitional.deliveries import FETCHED, Deliveries
 from gateway.adapters.methods.transitional.frames import Frames
 from gateway.adapters.methods.transitional.numbering import Numbering
 from gateway.adapters.methods.transitional.references import References
-from gateway.adapters.methods.transitional.types import Body, write_body
+from gateway.adapters.methods.transitional.types import Body, read_arguments, write_body
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
 from gateway.bodies import Body as MessageBody
-from gateway.bodies import LargeBody, Spool
+from gateway.bodies import LargeBody
 from gateway.errors import Condition, PeerError, Unwritable
-from gateway.message import Message
+from gateway.message import Message, Table
 from gateway.operations import Fetched, Returned, Unsent, Xid
-from gateway.partial_bodies import Key, PartialBodyStore
 
 ALWAYS_ROOM = 512
 """Octets in a frame of a reference besides the part of the body: heads, numbers and the name."""
@@ -37,7 +39,7 @@ class Consumer(NamedTuple):
     no_ack: bool
 
 
-class ChannelEngine(Protocol):
+class ChannelEngine(ClassEngine, Protocol):
     """The engine, as far as its channels need it."""
 
     table: Version
@@ -46,13 +48,7 @@ class ChannelEngine(Protocol):
     life: Lifecycle
     requests: bool
     frame_max: int
-    max_message_octets: int
     announced: int
-    spool: Spool | None
-    partials: PartialBodyStore
-
-    @property
-    def owner(self) -> Key: ...
 
     def send_method(self, channel: int, record: Any, request: int = 0) -> int: ...
 
@@ -85,6 +81,8 @@ class Channel:
         the message came back."""
         self.session = b""
         """Identifier, if it was opened with class session."""
+        self.classes: ContentClasses | None = None
+        """Consumers and files of other classes than basic and message, once there are any."""
         self.scan: list[Xid] = []
         """Prepared branches that the next ``recover`` tells."""
         # Client role: see ``client``.
@@ -141,6 +139,8 @@ class Channel:
             content.drop()
         self._engine.announced -= self.references.held
         self.references.clear()
+        if self.classes is not None:
+            self.classes.cut()
 
     # --- bodies in parts -------------------------------------------------------------------------
 
@@ -174,6 +174,12 @@ class Channel:
         if self.state is not states.OPEN:
             return
         kind = self.consumers.get(consumer)
+        if (
+            kind is None
+            and self.classes is not None
+            and self.classes.deliver(consumer, delivery, redelivered, message)
+        ):
+            return
         is_basic, no_ack = kind if kind is not None else (False, True)
         try:
             if is_basic:
@@ -195,11 +201,46 @@ class Channel:
     def _deliver_basic(self, consumer: str, redelivered: bool, message: Message) -> int:
         """The delivery tag. Raises ``ValueError``."""
         header, body = messages.form_of(message)
-        numbering = self.numbering
-        tag = numbering.requests + 1 if self._engine.requests else numbering.sent + 1
+        tag = self._next_name()
         record = w.BasicDeliver(consumer, tag, redelivered, message.exchange, message.key)
         self._write_content(record, header, body)
         return tag
+
+    def _next_name(self) -> int:
+        """The name of the next method of ours, as a delivery tag."""
+        numbering = self.numbering
+        return numbering.requests + 1 if self._engine.requests else numbering.sent + 1
+
+    def other_classes(self) -> ContentClasses:
+        """The consumers and files of other classes, which there are from now on."""
+        if self.classes is None:
+            dialects = {dialect.group: dialect for dialect in CONTENTS.values()}
+            self.classes = ContentClasses(self, self._engine, dialects)
+        return self.classes
+
+    def send_method(self, method: OutgoingMethod) -> None:
+        """A method of these classes, with its content. A delivery gets its name as its tag."""
+        record, content = method
+        delivers = isinstance(record, w.FileDeliver | w.StreamDeliver)
+        delivery = record.delivery_tag if delivers else 0
+        if delivers:
+            record.delivery_tag = self._next_name()
+        if content is not None:
+            self._write_content(record, content.header, content.body)
+        else:
+            self._engine.send_method(self.number, record)
+        if delivers and self.other_classes().acknowledges(record.consumer_tag):
+            self.deliveries.add(record.delivery_tag, delivery)
+
+    def check_header(self, header: bytes) -> None:
+        """Raise ``Unwritable`` if the properties do not fit a frame of the peer."""
+        most = self._engine.frame_max
+        if most and len(header) + ALWAYS_ROOM > most:
+            raise Unwritable(f"properties of {len(header)} octets do not fit a frame of the peer")
+
+    def read_arguments(self, entries: bytes) -> Table:
+        """A table among the arguments of a method. Raises ``FieldError``."""
+        return read_arguments(entries)
 
     def fetched(self, fetched: Fetched, request: int, no_ack: bool) -> None:
         """The reply to ``basic.get``. Raises ``ValueError``."""

@@ -14,6 +14,7 @@ from gateway.adapters.core.heartbeat import Heartbeat
 from gateway.adapters.core.output import OutputBuffer, no_op
 from gateway.adapters.core.release import release
 from gateway.adapters.methods.codes import ReplyCodes
+from gateway.adapters.methods.contents.classes import replenished
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.transitional.channel import Channel
 from gateway.adapters.methods.transitional.connection import ARGUMENTS, Connection
@@ -35,8 +36,9 @@ REPLIES = frozenset(
     for table in REVISIONS.values()
     for method in table.methods.values()
     for reply in method.replies
-) - {"session.closed"}
-"""Methods that are no requests. A server may close a session without being asked."""
+) - {"session.closed", "file.stage"}
+"""Methods that are no requests. A server may close a session without being asked, and a file is
+staged behind a response."""
 
 
 class Engine:
@@ -88,11 +90,13 @@ class Engine:
         self.partials = PartialBodyStore(spool) if partials is None else partials
         self.owner: Key = ()
         """Of bodies that are kept for later connections: protocol, virtual host and user."""
+        self.stream_rate = 0
+        self.paced = False
         self.heartbeat = Heartbeat(limits)
         self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.channels)
         self.frames = Frames(self.table, Incoming(self), ARGUMENTS)
         self.life = life = Lifecycle(self, HEADERS, refusal=self.table.header, names_unknown=False)
-        self.receive, self.tick, self.lost = life.receive, life.tick, life.lost
+        self.receive, self.lost = life.receive, life.lost
         self.found, self.output = life.found, buffer.take
         self.refill = buffer.large.refill
         self.connection = Connection(
@@ -106,6 +110,14 @@ class Engine:
         self.requests = requests
         self.table = REVISIONS[REQUESTS if requests else METHODS]
         self.connection.peer.version = self.table.name
+
+    def tick(self, now: float) -> list[Operation]:
+        """As ``Lifecycle.tick``; and streams with a rate may get more."""
+        seconds = self.heartbeat.elapsed(now)
+        found = self.life.tick(now)
+        if self.paced and not self.closing:
+            found += replenished(self.channels.values(), seconds)
+        return found
 
     # --- out -------------------------------------------------------------------------------------
 

@@ -22,9 +22,10 @@ from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.methods.transitional import client
 from gateway.adapters.methods.transitional.channel import Channel, ChannelEngine
 from gateway.adapters.methods.transitional.content import arrived_header
+from gateway.adapters.methods.transitional.contents import CONTENTS as OTHER_CONTENTS
 from gateway.adapters.methods.transitional.numbering import Numbering
 from gateway.adapters.methods.transitional.received import Received
-from gateway.adapters.methods.transitional.server import SERVE
+from gateway.adapters.methods.transitional.server import SERVE, class_method
 from gateway.adapters.methods.transitional.sessions import (
     LIFE,
     OPENING,
@@ -153,8 +154,14 @@ class Incoming:
         if method.name in CONTENTS:
             self._begin_content(channel, method, m)
             return
+        if method.content and method.number >> 16 in OTHER_CONTENTS:
+            channel.content = channel.other_classes().begin(method, m)
+            return
         if method.name == "channel.close-ok":
             channel.move("channel.close-ok")  # of a channel that is not being closed
+        if method.number >> 16 in OTHER_CONTENTS:
+            found += class_method(Received(engine, channel, method, m, carried))
+            return
         if not engine.server:
             client.take(engine, channel, method, m, carried, found)
             return
@@ -187,7 +194,11 @@ class Incoming:
         body: Body,
         found: list[Operation],
     ) -> None:
-        """A message of the class ``basic`` is complete."""
+        """A message is complete."""
+        if content.method.number >> 16 in OTHER_CONTENTS:
+            condition = self._engine.codes.condition
+            found += channel.other_classes().complete(content, body, condition)
+            return
         if not self._engine.server:
             client.received(channel, content, body, found)
             return

@@ -48,9 +48,15 @@ def _deliver(engine: Any, op: Deliver) -> None:
 
 
 def _returned(engine: Any, op: Returned) -> None:
-    """A message that no queue took. The reply to its transfer says so; there is no other way."""
+    """A message that no queue took. The reply to its transfer says so, or the return of a file or
+    stream; there is no other way."""
     channel = engine.channels.get(op.channel)
-    if channel is not None and id(op.message) in channel.transfers:
+    if channel is None:
+        return
+    code, name, _ = engine.table.codes[op.condition.value]
+    if channel.classes is not None and channel.classes.returned(op, code, op.text or name):
+        return
+    if id(op.message) in channel.transfers:
         channel.transfers[id(op.message)] = op
 
 
@@ -59,6 +65,8 @@ def _cancelled(engine: Any, op: Cancelled) -> None:
     channel = engine.channels.get(op.channel)
     if channel is not None:
         channel.consumers.pop(op.tag, None)
+        if channel.classes is not None:
+            channel.classes.forget(op.tag)
 
 
 def _unsaid(engine: Any, op: Operation) -> None:

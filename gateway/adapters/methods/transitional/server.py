@@ -8,9 +8,11 @@ transfer is answered, and the client's ``message.ok`` settles a delivery; with p
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.contents import classes
 from gateway.adapters.methods.pending import PendingReply
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.methods.transitional import branches, sessions, types
@@ -139,10 +141,18 @@ def _qos(r: Received) -> list[Operation]:
 
 def _ack(r: Received) -> list[Operation]:
     m: w.BasicAck = r.m
-    deliveries = r.channel.deliveries
     if not m.multiple:
-        return [deliveries.settle(m.delivery_tag)]
-    return list(deliveries.settle_up_to(m.delivery_tag))
+        return [r.channel.deliveries.settle(m.delivery_tag)]
+    return _settled_up_to(r.channel, m.delivery_tag)
+
+
+def _settled_up_to(channel: Channel, name: int) -> list[Operation]:
+    """All up to a delivery. Files are named when they are staged, not in the order of the broker's
+    numbers, so where there are any, each delivery is settled by itself."""
+    deliveries = channel.deliveries
+    if channel.classes is None:
+        return list(deliveries.settle_up_to(name))
+    return [deliveries.settle(each) for each in deliveries.up_to(name)]
 
 
 def _reject(r: Received) -> list[Operation]:
@@ -176,7 +186,7 @@ def _complete(r: Received) -> list[Operation]:
         return []
     deliveries, named = r.channel.deliveries, r.channel.numbering.named
     mark = named(m.cumulative_execution_mark)
-    found: list[Operation] = [*deliveries.settle_up_to(mark)] if mark > 0 else []
+    found = _settled_up_to(r.channel, mark) if mark > 0 else []
     try:
         ranges = types.read_set(m.ranged_execution_set)
     except ValueError as error:
@@ -190,6 +200,32 @@ def _complete(r: Received) -> list[Operation]:
             high = high if high >= 0 else r.channel.numbering.sent
             found += deliveries.settle_range(low, high, Outcome.ACCEPT)
     return found
+
+
+# --- files and streams ---------------------------------------------------------------------------
+
+
+def class_method(r: Received) -> list[Operation]:
+    """A method of the classes file and stream, in either role. Raises ``PeerError``."""
+    own = OF_DELIVERIES.get(r.method.name)
+    if own is not None:
+        return own(r)
+    request = 0 if r.carried is None or r.carried.is_response else r.request
+    reply = partial(r.engine.send_method, r.number, request=request)
+    return r.channel.other_classes().take(classes.Asked(r.method, r.m, reply))
+
+
+def _reject_file(r: Received) -> list[Operation]:
+    """A requeued file is for others."""
+    outcome = Outcome.REFUSE if r.m.requeue else Outcome.REJECT
+    return [r.channel.deliveries.settle(r.m.delivery_tag, outcome)]
+
+
+OF_DELIVERIES: dict[str, Callable[[Received], list[Operation]]] = {
+    "file.ack": _ack,
+    "file.reject": _reject_file,
+}
+"""Deliveries of files have names, as those of the class basic."""
 
 
 # --- publishing ----------------------------------------------------------------------------------
@@ -328,6 +364,9 @@ def reply(engine: ServerEngine, channel: Channel, token: PendingReply, op: Done)
     """The reply to a request, if it has one."""
     asked = token.record
     name = token.method.name
+    if token.then is not None:
+        engine.life.follow(token.then(op.result))
+        return
     if not isinstance(asked, Asked):
         if name == "channel.close":  # of a channel that was closed meanwhile
             engine.write(channel.number, w.ChannelCloseOk())
@@ -337,6 +376,8 @@ def reply(engine: ServerEngine, channel: Channel, token: PendingReply, op: Done)
         answer(engine, channel, asked, op.result)
     if name == "basic.cancel" or name == "message.cancel":
         channel.consumers.pop(op.result, None)
+        if channel.classes is not None:
+            channel.classes.forget(op.result)
 
 
 def _declared(engine: ServerEngine, channel: Channel, asked: Asked, state: Any) -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from gateway.adapters.core.allowance import MOST_VALUES
 from gateway.adapters.methods import types as fields
+from gateway.adapters.methods.contents.tables import Entry, FieldTables
 from gateway.adapters.methods.tags import ALLOWANCE, FieldError, Tags
 from gateway.adapters.methods.types import DEPTH
 from gateway.adapters.methods.wire.transitional import FIELD_TYPES
@@ -224,6 +225,36 @@ def _lettered(table: Table) -> Table:
         for name, value in table.items()
     }
 
+
+def cut(entries: bytes) -> list[Entry]:
+    """The entries of a table, one by one. Raises ``FieldError``."""
+    read_table(entries)
+    found, at = [], 0
+    while at < len(entries):
+        tag = at + 1 + entries[at]
+        value, stop = _value(entries, tag, 0)
+        text = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+        octets = text if isinstance(text, bytes) else b""
+        found.append(Entry(entries[at + 1 : tag], octets, entries[at:stop]))
+        at = stop
+    return found
+
+
+def _check(entries: bytes) -> None:
+    read_table(entries)
+
+
+def _usual(entries: bytes) -> bytes:
+    """The same table in letters alone. Raises ``FieldError``."""
+    try:
+        fields.read_table(entries)
+        return entries
+    except FieldError:
+        return write_table(read_table(entries))
+
+
+TABLES = FieldTables(read_table, write_table, _check, cut, _usual)
+"""The headers of files and streams."""
 
 # --- sets of serial numbers ----------------------------------------------------------------------
 

@@ -203,7 +203,8 @@ def _browse(channel: Channel, m: Any, pending: PendingReply) -> list[Operation]:
 
 def open_file(channel: Channel, m: w.FileOpen, pending: PendingReply) -> list[Operation]:
     engine: Any = channel.engine
-    channel.send(channel.files.opened(engine.connection.user, engine.vhost, m))
+    owner = ("0-9a6", engine.vhost, engine.connection.user)
+    channel.send(channel.files.opened(owner, m))
     return []
 
 
