@@ -148,6 +148,7 @@ class Gateway:
             time.time,
             settings.http,
             FailureRecords(self.store, self.turn.begin, self.turn.end),
+            self._turn,
         )
         self.listener = Listener(
             self.turn,

@@ -12,6 +12,7 @@ import hmac
 import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from ipaddress import IPv6Address, ip_address
 
 from gateway.broker.access import (
@@ -19,8 +20,8 @@ from gateway.broker.access import (
     Access,
     User,
     Verifier,
-    fits,
     make_verifier,
+    matched,
 )
 from gateway.config.web import AccessSettings
 from gateway.net.failures import FailureRecords, Failures
@@ -62,7 +63,8 @@ def network(host: str) -> str:
 
 
 class Passwords:
-    """Checks user and password. ``kept`` holds failures over a restart."""
+    """Checks user and password. ``kept`` holds failures over a restart. ``turn`` brackets the
+    change of a user."""
 
     def __init__(
         self,
@@ -70,13 +72,16 @@ class Passwords:
         clock: Callable[[], float],
         settings: AccessSettings,
         kept: FailureRecords | None = None,
+        turn: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.access = access
+        self.turn = turn
         self.failures = Failures(clock, settings.failures, settings.failure_seconds, kept)
         self.key = secrets.token_bytes(32)
         self.known: dict[str, tuple[Verifier, bytes]] = {}
         """By user: the verifier that a password matched, and a keyed digest of the password."""
-        self.unknown = Verifier(secrets.token_bytes(32), bytes(32), bytes(32), access.iterations)
+        unknown = Verifier(secrets.token_bytes(32), bytes(32), bytes(32), access.iterations)
+        self.unknown = User("", unknown)
         self.threads = ThreadPoolExecutor(1, "password")
         self.closed = False
         self.under_way: dict[tuple[str, str, bytes], asyncio.Future[Verifier | None]] = {}
@@ -192,15 +197,21 @@ class Passwords:
 
     async def compute(self, user: str, password: str) -> Verifier | None:
         found = self.access.user(user)
-        verifier = self.unknown if found is None else found.verifier
         loop = asyncio.get_running_loop()
+        known, iterations = found or self.unknown, self.access.iterations
         try:
-            right = await loop.run_in_executor(self.threads, fits, verifier, password)
+            fitted = await loop.run_in_executor(self.threads, matched, known, password, iterations)
         except asyncio.CancelledError:
             if self.closed:
                 raise Stopping("the gateway is shutting down") from None
             raise
-        return verifier if right and found is not None else None
+        if found is None:
+            return None
+        if fitted is not None and fitted != found.verifier and self.access.user(user) == found:
+            # The password of RabbitMQ, which is known from now on.
+            with self.turn():
+                self.access.adopt(found._replace(verifier=fitted, rabbit_hash=None))
+        return fitted
 
     def close(self) -> None:
         """Refuse logins that wait, and later ones."""

@@ -122,7 +122,7 @@ def gated(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         assert authenticator.wait(30)
         return fits(verifier, password)
 
-    monkeypatch.setattr("gateway.net.passwords.fits", fitting)
+    monkeypatch.setattr("gateway.broker.access.fits", fitting)
     yield authenticator
     authenticator.set()
 
@@ -192,7 +192,7 @@ async def test_an_unknown_user_costs_as_much_as_a_wrong_password(
 
     compare = hmac.compare_digest
     here = threading.get_ident()
-    monkeypatch.setattr("gateway.net.passwords.fits", fitting)
+    monkeypatch.setattr("gateway.broker.access.fits", fitting)
     monkeypatch.setattr("gateway.broker.access.hmac.compare_digest", comparing)
     answers = []
     for user in ("alice", "nobody"):

@@ -1,11 +1,17 @@
 """Definitions go out and in, RabbitMQ's too, and nothing is left out silently."""
 
 import asyncio
+import base64
+import hashlib
 import json
+import os
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import pytest
+
+from gateway.broker.access import fits, read_user, user_record
 from gateway.http.admin.definitions import ITEMS_PER_TURN
 from gateway.http.admin.tables import read_table, write_table
 from gateway.operations import Bind, DeclareExchange, DeleteQueue
@@ -91,9 +97,9 @@ async def test_rabbitmq_definitions_are_applied_and_the_rest_is_named(rig: Any) 
             "bindings": 1,
         }
         logins = {one["name"]: one["login"] for one in told["users"]}
-        assert logins == {"bob": "locked", "alice": "kept", "dora": "password"}
+        assert logins == {"bob": "password", "alice": "kept", "dora": "password"}
         (bob,) = (one for one in told["users"] if one["name"] == "bob")
-        assert "SCRAM" in bob["note"]
+        assert "RabbitMQ's hash" in bob["note"]
         missing = "\n".join(told["not_applied"])
         for part in (
             "tag 'management' of user 'bob'",
@@ -333,3 +339,65 @@ async def test_large_documents_are_read_beside_the_loop(rig: Any) -> None:
         assert (told["queues"], told["not_applied"]) == (500, [])
         bad = await http.post(PATH, content=b'{"queues": [' + b" " * 100_000)
         assert bad.status_code == 400
+
+
+def rabbit_hash(password: str, algorithm: str) -> dict[str, str]:
+    """As RabbitMQ makes it: four octets of salt, and the digest of salt and password."""
+    salt = os.urandom(4)
+    digest = hashlib.new(algorithm, salt + password.encode()).digest()
+    return {
+        "password_hash": base64.b64encode(salt + digest).decode(),
+        "hashing_algorithm": f"rabbit_password_hashing_{algorithm}",
+    }
+
+
+@pytest.mark.parametrize("algorithm", ["md5", "sha256", "sha512"])
+async def test_users_of_rabbitmq_log_in_with_their_passwords(rig: Any, algorithm: str) -> None:
+    """The first login makes a verifier of SCRAM of it, which is stored. Wrong passwords do not, and
+    the export hands the hash on until then."""
+    hashed = rabbit_hash("grün 7", algorithm)
+    given = {"users": [{"name": "bob", "tags": ["administrator"], **hashed}]}
+    access = rig.broker.access
+    async with rig.http(ADMIN) as http:
+        assert (await http.post(PATH, json=given)).json()["users"][0]["login"] == "password"
+        (exported,) = (
+            one for one in (await http.get(PATH)).json()["users"] if one["name"] == "bob"
+        )
+        assert {key: exported[key] for key in hashed} == hashed
+        assert "scram_sha_256" not in exported
+    before = access.user("bob")
+    async with rig.http("bob:wrong") as http:
+        assert (await http.get("/v1/admin/overview")).status_code == 401
+    assert access.user("bob") == before
+    for _ in range(2):
+        async with rig.http("bob:grün 7") as http:
+            assert (await http.get("/v1/admin/overview")).status_code == 200
+    after = access.user("bob")
+    assert after.rabbit_hash is None
+    assert fits(after.verifier, "grün 7")
+    assert read_user("bob", user_record(after)) == after
+    assert read_user("bob", user_record(before)) == before
+    async with rig.http(ADMIN) as http:
+        (exported,) = (
+            one for one in (await http.get(PATH)).json()["users"] if one["name"] == "bob"
+        )
+        assert exported["password_hash"] == ""
+        assert "scram_sha_256" in exported
+
+
+@pytest.mark.parametrize(
+    "hashed",
+    [
+        {"password_hash": "not base64!"},
+        {"password_hash": "AAAA"},
+        {"password_hash": "A" * 48, "hashing_algorithm": "rabbit_password_hashing_sha512"},
+        {"password_hash": "A" * 48, "hashing_algorithm": "my_module"},
+        {"password_hash": ""},
+    ],
+)
+async def test_other_hashes_lock_their_users(rig: Any, hashed: dict[str, str]) -> None:
+    async with rig.http(ADMIN) as http:
+        answer = await http.post(PATH, json={"users": [{"name": "bob", "tags": [], **hashed}]})
+        (told,) = answer.json()["users"]
+        assert told["login"] == "locked"
+        assert told["note"].startswith("set a password: ")

@@ -52,7 +52,9 @@ class Authenticator:
         settings = self.settings
         self.clock: Callable[[], float] = dependencies.clock
         store = dependencies.broker.state.store
-        self.passwords = dependencies.passwords or Passwords(self.access, self.now, settings)
+        self.passwords = dependencies.passwords or Passwords(
+            self.access, self.now, settings, turn=dependencies.turn
+        )
         bearer = settings.bearer
         self.bearer = bearer_reader(bearer, self.access, self.now) if bearer.issuer else None
         sessions = Records("http-session", store, dependencies, settings.session.max_sessions)

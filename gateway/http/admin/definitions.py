@@ -1,9 +1,9 @@
 """Export and import of definitions in RabbitMQ's JSON.
 
 Nothing is left out silently. Definitions that cannot be applied (policies, parameters, queue types
-other than classic) are reported with the reason, and so is every user who cannot log in: a SCRAM
-verifier cannot be made from RabbitMQ's password hashes, so such a user is created with tags and
-permissions, but locked until a password is set. Our own export carries the verifiers.
+other than classic) are reported with the reason, and so is every user who cannot log in. RabbitMQ's
+password hashes are kept until the first login with the password, which makes a SCRAM verifier of
+it. Our own export carries the verifiers.
 """
 
 import asyncio
@@ -17,7 +17,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from gateway import __version__
-from gateway.broker.access import TAGS, Access, Secret, User, read_user, user_record
+from gateway.broker.access import (
+    TAGS,
+    Access,
+    Secret,
+    User,
+    read_rabbit_hash,
+    read_user,
+    user_record,
+)
 from gateway.broker.broker import Broker
 from gateway.broker.exchanges import Exchange
 from gateway.broker.local import TopologyImport
@@ -33,6 +41,8 @@ from gateway.http.problems import Problem
 
 RABBITMQ = "3.10.8"
 SCRAM = "scram_sha_256"
+SHA256 = "rabbit_password_hashing_sha256"
+"""RabbitMQ's default."""
 ITEMS_PER_TURN = 100
 
 
@@ -237,17 +247,21 @@ def named(whole: bool, vhost: str, name: str) -> dict[str, Any]:
 
 
 def export_user(user: User) -> dict[str, Any]:
-    """``password_hash`` is empty: RabbitMQ then makes a user who cannot log in by password."""
+    """``password_hash`` is that of RabbitMQ, or empty: RabbitMQ then makes a user who cannot log in
+    by password."""
     record = user_record(user)
-    return {
+    exported = {
         "name": user.name,
-        "password_hash": "",
-        "hashing_algorithm": "rabbit_password_hashing_sha256",
+        "password_hash": record.get("password_hash", ""),
+        "hashing_algorithm": record.get("hashing_algorithm", SHA256),
         "tags": list(user.tags),
         "limits": {},
         "loopback_only": user.loopback_only,
-        SCRAM: {key: record[key] for key in ("salt", "stored_key", "server_key", "iterations")},
     }
+    if user.rabbit_hash is None:
+        keys = ("salt", "stored_key", "server_key", "iterations")
+        exported[SCRAM] = {key: record[key] for key in keys}
+    return exported
 
 
 # --- in -------------------------------------------------------------------------------------------
@@ -366,14 +380,23 @@ class Import:
             self.access.set_tags(one.name, good)
             login, note = "kept", "it has the password it had here; a hash was ignored"
         else:
-            self.access.add_user(one.name, self.secret, good)
-            login = "locked"
-            note = "set a password: " + (
-                "RabbitMQ's hash cannot become a SCRAM verifier"
-                if one.password_hash
-                else "the document has none"
-            )
+            made = self.access.add_user(one.name, self.secret, good)
+            login, note = self.take_hash(made, one)
         self.users.append(ImportedUser(name=one.name, login=login, note=note))
+
+    def take_hash(self, made: User, one: UserPart) -> tuple[str, str]:
+        """Keep RabbitMQ's hash of a new user: how the user can log in, and a note."""
+        if not one.password_hash:
+            return "locked", "set a password: the document has none"
+        try:
+            rabbit_hash = read_rabbit_hash(one.password_hash, one.hashing_algorithm or SHA256)
+        except Refusal as refusal:
+            return "locked", f"set a password: {refusal.text}"
+        adopt(self.access, made._replace(rabbit_hash=rabbit_hash))
+        return "password", (
+            "RabbitMQ's hash was taken over: the first login sends the password itself (PLAIN, "
+            "AMQPLAIN or HTTP), later ones may use SCRAM-SHA-256"
+        )
 
     def permission(self, one: PermissionPart) -> None:
         self.virtual_host(one.vhost)
