@@ -94,7 +94,8 @@ class Engine:
         self.paced = False
         self.heartbeat = Heartbeat(limits)
         self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.channels)
-        self.frames = Frames(self.table, Incoming(self), ARGUMENTS)
+        self.incoming = Incoming(self)
+        self.frames = Frames(self.table, self.incoming, ARGUMENTS)
         self.life = life = Lifecycle(self, HEADERS, refusal=self.table.header, names_unknown=False)
         self.receive, self.lost = life.receive, life.lost
         self.found, self.output = life.found, buffer.take
@@ -191,4 +192,4 @@ class Engine:
 
     def release(self) -> None:
         """Let go of everything, as the connection is over."""
-        release(self, self.connection, self.life)
+        release(self, self.connection, self.incoming, self.life)
