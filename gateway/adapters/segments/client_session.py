@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.segments.client_consumers import Arrival, Consumer, Deliveries
 from gateway.adapters.segments.completion import (
+    SERIALS,
     ReceivedCommands,
     SentCommands,
     ranges_of,
@@ -31,6 +32,7 @@ from gateway.adapters.segments.operations import (
     read_struct,
     write_command,
     write_control,
+    write_struct,
 )
 from gateway.adapters.segments.publishes import Publishes, transfer
 from gateway.adapters.segments.replay import ReplayLog
@@ -111,8 +113,7 @@ class ClientSession:
         "number", "name", "state", "opening", "ending", "allow_deliveries", "received", "pointed",
         "sent", "awaited", "publishes", "consumers", "deliveries", "transactional", "accepted",
         "prefetch", "flowing", "last_queue", "names", "_engine", "_buffer", "_accepts", "_due",
-        "_sync_due", "_completed_due", "_exception", "log", "linked",
-        "timeout",
+        "_sync_due", "_completed_due", "_exception", "log", "linked", "timeout",
     )  # fmt: skip
 
     def __init__(self, number: int, name: bytes, engine: ClientEngine, opening: Token) -> None:
@@ -431,8 +432,12 @@ class ClientSession:
         self.publishes.rejected(unwrapped(m.transfers, self.sent), 0, "released", found)
 
     def on_resume(self, m: w.MessageResume, found: list[Operation]) -> None:
-        text = f"there is nothing to resume for {m.destination or ''!r}"
-        self.fail(Violation(Condition.NOT_FOUND, text), found)
+        """No part of an interrupted transfer is kept: the server is to start over."""
+        if m.destination in self.consumers:
+            number = (self.received.following - 1) & SERIALS
+            self.say(w.ExecutionResult(number, write_struct(w.MessageResumeResult(0))))
+        else:
+            self.fail(Violation(Condition.NOT_FOUND, "no such consumer"), found)
 
     def on_flow(self, m: w.MessageFlow, found: list[Operation]) -> None:
         """The server lets us publish again (Broker-J)."""

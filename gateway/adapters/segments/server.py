@@ -309,8 +309,12 @@ def _acquire(r: Request) -> list[Operation]:
 
 
 def _resume(r: Request) -> list[Operation]:
-    text = f"there is nothing to resume for {r.record.destination or ''!r}"
-    raise Unacceptable(ErrorCode.NOT_FOUND, text)
+    """Answered with the offset 0: no part of an interrupted transfer is kept, so that no resume-id
+    is known (rule "unknown-resume-id"). The destination has to be there."""
+    number, exchange = r.session.number, r.record.destination
+    if not exchange:
+        return [Synchronize(number, r)]
+    return [DeclareExchange(number, r, exchange, "", passive=True)]
 
 
 # --- transactions --------------------------------------------------------------------------------
@@ -437,6 +441,10 @@ def _acquired(r: Request, result: Any) -> Any:
     return w.Acquired(ranges[:MOST_RANGES])
 
 
+def _started_over(r: Request, result: Any) -> Any:
+    return w.MessageResumeResult(0)
+
+
 def _cancelled(r: Request, result: Any) -> None:
     r.session.subscriptions.pop(r.record.destination or "", None)
 
@@ -470,6 +478,7 @@ _ANSWERS: dict[str, Answer] = {
     "exchange.bound": _bindings_found,
     "message.acquire": _acquired,
     "message.cancel": _cancelled,
+    "message.resume": _started_over,
     "message.flush": _flushed,
     "tx.commit": _committed,
     "tx.rollback": _rolled_back,

@@ -868,6 +868,16 @@ def test_commands_that_cost_the_session(record: Any, code: int) -> None:
     assert not server.client.sessions and not server.client.closing
 
 
+def test_an_interrupted_transfer_starts_over() -> None:
+    server = Server()
+    server.client.send(Subscribe(1, "subscribe", "q", "c"))
+    server.hears()
+    assert server.says(1, w.MessageResume("c", "unknown")) == []
+    result, completed = server.hears()
+    assert ops.read_struct(result.record.value).offset == 0
+    assert (result.record.command_id, completed.record.commands) == (0, ((0, 0),))
+
+
 def test_a_command_before_the_numbers_begin() -> None:
     server = Server()
     server.client.send(BeginSession(2, "two"))

@@ -486,6 +486,13 @@ def test_refused_commands(client: Client, record: Any, code: int) -> None:
     assert (found.error_code, found.command_id) == (code, 1)
 
 
+@pytest.mark.parametrize("destination", [None, "amq.topic"])
+def test_an_interrupted_transfer_starts_over(client: Client, destination: str | None) -> None:
+    result, completed = client.say(w.MessageResume(destination, "unknown"))
+    found = ops.read_struct(result.record.value)
+    assert (found.offset, completed.record.commands) == (0, ((0, 1),))
+
+
 def test_what_exists_is_declared_again(client: Client) -> None:
     limit = write_map({"qpid.max_count": 5})
     said = client.say(
