@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from gateway.adapters.methods.content import BODY, REFERENCE
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.sections import is_plain
+from gateway.adapters.segments.content import SEGMENTS
 from gateway.bodies import Body, LargeBody
 from gateway.crossing import jms
 from gateway.crossing.capsule import (
@@ -27,6 +28,7 @@ from gateway.crossing.capsule import (
 from gateway.crossing.conversion import Hop, natural_form
 from gateway.crossing.forms import Form
 from gateway.crossing.legacy_forms import FORMS, form_of
+from gateway.crossing.patterns import Patterns
 from gateway.crossing.returning import OpenedCapsule, edited, open_capsule, original_of
 from gateway.crossing.sameness import same_body
 from gateway.message import Dialect, Message
@@ -111,6 +113,7 @@ class Crossing:
         """Number of messages that could not be converted for a reader."""
         self._conversions: dict[tuple[str | bytes, ...], Conversion] = {}
         self._references: dict[str, Any] = {}
+        self._patterns = Patterns()
 
     def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, Body]:
         """Convert a message: the function for ``message.cross_with``. Raises ``ValueError``."""
@@ -135,6 +138,10 @@ class Crossing:
             cache_key = message.dialect.name, header, dialect.name
         conversion = self._conversions.get(cache_key)
         if conversion is None:
+            if dialect is SECTIONS and message.dialect is SEGMENTS:
+                filled = self._filled(message, header)
+                if filled is not None:
+                    return Crossed(filled, body, Fidelity.EQUIVALENT)
             return self._convert_and_keep(message, header, body, dialect, cache_key)
         if conversion.capsule is None:
             return Crossed(conversion.header, body, conversion.fidelity, conversion.inexact)
@@ -156,6 +163,22 @@ class Crossing:
         return self.cross(with_body(message, body[:]), dialect)
 
     # --- to another dialect -----------------------------------------------------------------------
+
+    def _filled(self, message: Message, header: bytes) -> bytes | None:
+        """The header of 1.0 for one of 0-10, if others of its kind have come before."""
+        if self.mode == "natural" or len(header) > LONGEST:
+            return None
+
+        def convert(varied: bytes) -> bytes | None:
+            source, reader = form_of(SEGMENTS), form_of(SECTIONS)
+            if source.marker in varied or depends(varied):
+                return None
+            hop = Hop(message.exchange, message.key, self._references)
+            found = self._convert(source, reader, varied, b"", hop)
+            same = found.fidelity in (Fidelity.EXACT, Fidelity.EQUIVALENT)
+            return found.header if same and not found.body else None
+
+        return self._patterns.filled(header, message.exchange, message.key, convert)
 
     def _convert_and_keep(
         self, message: Message, header: bytes, body: bytes, dialect: Dialect, cache_key: Any
