@@ -9,13 +9,14 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
+from gateway.adapters.segments import client_branches
 from gateway.adapters.segments.client_consumers import NO_LOCAL, Consumer
 from gateway.adapters.segments.client_session import ClientSession
 from gateway.adapters.segments.completion import ranges_of, unwrapped
 from gateway.adapters.segments.decoding import read_map
 from gateway.adapters.segments.encoding import write_map
+from gateway.adapters.segments.operations import struct_of
 from gateway.adapters.segments.server import ALTERNATE, DEAD_LETTER, OVERFLOW, POLICY
-from gateway.adapters.segments.types import FieldError
 from gateway.adapters.segments.wire import layouts as w
 from gateway.errors import LocalError
 from gateway.message import Table
@@ -83,13 +84,6 @@ def _table(octets: bytes | None) -> Table:
     return read_map(octets) if octets else {}
 
 
-def _is(value: Any, kind: type[Any]) -> Any:
-    """The struct of a result. Raises ``FieldError``."""
-    if not isinstance(value, kind):
-        raise FieldError(f"a command is complete without its {kind.__name__}")
-    return value
-
-
 def _queue(session: ClientSession, name: str) -> str:
     return name or session.last_queue
 
@@ -115,7 +109,7 @@ def _declare_exchange(session: ClientSession, op: DeclareExchange) -> None:
 
 
 def _found_exchange(session: ClientSession, op: FindExchange, value: Any) -> FoundExchange | None:
-    found: w.ExchangeQueryResult = _is(value, w.ExchangeQueryResult)
+    found: w.ExchangeQueryResult = struct_of(value, w.ExchangeQueryResult)
     if found.not_found:
         return None
     return FoundExchange(op.name, found.type or "", found.durable, _table(found.arguments))
@@ -141,7 +135,7 @@ def _find_bindings(session: ClientSession, op: FindBindings) -> None:
 
 
 def _found_bindings(session: ClientSession, op: FindBindings, value: Any) -> FoundBindings:
-    found: w.ExchangeBoundResult = _is(value, w.ExchangeBoundResult)
+    found: w.ExchangeBoundResult = struct_of(value, w.ExchangeBoundResult)
     missing = found.exchange_not_found or found.queue_not_matched or found.key_not_matched
     return FoundBindings(
         op.queue,
@@ -175,14 +169,14 @@ def _declare_queue(session: ClientSession, op: DeclareQueue) -> None:
 
 
 def _declared(session: ClientSession, op: DeclareQueue, value: Any) -> QueueState:
-    found: w.QueueQueryResult = _is(value, w.QueueQueryResult)
+    found: w.QueueQueryResult = struct_of(value, w.QueueQueryResult)
     name = found.queue or op.name
     return QueueState(name, found.message_count or 0, found.subscriber_count or 0)
 
 
 def _found_queue(session: ClientSession, op: FindQueue, value: Any) -> FoundQueue | None:
     """Of an unknown queue the result has no field."""
-    found: w.QueueQueryResult = _is(value, w.QueueQueryResult)
+    found: w.QueueQueryResult = struct_of(value, w.QueueQueryResult)
     if not found.queue:
         return None
     arguments = _table(found.arguments)
@@ -214,7 +208,7 @@ def _emptied(record: Callable[[str, Any], Any]) -> Callable[[ClientSession, Any]
 
 
 def _count(session: ClientSession, op: Any, value: Any) -> int:
-    found: w.QueueQueryResult = _is(value, w.QueueQueryResult)
+    found: w.QueueQueryResult = struct_of(value, w.QueueQueryResult)
     return found.message_count or 0
 
 
@@ -355,7 +349,7 @@ def _acquire(session: ClientSession, op: Acquire) -> None:
 
 
 def _acquired(session: ClientSession, op: Acquire, value: Any) -> list[int]:
-    ranges = unwrapped(_is(value, w.Acquired).transfers, session.received.following)
+    ranges = unwrapped(struct_of(value, w.Acquired).transfers, session.received.following)
     return session.deliveries.acquired(ranges, op.deliveries)
 
 
@@ -411,6 +405,7 @@ REQUESTS: dict[type[Operation], Callable[[ClientSession, Any], None]] = {
     Commit: _commit,
     Rollback: _rollback,
     SelectConfirms: _select_confirms,
+    **client_branches.REQUESTS,
     Synchronize: lambda session, op: session.ask(op, w.ExecutionSync()),
 }
 """What each operation on a session sends."""

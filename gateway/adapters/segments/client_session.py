@@ -39,14 +39,17 @@ from gateway.adapters.segments.replay import ReplayLog
 from gateway.adapters.segments.session import EMPTY_ARRAY, SYNC, TRANSFER
 from gateway.adapters.segments.session_state import State
 from gateway.adapters.segments.types import ALLOWANCE, FieldError
-from gateway.adapters.segments.violation import Violation, command_invalid, undecodable
+from gateway.adapters.segments.violation import (
+    EXCEPTION_CONDITIONS,
+    Violation,
+    command_invalid,
+    undecodable,
+)
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import (
     BY_RECORD,
-    CODES,
     OPERATIONS,
     AcceptMode,
-    ErrorCode,
 )
 from gateway.bodies import Body, LargeBody
 from gateway.errors import Condition, Lost
@@ -67,14 +70,6 @@ from gateway.operations import (
 
 Result = Callable[["ClientSession", Any, Any], Any]
 """The result of an operation, from the session, the operation and the struct of its command."""
-
-CONDITIONS = {
-    **{code: Condition(name) for name, (code, _) in CODES.items()},
-    ErrorCode.RESOURCE_DELETED: Condition.NOT_FOUND,
-    ErrorCode.ILLEGAL_ARGUMENT: Condition.SYNTAX_ERROR,
-    ErrorCode.INVALID_ARGUMENT: Condition.PRECONDITION_FAILED,
-}
-"""Of the error codes of execution.exception."""
 
 
 class ClientEngine(Protocol):
@@ -396,7 +391,8 @@ class ClientSession:
     # --- answers ---------------------------------------------------------------------------------
 
     def on_completed(self, m: w.SessionCompleted, found: list[Operation]) -> None:
-        """Commands of ours are complete: requests are done, publishes are confirmed."""
+        """Commands of ours are complete: requests are done, publishes are confirmed. Raises
+        ``FieldError``."""
         ranges = unwrapped(m.commands, self.sent)
         if self.log is not None:
             self.log.completed(ranges)
@@ -406,8 +402,13 @@ class ClientSession:
             awaited = taken[number]
             if number == awaited.last:
                 operation, result = awaited.operation, awaited.result
-                value = None if result is None else result(self, operation, awaited.value)
+                try:
+                    value = None if result is None else result(self, operation, awaited.value)
+                except FieldError:
+                    self.awaited.restore(taken)  # they are refused, as the connection ends
+                    raise
                 found.append(Done(self.number, operation.token, value))
+            del taken[number]
         if m.timely_reply:
             self.send_control(w.SessionKnownCompleted(m.commands))
 
@@ -420,7 +421,7 @@ class ClientSession:
 
     def on_exception(self, m: w.ExecutionException, found: list[Operation]) -> None:
         """A command of ours has failed; the server is going to detach."""
-        condition = CONDITIONS.get(m.error_code or 0, Condition.INTERNAL_ERROR)
+        condition = EXCEPTION_CONDITIONS.get(m.error_code or 0, Condition.INTERNAL_ERROR)
         self._exception = condition, m.description or ""
 
     def on_reject(self, m: w.MessageReject, found: list[Operation]) -> None:

@@ -84,6 +84,13 @@ def write_struct(record: Any) -> bytes:
     return _H.pack(kind.code) + write_fields(kind, record)
 
 
+def struct_of(value: Any, kind: type[Any]) -> Any:
+    """The struct of a result. Raises ``FieldError``."""
+    if not isinstance(value, kind):
+        raise FieldError(f"a command is complete without its {kind.__name__}")
+    return value
+
+
 def structs(header: bytes) -> Iterator[tuple[int, int, int]]:
     """The structs of a header segment: code, where the presence flags stand, where it ends. Raises
     ``FieldError``."""

@@ -4,8 +4,16 @@ them."""
 from typing import NamedTuple
 
 from gateway.adapters.segments.types import FieldError, TooManyValues
-from gateway.adapters.segments.wire.tables import CODES
+from gateway.adapters.segments.wire.tables import CODES, ErrorCode
 from gateway.errors import Condition, Lost
+
+EXCEPTION_CONDITIONS = {
+    **{code: Condition(name) for name, (code, _) in CODES.items()},
+    ErrorCode.RESOURCE_DELETED: Condition.NOT_FOUND,
+    ErrorCode.ILLEGAL_ARGUMENT: Condition.SYNTAX_ERROR,
+    ErrorCode.INVALID_ARGUMENT: Condition.PRECONDITION_FAILED,
+}
+"""By the error code of an execution.exception."""
 
 
 class Violation(NamedTuple):

@@ -21,9 +21,12 @@ from gateway.operations import (
     Acquire,
     BeginSession,
     Bind,
+    BranchStatus,
+    BranchTimeout,
     Close,
     Closed,
     Commit,
+    CommitBranch,
     Confirm,
     Credit,
     DeclareExchange,
@@ -32,6 +35,7 @@ from gateway.operations import (
     DeleteQueue,
     Deliver,
     Done,
+    EndBranch,
     EndSession,
     Fetch,
     Fetched,
@@ -39,6 +43,7 @@ from gateway.operations import (
     FindExchange,
     FindQueue,
     Flow,
+    ForgetBranch,
     FoundBindings,
     FoundExchange,
     FoundQueue,
@@ -46,22 +51,29 @@ from gateway.operations import (
     Operation,
     Outcome,
     Prefetch,
+    PrepareBranch,
     Publish,
     PurgeQueue,
     QueueState,
     Recover,
+    RecoverBranches,
     Refused,
     Returned,
     Rollback,
+    RollbackBranch,
     Select,
+    SelectBranches,
     SelectConfirms,
     SessionLost,
+    SetBranchTimeout,
     Settle,
     SettleMany,
+    StartBranch,
     Subscribe,
     Synchronize,
     Unbind,
     Unsubscribe,
+    Xid,
 )
 from tests.adapters.segments.serving import LIMITS, Decoder, Said, Served, names
 
@@ -930,3 +942,45 @@ def test_fetched_is_of_its_queue() -> None:
     assert isinstance(results["a"], Fetched) and results["a"].message.body == b"1"
     assert results["c"].message.body == b"3"
     assert not talk.session.consumers
+
+
+# --- branches ------------------------------------------------------------------------------------
+
+
+def test_a_branch_is_the_work_of_the_session() -> None:
+    talk, xid = Talk(), Xid(1, b"x", b"y")
+    talk.done(DeclareQueue(1, 1, "q"))
+    talk.publish(b"before")
+    talk.done(SelectBranches(1, 2))
+    assert talk.done(StartBranch(1, 3, xid)) is BranchStatus.OK
+    fetched = talk.done(Fetch(1, 4, "q"))
+    talk.tells(Settle(1, fetched.delivery, False, Outcome.ACCEPT))
+    talk.publish(b"within")
+    assert talk.done(EndBranch(1, 5, xid)) is BranchStatus.OK
+    assert talk.done(SetBranchTimeout(1, 6, xid, 20)) is None
+    assert talk.done(BranchTimeout(1, 7, xid)) == 20
+    assert talk.done(PrepareBranch(1, 8, xid)) is BranchStatus.OK
+    assert talk.done(RecoverBranches(1, 9)) == [xid]
+    assert talk.ready() == 0
+    assert talk.done(CommitBranch(1, 10, xid)) is BranchStatus.OK
+    assert talk.done(RecoverBranches(1, 11)) == []
+    assert talk.bodies() == [b"within"]
+
+
+def test_a_branch_is_rolled_back() -> None:
+    talk, xid = Talk(), Xid(1, b"x")
+    talk.done(DeclareQueue(1, 1, "q"))
+    talk.publish(b"before")
+    talk.done(SelectBranches(1, 2))
+    talk.done(StartBranch(1, 3, xid))
+    fetched = talk.done(Fetch(1, 4, "q"))
+    talk.tells(Settle(1, fetched.delivery, False, Outcome.ACCEPT))
+    talk.publish(b"within")
+    talk.done(EndBranch(1, 5, xid, suspend=True))
+    talk.done(StartBranch(1, 6, xid, resume=True))
+    assert talk.done(EndBranch(1, 7, xid, fail=True)) is BranchStatus.ROLLBACK
+    assert talk.done(RollbackBranch(1, 8, xid)) is BranchStatus.OK
+    again = talk.done(Fetch(1, 9, "q"))
+    assert again.redelivered and again.message.body == b"before"
+    refused = [each for each in talk.tells(ForgetBranch(1, 10, xid)) if isinstance(each, Refused)]
+    assert [each.condition for each in refused] == [Condition.NOT_FOUND]

@@ -23,15 +23,18 @@ from gateway.operations import (
     Acquire,
     BeginSession,
     Bind,
+    BranchTimeout,
     Close,
     Closed,
     Commit,
+    CommitBranch,
     DeclareExchange,
     DeclareQueue,
     DeleteExchange,
     DeleteQueue,
     Deliver,
     Done,
+    EndBranch,
     EndSession,
     Fetch,
     FindBindings,
@@ -40,17 +43,23 @@ from gateway.operations import (
     Open,
     Operation,
     Outcome,
+    PrepareBranch,
     Publish,
     PurgeQueue,
+    RecoverBranches,
     Refused,
     Rollback,
     Select,
+    SelectBranches,
     SessionLost,
+    SetBranchTimeout,
     SettleMany,
+    StartBranch,
     Subscribe,
     Synchronize,
     Unbind,
     Unsubscribe,
+    Xid,
 )
 from tests.adapters.segments.recorded import NAMES, frames
 from tests.adapters.segments.serving import Decoder, Said
@@ -122,6 +131,10 @@ def bind(kind: Callable[..., Operation]) -> Callable[[Any, "Replay"], Operation]
     return make
 
 
+def xid(m: Any) -> Xid:
+    return Xid(m.xid.format, m.xid.global_id, m.xid.branch_id)
+
+
 ASKED: dict[type[Any], Callable[[Any, "Replay"], Operation]] = {
     w.QueueDeclare: declare_queue,
     w.QueueQuery: lambda m, _: FindQueue(CHANNEL, m, m.queue),
@@ -143,6 +156,14 @@ ASKED: dict[type[Any], Callable[[Any, "Replay"], Operation]] = {
     w.TxSelect: lambda m, _: Select(CHANNEL, m),
     w.TxCommit: lambda m, _: Commit(CHANNEL, m),
     w.TxRollback: lambda m, _: Rollback(CHANNEL, m),
+    w.DtxSelect: lambda m, _: SelectBranches(CHANNEL, m),
+    w.DtxStart: lambda m, _: StartBranch(CHANNEL, m, xid(m), m.join, m.resume),
+    w.DtxEnd: lambda m, _: EndBranch(CHANNEL, m, xid(m), m.fail, m.suspend),
+    w.DtxSetTimeout: lambda m, _: SetBranchTimeout(CHANNEL, m, xid(m), m.timeout),
+    w.DtxGetTimeout: lambda m, _: BranchTimeout(CHANNEL, m, xid(m)),
+    w.DtxPrepare: lambda m, _: PrepareBranch(CHANNEL, m, xid(m)),
+    w.DtxRecover: lambda m, _: RecoverBranches(CHANNEL, m),
+    w.DtxCommit: lambda m, _: CommitBranch(CHANNEL, m, xid(m), m.one_phase),
 }
 OTHERWISE = (w.MessageFlow, w.MessageSetFlowMode, w.MessageStop, w.MessageFlush, w.MessageResume)
 """Credit, which our role gives at other times."""
@@ -151,6 +172,8 @@ OTHERWISE = (w.MessageFlow, w.MessageSetFlowMode, w.MessageStop, w.MessageFlush,
 def common(record: Any) -> dict[str, Any]:
     """Fields without the difference between absent and empty, and without what is our choice."""
     found = {name: getattr(record, name) or None for name in record.__slots__}
+    if isinstance(found.get("xid"), w.Xid):
+        found["xid"] = xid(record)
     arguments = found.get("arguments")
     if arguments is not None:
         found["arguments"] = read_map(arguments) or None
@@ -245,7 +268,7 @@ class Replay:
                 self.asked.append(operation)
             self.client.send(operation)
         else:
-            assert isinstance(record, OTHERWISE) or said.name.startswith("dtx."), said.name
+            assert isinstance(record, OTHERWISE), said.name
             return
         answered = self.ours.read(b"".join(self.client.output()))
         (same,) = [each for each in answered if type(each.record) is type(record)]

@@ -10,6 +10,8 @@ import pytest
 
 from gateway.adapters import Credentials, Limits
 from gateway.adapters.methods.content import BASIC
+from gateway.adapters.segments import operations as ops
+from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import OPERATIONS
 from gateway.errors import Condition
 from gateway.message import Message, Properties
@@ -18,10 +20,13 @@ from gateway.operations import (
     AttachSession,
     BeginSession,
     Bind,
+    BranchStatus,
+    BranchTimeout,
     Cancelled,
     Close,
     Closed,
     Commit,
+    CommitBranch,
     Credit,
     DeclareExchange,
     DeclareQueue,
@@ -29,36 +34,45 @@ from gateway.operations import (
     DeleteQueue,
     Deliver,
     Done,
+    EndBranch,
     EndSession,
     Fetch,
     FindBindings,
     FindExchange,
     FindQueue,
     Flow,
+    ForgetBranch,
     FoundBindings,
     FoundExchange,
     FoundQueue,
     Open,
     Operation,
     Outcome,
+    PrepareBranch,
     Publish,
     PurgeQueue,
     QueueState,
+    RecoverBranches,
     Refused,
     ReplayRoom,
     RequestTimeout,
     Returned,
     Rollback,
+    RollbackBranch,
     Select,
+    SelectBranches,
     SelectConfirms,
     SessionLost,
     SessionTimeout,
+    SetBranchTimeout,
     Settle,
     SettleMany,
+    StartBranch,
     Subscribe,
     Synchronize,
     Unbind,
     Unsubscribe,
+    Xid,
 )
 from tests.adapters.segments.serving import Decoder
 from tests.pair import Cut, Pair, single, sized, whole
@@ -222,6 +236,49 @@ def test_requests(mirror: Mirror, number: int) -> None:
     assert isinstance(done, Done) and done.token == 7
     assert mirror.taken() == asked
     assert repr(done.result).replace("queue=None", "queue='q'") == repr(result)
+
+
+X = Xid(2**32 - 1, b"\0global", b"\xff" * 64)
+BRANCHES: list[tuple[Any, Any]] = [
+    (SelectBranches(1, 7), None),
+    (StartBranch(1, 7, X), BranchStatus.OK),
+    (StartBranch(1, 7, X, join=True), BranchStatus.ROLLBACK),
+    (StartBranch(1, 7, Xid(0, b""), resume=True), BranchStatus.ROLLBACK_TIMEOUT),
+    (EndBranch(1, 7, X), BranchStatus.OK),
+    (EndBranch(1, 7, X, fail=True), BranchStatus.ROLLBACK),
+    (EndBranch(1, 7, X, suspend=True), BranchStatus.OK),
+    (PrepareBranch(1, 7, X), BranchStatus.READ_ONLY),
+    (CommitBranch(1, 7, X), BranchStatus.HEURISTIC_COMMIT),
+    (CommitBranch(1, 7, X, one_phase=True), BranchStatus.OK),
+    (RollbackBranch(1, 7, X), BranchStatus.HEURISTIC_ROLLBACK),
+    (ForgetBranch(1, 7, X), None),
+    (RecoverBranches(1, 7), []),
+    (RecoverBranches(1, 7), [X, Xid(0, b""), Xid(1, b"x", b"y")]),
+    (BranchTimeout(1, 7, X), 20),
+    (SetBranchTimeout(1, 7, X, 2**32 - 1), None),
+]
+
+
+def test_branches(mirror: Mirror) -> None:
+    for operation, result in BRANCHES:
+        mirror.results = {type(operation): result}
+        assert mirror.exchange(operation) == [Done(1, 7, result)]
+        assert mirror.taken() == [replace(operation, token=None)]
+
+
+@pytest.mark.parametrize("octets", [w.XaResult(8), w.XaResult(99), w.GetTimeoutResult(1)])
+def test_results_that_are_none_of_a_branch(octets: Any) -> None:
+    """They cost the connection, and raise nothing."""
+    mirror = opened()
+    mirror.exchange(SelectBranches(1, 7))
+    mirror.client.send(StartBranch(1, 8, X))
+    mirror.to_server()
+    session = mirror.server.sessions[1]
+    session.send(w.ExecutionResult(1, ops.write_struct(octets)))
+    session.received.complete(1)
+    session.tell_completed()
+    heard = mirror.to_client()
+    assert any(isinstance(each, Refused) and each.token == 8 for each in heard), heard
 
 
 def test_unbind(mirror: Mirror) -> None:
@@ -429,15 +486,20 @@ def test_every_control_and_command() -> None:
     closed = opened()
     closed.server.send(Close(Condition.CONNECTION_FORCED, "going down"))
     closed.exchange()
-    written = mirror.written | closed.written
+    branches = opened()
+    branches.results = dict.fromkeys((StartBranch, EndBranch, PrepareBranch), BranchStatus.OK)
+    branches.results |= dict.fromkeys((CommitBranch, RollbackBranch), BranchStatus.OK)
+    branches.results |= {RecoverBranches: [X], BranchTimeout: 1}
+    branches.exchange(*(operation for operation, _ in BRANCHES))
+    written = mirror.written | closed.written | branches.written
     ours = {f"client {kind.name}" for kind in OPERATIONS.values() if kind.from_client}
     ours |= {f"server {kind.name}" for kind in OPERATIONS.values() if kind.from_server}
     silent = {each for each in ours - written if not each.split()[1].startswith(OTHERS)}
     assert silent == UNSAID
 
 
-OTHERS = ("file.", "stream.", "dtx.")
-"""Classes that nobody implements, and the one that has tests of its own."""
+OTHERS = ("file.", "stream.")
+"""Classes that nobody implements."""
 
 UNSAID = {
     # Said to a peer that begins: an attach of a server, a detach of a client that failed.
