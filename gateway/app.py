@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -26,6 +27,7 @@ from gateway.crossing.crossing import Crossing
 from gateway.errors import Condition, ConfigError, StoreError
 from gateway.http.access.front import admin_plane
 from gateway.http.access.protocol import bounded
+from gateway.http.admin.definitions import load_definitions, read_definitions
 from gateway.http.app import build
 from gateway.http.app import close as close_http
 from gateway.http.configuration_checks import check_named_files
@@ -165,10 +167,12 @@ class Gateway:
         try:
             if settings.admin.port is not None:
                 admin = listen_http(settings.admin.host, settings.admin.port)
-            self._listen("detect" if context is not None else "never")
             check_named_files(settings)
             self.bridge = self._bridge()
             self._web = build(self._http_dependencies())
+            if settings.definitions is not None:
+                await self._load(settings.definitions)
+            self._listen("detect" if context is not None else "never")
         except ConfigError:
             web.close()
             if admin is not None:
@@ -189,6 +193,20 @@ class Gateway:
         self.turn.begin()
         self.turn.end()
         self.bridge.start()
+
+    async def _load(self, definitions: Path) -> None:
+        """Apply a file of definitions. Raises ``ConfigError``."""
+        given = read_definitions(definitions)
+        loaded = await load_definitions(self._web.state.context, given)
+        log.info(
+            "definitions of %s: %d queues, %d exchanges, %d bindings, %d permissions",
+            definitions, loaded.queues, loaded.exchanges, loaded.bindings, loaded.permissions,
+        )  # fmt: skip
+        for reason in loaded.not_applied:
+            log.warning("definitions: not applied: %s", reason)
+        for user in loaded.users:
+            if user.login == "locked":
+                log.warning("definitions: user %r cannot log in: %s", user.name, user.note)
 
     def _bridge(self) -> Bridge:
         settings = self.settings

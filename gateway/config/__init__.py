@@ -137,6 +137,9 @@ class Settings(BaseSettings):
         "text", description="lines of text, or one JSON object per line"
     )
     vhosts: list[str] = Field(["/"], description="virtual hosts created in an empty store")
+    definitions: Path | None = Field(
+        None, description="JSON file of definitions, RabbitMQ's or exported, applied at each start"
+    )
     amqp: AmqpSettings = Field(default_factory=AmqpSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
     admin: AdminSettings = Field(default_factory=AdminSettings)

@@ -56,6 +56,21 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+async def act(context: Context, work: Callable[[], T]) -> T:
+    """Do the work in a turn of the broker, and wait until it is on disk. Raises ``Problem`` 504."""
+    dependencies = context.dependencies
+    safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    with dependencies.turn():
+        done = work()
+        context.broker.when_safe(lambda: None if safe.done() else safe.set_result(None))
+    try:
+        async with asyncio.timeout(dependencies.settings.confirm_seconds):
+            await safe
+    except TimeoutError:
+        raise Problem(problems.UNKNOWN, "the change was applied, but not on disk in time") from None
+    return done
+
+
 @dataclass(slots=True)
 class Call:
     """One request for its handler: names decoded, body and parameters checked."""
@@ -81,22 +96,7 @@ class Call:
 
     async def act(self, work: Callable[[], T]) -> T:
         """Do the work in a turn of the broker, and wait until it is on disk."""
-        dependencies = self.context.dependencies
-        safe: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        dependencies.begin_turn()
-        try:
-            done = work()
-            self.context.broker.when_safe(lambda: None if safe.done() else safe.set_result(None))
-        finally:
-            dependencies.end_turn()
-        try:
-            async with asyncio.timeout(dependencies.settings.confirm_seconds):
-                await safe
-        except TimeoutError:
-            raise Problem(
-                problems.UNKNOWN, "the change was applied, but not on disk in time"
-            ) from None
-        return done
+        return await act(self.context, work)
 
     async def on_channel(self, work: Callable[[LocalChannel], T]) -> T:
         """Do the work on a channel with the caller's permissions."""

@@ -11,9 +11,10 @@ import json
 import secrets
 from collections.abc import Callable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from gateway import __version__
@@ -31,11 +32,12 @@ from gateway.broker.exchanges import Exchange
 from gateway.broker.local import TopologyImport
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
-from gateway.errors import Refusal
+from gateway.errors import ConfigError, Refusal
 from gateway.http import problems
-from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
+from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank, act
 from gateway.http.admin.tables import read_table, write_table
 from gateway.http.admin.views import Imported, ImportedUser
+from gateway.http.context import Context
 from gateway.http.events.durable import PREFIX as JOURNAL_PREFIX
 from gateway.http.problems import Problem
 
@@ -268,12 +270,15 @@ def export_user(user: User) -> dict[str, Any]:
 
 
 class Import:
-    """One document on its way in. ``only`` is the virtual host that a part of RabbitMQ's document
-    stands for, which then needs no name in its entries."""
+    """One document on its way in, from a user or "". ``only`` is the virtual host that a part of
+    RabbitMQ's document stands for, which then needs no name in its entries."""
 
-    def __init__(self, call: Call, given: Definitions, only: str | None = None) -> None:
-        self.call = call
-        self.broker = call.context.broker
+    def __init__(
+        self, context: Context, user: str, given: Definitions, only: str | None = None
+    ) -> None:
+        self.context = context
+        self.user_name = user
+        self.broker = context.broker
         self.access: Access = self.broker.access
         self.given = given
         self.only = only
@@ -307,7 +312,7 @@ class Import:
             ),
         )
         self.leave_out()
-        await self.call.act(lambda: None)  # all of it is on disk
+        await act(self.context, lambda: None)  # all of it is on disk
         return Imported(users=self.users, not_applied=self.not_applied, **self.done)
 
     def host_of(self, one: Any) -> str:
@@ -320,7 +325,7 @@ class Import:
         self, kind: str, items: list[Any], apply: Callable[[Any], None], title: Callable[[Any], str]
     ) -> None:
         """Apply them a few per turn, so that others are served in between."""
-        dependencies = self.call.context.dependencies
+        dependencies = self.context.dependencies
         for start in range(0, len(items), ITEMS_PER_TURN):
             dependencies.begin_turn()
             try:
@@ -350,7 +355,7 @@ class Import:
                 return ""
             password = secrets.token_urlsafe(32)
         try:
-            return await self.call.context.authenticator.passwords.verifier(password)
+            return await self.context.authenticator.passwords.verifier(password)
         except Refusal:
             return password
 
@@ -410,7 +415,7 @@ class Import:
 
     def topology(self, one: ExchangePart | QueuePart | BindingPart) -> TopologyImport:
         vhost = self.virtual_host(self.host_of(one))
-        return TopologyImport(self.broker, vhost, self.call.user)
+        return TopologyImport(self.broker, vhost, self.user_name)
 
     def exchange(self, one: ExchangePart) -> None:
         if one.name.startswith("amq.") or not one.name:
@@ -478,7 +483,24 @@ async def export_definitions(call: Call) -> Response:
 
 
 async def import_definitions(call: Call) -> Imported:
-    return await Import(call, call.body).run()
+    return await Import(call.context, call.user, call.body).run()
+
+
+def read_definitions(file: Path) -> Definitions:
+    """Raises ``ConfigError``."""
+    try:
+        return Definitions.model_validate_json(file.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"definitions: {file}: {error.strerror}") from None
+    except ValidationError as error:
+        first, *_ = error.errors()
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"definitions: {file}: {where}: {first['msg']}") from None
+
+
+async def load_definitions(context: Context, given: Definitions) -> Imported:
+    """Import definitions when the gateway starts."""
+    return await Import(context, "", given).run()
 
 
 PATH = "/v1/admin/definitions"

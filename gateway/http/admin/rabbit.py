@@ -258,7 +258,7 @@ async def rabbit_definitions_in(call: Call) -> Json:
 
 async def rabbit_import(call: Call) -> Response:
     """204 as RabbitMQ, unless something was not applied or a user cannot log in: 200 says it."""
-    made = await Import(call, call.body, call.names.get("vhost")).run()
+    made = await Import(call.context, call.user, call.body, call.names.get("vhost")).run()
     quiet = not made.not_applied and all(one.login != "locked" for one in made.users)
     return changes.done(False) if quiet else answer(200, made.model_dump())
 
