@@ -22,7 +22,7 @@ class Subscription:
 
     __slots__ = (
         "name", "settled", "segment", "window", "messages", "octets", "epoch", "flushing", "behind",
-        "channel", "_told",
+        "channel", "_told", "_asked",
     )  # fmt: skip
 
     def __init__(self, channel: int, name: str, accept_mode: int, acquire_mode: int) -> None:
@@ -39,8 +39,10 @@ class Subscription:
         self.behind: list[Callable[[], None]] = []
         self.channel = channel
         self._told = Credit(channel, None, name, 0)
-        """The last credit that the broker was told. Deliveries before it is performed count for
+        """What the broker was told of the credit. Deliveries before it is performed count for
         it."""
+        self._asked: Credit | None = None
+        """The same of the last command that waits for an answer, if it was the last one."""
 
     @property
     def idle(self) -> bool:
@@ -69,13 +71,17 @@ class Subscription:
         """A transfer was sent; ``cost``: octets of its header and body. Hot."""
         if self.messages:
             self.messages -= 1
-        told = self._told
+        told, asked = self._told, self._asked
         if told.count:
             told.count -= 1
+        if asked is not None and asked.count:
+            asked.count -= 1
         if self.octets:
             self.octets = max(self.octets - cost, 0)
             if told.octets:
                 told.octets = max(told.octets - cost, 0)
+            if asked is not None and asked.octets:
+                asked.octets = max(asked.octets - cost, 0)
 
     def give_back(self, cost: int, epoch: int) -> bool:
         """A transfer has completed. Whether that gives credit back."""
@@ -88,9 +94,14 @@ class Subscription:
         return self.limited
 
     def tell(self, token: Token = None, drain: bool = False) -> Credit:
-        """The credit as the broker needs it."""
-        count = self.messages
+        """The credit as the broker needs it. Of several that are on their way to the broker, each
+        must set what is left when it gets there: without a token they are one operation."""
+        count, told = self.messages, self._told
         if count is None and self.octets is not None:
             count = MANY
-        self._told = told = Credit(self.channel, token, self.name, count, drain, self.octets)
+        if token is not None or drain:
+            self._asked = Credit(self.channel, token, self.name, count, drain, self.octets)
+            return self._asked
+        self._asked = None
+        told.channel, told.count, told.octets = self.channel, count, self.octets
         return told
