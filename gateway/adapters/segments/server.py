@@ -282,9 +282,13 @@ def _reject(r: Request) -> list[Operation]:
 
 
 def _given_up(r: Request, outcome: Outcome, reason: Table | None = None) -> list[Operation]:
-    """Release and reject, which no transaction covers."""
+    """Release and reject, which no transaction covers. What was accepted in the transaction before
+    is given up if that is rolled back, as the Python client does it just before tx.rollback."""
     session = r.session
-    taken = session.unsettled.take(unwrapped(r.record.transfers, session.sent))
+    ranges = unwrapped(r.record.transfers, session.sent)
+    taken = session.unsettled.take(ranges)
+    if session.accepted:
+        session.given_up.append((ranges, outcome, reason))
     session.batch(r.number)
     if not taken:
         return []
@@ -460,12 +464,19 @@ def _flushed(r: Request, result: Any) -> None:
 
 def _committed(r: Request, result: Any) -> None:
     r.session.accepted.clear()
+    r.session.given_up.clear()
 
 
 def _rolled_back(r: Request, result: Any) -> None:
-    """The client still holds the messages that it had accepted."""
-    r.session.unsettled.restore(r.session.accepted)
-    r.session.accepted = {}
+    """The client still holds the messages that it had accepted, but for those that it gave up."""
+    session = r.session
+    session.unsettled.restore(session.accepted)
+    session.accepted = {}
+    given_up, session.given_up = session.given_up, []
+    for ranges, outcome, reason in given_up:
+        taken = list(session.unsettled.take(ranges).values())
+        if taken:
+            session.follow(SettleMany(session.number, taken, outcome, reason))
 
 
 def _deleted(r: Request, result: Any) -> None:

@@ -51,10 +51,11 @@ from gateway.adapters.segments.wire.tables import (
 )
 from gateway.bodies import Body, LargeBody
 from gateway.errors import Condition, PeerError
-from gateway.message import ExpiringMessage, Message
+from gateway.message import ExpiringMessage, Message, Table
 from gateway.operations import (
     Done,
     Operation,
+    Outcome,
     Publish,
     Refused,
     Returned,
@@ -189,7 +190,7 @@ class Session:
         "sent", "subscriptions", "unsettled", "windowed", "transactional", "branching", "accepted",
         "explicit", "acquiring", "owned", "answers", "_serve", "_batched", "_engine", "performing",
         "_buffer", "_pending", "_unsafe", "_messages", "timeout", "log",
-        "linked",
+        "linked", "given_up",
     )  # fmt: skip
 
     def __init__(
@@ -232,6 +233,8 @@ class Session:
         """It has selected class dtx: accepts belong to the branch at hand, if there is one."""
         self.accepted: dict[int, int] = {}
         """Deliveries that were accepted in the transaction."""
+        self.given_up: list[tuple[list[tuple[int, int]], Outcome, Table | None]] = []
+        """Ranges that were released or rejected after some were accepted in it."""
         self.explicit: dict[int, int] = {}
         """Transfers whose publisher hears of their fate, by the identity of their messages."""
         self.acquiring = 0

@@ -408,6 +408,24 @@ def test_a_transaction_covers_transfers_and_accepts(client: Client) -> None:
     assert ready(client) == 2
 
 
+@pytest.mark.parametrize(("end", "left"), [(w.TxRollback(), 1), (w.TxCommit(), 0)])
+def test_a_message_that_was_accepted_is_released_before_a_rollback(
+    client: Client, end: Any, left: int
+) -> None:
+    """As the Python client rolls back; after a commit it stays accepted."""
+    subscribe(client)
+    client.transfer("q", b"a")
+    flow(client, 1)
+    client.say(w.TxSelect())
+    client.say(w.MessageAccept(((0, 0),)))
+    client.say(w.MessageRelease(((0, 0),), True), end)
+    assert ready(client) == left
+    client.say(w.MessageRelease(((0, 0),)), w.TxRollback())
+    assert ready(client) == left
+    (said,) = bodies(flow(client, 1)) or [b""]
+    assert said == (b"a" if left else b"")
+
+
 @pytest.mark.parametrize("record", [w.TxCommit(), w.TxRollback()])
 def test_a_transaction_is_selected_first(client: Client, record: Any) -> None:
     assert exception(client.say(record)).error_code == 409
