@@ -95,11 +95,13 @@ class Lifecycle:
         refusal: bytes = b"",
         unannounced: tuple[type[PeerError], ...] = (),
         names_unknown: bool = True,
+        keep: Callable[[], list[Operation]] = list,
     ) -> None:
         """``headers`` open the version. ``refusal`` answers any other header; empty where servers
         disconnect without a reply. Violations of the types ``unannounced`` are not told to the
         peer. ``names_unknown``: a close names the method that caused it even if the version does
-        not have that method."""
+        not have that method. ``keep`` lets go of channels that outlive the connection, and returns
+        the operations for that."""
         self.state = states.HEADER
         self.close_reason: tuple[Condition | None, str] = (None, "")
         """While the connection is being closed."""
@@ -113,6 +115,7 @@ class Lifecycle:
         self._refusal = refusal
         self._unannounced = unannounced
         self._names_unknown = names_unknown
+        self._keep = keep
         self._fault: PeerError | None = None
         """The peer's violation, until the peer is told of it."""
         self._opening = b""
@@ -258,6 +261,7 @@ class Lifecycle:
         else:
             closed = Closed(engine.codes.condition(m.reply_code), m.reply_text)
         if engine.server and self.state in (OPENING, OPEN):
+            found += self._keep()
             closed = self._leave(closed.condition, closed.text)
         else:
             engine.write(0, engine.layouts.ConnectionCloseOk())
@@ -294,6 +298,7 @@ class Lifecycle:
         if not self._names_unknown and method not in engine.table.methods:
             method = 0
         close = engine.layouts.ConnectionClose
+        self.later += self._keep()
         engine.write(0, close(code, reason, method >> 16, method & 0xFFFF))
         self.state = CLOSING
         self.close_reason = condition, text
@@ -310,6 +315,7 @@ class Lifecycle:
             self._fault = error
             for channel in engine.channels.values():
                 channel.forget_content()
+            found += self._keep()
             found.append(self._leave(error.condition, error.text, fault=True))
             return
         self._report_fault(error)
@@ -344,10 +350,10 @@ class Lifecycle:
     def abandon(self) -> list[Operation]:
         """Nothing more is received. Refuses the requests that are still open."""
         engine = self._engine
+        found = self._keep()
         engine.closing = True
         engine.buffer.end_large()
         engine.frames.stop()
-        found: list[Operation] = []
         for channel in engine.channels.values():
             found += refused(
                 channel, Condition.CONNECTION_FORCED, "the connection is gone", Lost.CONNECTION

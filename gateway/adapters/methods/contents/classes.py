@@ -129,10 +129,19 @@ class ContentClasses:
         self._files = Staging(engine.layouts, engine.max_message_octets, engine.partials)
 
     def cut(self) -> None:
-        """The channel is over: the parts of its files wait for their sender."""
+        """The channel is over."""
         self._consumers.clear()
+        self.leave()
+
+    def leave(self) -> None:
+        """The channel has no connection: the parts of its files wait for their sender."""
         self._promised.clear()
         self._files.cut()
+
+    def move(self, engine: ClassEngine, number: int) -> None:
+        """The channel is one of another connection now."""
+        self._engine, self._number = engine, number
+        engine.paced = engine.paced or bool(self._rate)
 
     def acknowledges(self, consumer: str) -> bool:
         """Whether a consumer acknowledges its deliveries."""

@@ -83,6 +83,10 @@ class Channel:
         """Identifier, if it was opened with class session."""
         self.classes: ContentClasses | None = None
         """Consumers and files of other classes than basic and message, once there are any."""
+        self.lifetime = 0
+        """Seconds for which the session outlives its channel."""
+        self.left = False
+        """It is a session that has left its channel, or is about to."""
         self.scan: list[Xid] = []
         """Prepared branches that the next ``recover`` tells."""
         # Client role: see ``client``.
@@ -121,13 +125,41 @@ class Channel:
 
     def mark_closing(self) -> None:
         """Discard everything but the answer to our close."""
+        if self.left:
+            return
         self.forget_content()
         self.move("lose")
 
     def mark_closed(self) -> None:
         """The channel has ended; as an outlet it sends nothing."""
+        if self.left:
+            return
         self.state = states.CLOSED
         self.forget_content()
+        self.deliveries.clear()
+        self.consumers.clear()
+
+    def leave(self) -> None:
+        """The session is kept without a channel; earlier requests are still answered."""
+        classes, self.classes = self.classes, None
+        self.forget_content()
+        self.classes = classes
+        if classes is not None:
+            classes.leave()
+        self.left, self.state = True, states.ENDING
+        self.allow_deliveries(False)
+
+    def rejoin(self, engine: ChannelEngine, number: int) -> None:
+        """A channel of another connection has the session."""
+        self._engine, self.number = engine, number
+        self.deliveries.channel = number
+        if self.classes is not None:
+            self.classes.move(engine, number)
+        self.left, self.state = False, states.OPEN
+
+    def mark_ended(self) -> None:
+        """The session has ended while it was kept. Its engine may be gone."""
+        self.left, self.state = False, states.CLOSED
         self.deliveries.clear()
         self.consumers.clear()
 

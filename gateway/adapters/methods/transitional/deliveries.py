@@ -20,10 +20,10 @@ class Deliveries:
     A name that is settled alone stays in the list of names until a range passes it, or until most
     names are settled: no range costs more than the deliveries that it has to pass once."""
 
-    __slots__ = ("_channel", "_numbers", "_names", "_fetched")
+    __slots__ = ("channel", "_numbers", "_names", "_fetched")
 
     def __init__(self, channel: int) -> None:
-        self._channel = channel
+        self.channel = channel
         self._numbers: dict[int, int] = {}
         """Number of a delivery by its name."""
         self._names: list[int] = []
@@ -62,7 +62,7 @@ class Deliveries:
         delivery = kept.pop(name, None)
         if delivery is None:
             raise PeerError(Condition.NOT_ALLOWED, f"no unsettled delivery {name}")
-        return Settle(self._channel, delivery, False, outcome)
+        return Settle(self.channel, delivery, False, outcome)
 
     def discard(self, name: int) -> None:
         """Client: one delivery is settled, if it was not."""
@@ -79,7 +79,7 @@ class Deliveries:
         if not names:
             return []
         highest = max(self.settle(name).delivery for name in names)
-        return [Settle(self._channel, highest, True, Outcome.ACCEPT)]
+        return [Settle(self.channel, highest, True, Outcome.ACCEPT)]
 
     def up_to(self, tag: int) -> list[int]:
         """The names of all that were sent up to the delivery with this tag; 0: of all."""

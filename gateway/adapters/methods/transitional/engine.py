@@ -7,6 +7,7 @@ of a server by its first frame: a request (24 July) or a plain method (27 July).
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gateway.adapters.contract import Authority, Capability, Outlet, Role
@@ -22,6 +23,7 @@ from gateway.adapters.methods.transitional.frames import Frames
 from gateway.adapters.methods.transitional.incoming import Incoming
 from gateway.adapters.methods.transitional.numbering import Numbering
 from gateway.adapters.methods.transitional.outbound import ENCODERS
+from gateway.adapters.methods.transitional.resumption import leave
 from gateway.adapters.methods.transitional.sessions import counterpart
 from gateway.adapters.methods.transitional.versions import HEADERS, METHODS, REQUESTS, REVISIONS
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
@@ -44,7 +46,7 @@ staged behind a response."""
 class Engine:
     """One connection; an ``Adapter``."""
 
-    capabilities = Capability.PARTIAL_BODIES | Capability.CLASS_MESSAGE
+    capabilities = Capability.PARTIAL_BODIES | Capability.CLASS_MESSAGE | Capability.SESSIONS
     layouts = w
 
     def __init__(
@@ -96,7 +98,9 @@ class Engine:
         self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.channels)
         self.incoming = Incoming(self)
         self.frames = Frames(self.table, self.incoming, ARGUMENTS)
-        self.life = life = Lifecycle(self, HEADERS, refusal=self.table.header, names_unknown=False)
+        self.life = life = Lifecycle(
+            self, HEADERS, refusal=self.table.header, names_unknown=False, keep=partial(leave, self)
+        )
         self.receive, self.lost = life.receive, life.lost
         self.found, self.output = life.found, buffer.take
         self.refill = buffer.large.refill
@@ -142,6 +146,11 @@ class Engine:
         channel = self.channels.get(number)
         if channel is None:
             raise LocalError(f"channel {number} is not open")
+        return channel
+
+    def new_channel(self, number: int) -> Channel:
+        """A channel that is being opened."""
+        channel = self.channels[number] = Channel(number, self)
         return channel
 
     def write(self, channel: int, record: Any, request: int = 0, asked: Any = None) -> None:

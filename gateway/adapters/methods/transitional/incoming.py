@@ -25,6 +25,7 @@ from gateway.adapters.methods.transitional.content import arrived_header
 from gateway.adapters.methods.transitional.contents import CONTENTS as OTHER_CONTENTS
 from gateway.adapters.methods.transitional.numbering import Numbering
 from gateway.adapters.methods.transitional.received import Received
+from gateway.adapters.methods.transitional.resumption import attach
 from gateway.adapters.methods.transitional.server import SERVE, class_method
 from gateway.adapters.methods.transitional.sessions import (
     LIFE,
@@ -32,7 +33,7 @@ from gateway.adapters.methods.transitional.sessions import (
     begun,
     check_class,
     in_class_channel,
-    unknown_session,
+    outlives,
 )
 from gateway.adapters.methods.transitional.versions import Carried
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
@@ -51,6 +52,8 @@ class IncomingEngine(ChannelEngine, ContentEngine, Protocol):
     numbering: Numbering
     channel_max: int
     spool: Spool | None
+
+    def new_channel(self, number: int) -> Channel: ...
 
     def adopt(self, requests: bool) -> None: ...
 
@@ -101,7 +104,7 @@ class Incoming:
             if lives:
                 check_class(engine.server, open_channel, sent)
             if is_for_channel(engine, channel, open_channel, method, record, found):
-                self._on_channel(channel, open_channel, method, record, carried, found)
+                self._on_channel(channel, open_channel, method, record, carried, found, sent)
         except PeerError as error:
             error.method = error.method or number
             if error.lost is not Lost.SESSION:
@@ -128,7 +131,9 @@ class Incoming:
         m: Any,
         carried: Carried | None,
         found: list[Operation],
+        sent: Method,
     ) -> None:
+        """``sent``: the method of class session for which ``method`` stands."""
         engine = self._engine
         if channel is None:
             have, most = len(engine.channels), engine.channel_max
@@ -136,15 +141,16 @@ class Incoming:
                 raise PeerError(
                     Condition.NOT_ALLOWED, f"{have} channels are open, {most} are allowed"
                 )
-            channel = engine.channels[number] = Channel(number, engine)
+            kept = outlives(m)
+            if kept:
+                found += attach(engine, number, kept, sent, m, carried)
+                return
+            channel = engine.new_channel(number)
             channel.session = begun(m)
             channel.opened()
             channel.numbering.receive(method, carried)
             received = Received(engine, channel, method, m, carried)
-            resumes = isinstance(m, w.SessionResume)
-            found.append(BeginSession(number, None if resumes else received.token))
-            if resumes:
-                raise unknown_session(m)
+            found.append(BeginSession(number, received.token))
             return
         if channel.content is not None:
             raise PeerError(

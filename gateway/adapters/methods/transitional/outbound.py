@@ -5,6 +5,7 @@ from typing import Any
 from gateway.adapters.methods import states
 from gateway.adapters.methods.outbound import Encoder, replying
 from gateway.adapters.methods.transitional import branches, client
+from gateway.adapters.methods.transitional.resumption import TOKENS, give_up
 from gateway.adapters.methods.transitional.server import reply
 from gateway.errors import Condition, LocalError, Lost
 from gateway.operations import (
@@ -13,6 +14,7 @@ from gateway.operations import (
     Close,
     Closed,
     Deliver,
+    DetachSession,
     Done,
     Open,
     Operation,
@@ -73,7 +75,20 @@ def _unsaid(engine: Any, op: Operation) -> None:
     """Publishers are not told; they wait because nothing is read from them."""
 
 
+_replied = replying(reply)
+
+
+def _done(engine: Any, op: Done) -> None:
+    if isinstance(op.token, TOKENS):
+        op.token.done(op)
+    else:
+        _replied(engine, op)
+
+
 def _refused(engine: Any, op: Refused) -> None:
+    if isinstance(op.token, TOKENS):
+        op.token.refused(op)
+        return
     if op.lost is Lost.NOTHING:
         return
     method, condition = getattr(op.token, "method", None), op.condition
@@ -112,7 +127,8 @@ ENCODERS: dict[type[Operation], Encoder] = {
     Cancelled: _cancelled,
     Blocked: _unsaid,
     Unblocked: _unsaid,
-    Done: replying(reply),
+    Done: _done,
+    DetachSession: give_up,
     Refused: _refused,
     SessionLost: _session_lost,
 }

@@ -24,6 +24,7 @@ from gateway.adapters.methods.transitional.received import (
     ServerEngine,
     table,
 )
+from gateway.adapters.methods.transitional.resumption import suspend
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
 from gateway.bodies import Body, incoming_body
 from gateway.errors import Condition, Lost, PeerError
@@ -298,6 +299,10 @@ def _ignore(r: Received) -> list[Operation]:
 
 
 def _end(r: Received) -> list[Operation]:
+    if isinstance(r.m, w.SessionSuspend):
+        found = suspend(r.channel, r.engine, r.request)
+        if found:
+            return found
     r.channel.move("channel.close")
     return [EndSession(r.number, r.token)]
 

@@ -1,8 +1,8 @@
 """Class session, which a client may use in place of class channel. No program of July 2007 did.
 
 A session is the work of one channel. Its methods open, flow and close stand for those of class
-channel, and a server answers with their counterparts. It is granted no time without a channel, so
-that it ends when it is suspended, and none is ever resumed.
+channel, and a server answers with their counterparts. One that is opened for some seconds may
+outlive its channel (``resumption``); any other ends when it is suspended.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from gateway.adapters.methods.transitional.channel import Channel
 from gateway.adapters.methods.transitional.received import Received
 from gateway.adapters.methods.transitional.types import SERIALS
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
-from gateway.errors import Condition, Lost, PeerError
+from gateway.errors import Condition, PeerError
 from gateway.operations import Operation
 
 STANDS_FOR = {
@@ -31,8 +31,6 @@ LIFE = frozenset((20, 21))
 OPENING = frozenset(name for name, other in STANDS_FOR.items() if other == "channel.open") | {
     "channel.open"
 }
-LIFETIME = 0
-"""Seconds for which a session outlives its channel."""
 REPLY_SUCCESS = 200
 
 
@@ -59,10 +57,12 @@ def begun(m: Any) -> bytes:
     return b"" if isinstance(m, w.ChannelOpen) else uuid4().bytes
 
 
-def unknown_session(m: w.SessionResume) -> PeerError:
-    """No session waits to be resumed."""
-    text = f"there is no session {m.session_id.hex()[:32]}"
-    return PeerError(Condition.NOT_FOUND, text, Lost.SESSION)
+def outlives(m: Any) -> bytes:
+    """The identifier of a session that this method opens for some seconds, or resumes; else
+    empty."""
+    if isinstance(m, w.SessionResume):
+        return m.session_id or bytes(1)
+    return uuid4().bytes if isinstance(m, w.SessionOpen) and m.detached_lifetime else b""
 
 
 def counterpart(channel: Channel, record: Any, asked: Any = None) -> Any:
@@ -71,7 +71,7 @@ def counterpart(channel: Channel, record: Any, asked: Any = None) -> Any:
     if not channel.session:
         return record
     if isinstance(record, w.ChannelOpenOk):
-        return w.SessionAttached(channel.session, LIFETIME)
+        return w.SessionAttached(channel.session, 0)
     if isinstance(record, w.ChannelFlow):
         return w.SessionFlow(record.active)
     if isinstance(record, w.ChannelFlowOk):

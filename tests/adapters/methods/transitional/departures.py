@@ -64,15 +64,6 @@ def long_uuid(version: str) -> None:
     assert written[:4] == (16).to_bytes(4, "big")
 
 
-def detached_lifetime(version: str) -> None:
-    client = Client(version).open()
-    attached = only(client.say(5, w.SessionOpen(3600)))
-    assert attached.detached_lifetime == 0
-    client.say(5, w.SessionSuspend())
-    client.restarted(5)
-    assert only(client.say(5, w.SessionResume(attached.session_id))).reply_code == 404
-
-
 def tickets(version: str) -> None:
     client = Client(version).open()
     assert names(client.say(1, w.QueueDeclare(77, "q"))) == ["queue.declare-ok"]
@@ -162,7 +153,7 @@ def of_both(probe: Callable[[str], None]) -> Callable[[str], None]:
 PROBES = {
     probe.__name__.replace("_", "-"): of_both(probe)
     for probe in (
-        letters, identifiers, frame_max, close_ok, long_uuid, detached_lifetime, tickets,
+        letters, identifiers, frame_max, close_ok, long_uuid, tickets,
         exclusive_auto_delete, priorities, recover_in_tx, timestamp, reject_code, xa_ok,
         text_of_xids, recover_without_scan,
     )

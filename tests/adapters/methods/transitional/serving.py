@@ -72,16 +72,23 @@ class Served:
     """A server that is talked to."""
 
     def __init__(
-        self, version: str, limits: Limits = LIMITS, spoken: str = "", **options: Any
+        self,
+        version: str,
+        limits: Limits = LIMITS,
+        spoken: str = "",
+        beside: "Served | None" = None,
+        **options: Any,
     ) -> None:
-        """``spoken``: the revision of the client, if it is the other one."""
-        self.store = MemoryStore(False)
-        self.broker = Broker(self.store)
+        """``spoken``: the revision of the client, if it is the other one. ``beside``: another
+        connection to the same broker."""
+        self.store: MemoryStore = MemoryStore(False) if beside is None else beside.store
+        self.broker: Broker = Broker(self.store) if beside is None else beside.broker
+        self.registry: SessionRegistry = SessionRegistry() if beside is None else beside.registry
         self.adapter = Engine(version, Role.SERVER, authority=Anyone(), limits=limits, **options)
         self.session = Session(
             self.broker,
             self.adapter,
-            SessionRegistry(),
+            self.registry,
             address="127.0.0.1:1",
             loopback=True,
             since=0,
@@ -96,21 +103,27 @@ class Served:
         self.session.perform(self.adapter.receive(data))
         for _ in range(3):  # what is stored may lead to answers, and they to operations
             self.session.perform(self.adapter.found())
-            self.broker.end_turn()
-            batch = self.store.take()
-            if batch is not None:
-                self.broker.committed(batch.mark)
+            self.commit()
         said = b""
         while octets := b"".join(self.adapter.output()):
             said += octets
             self.adapter.refill()
         return said
 
+    def commit(self) -> None:
+        """The end of a turn of the broker."""
+        self.broker.end_turn()
+        batch = self.store.take()
+        if batch is not None:
+            self.broker.committed(batch.mark)
+
     def lose(self) -> None:
         """The socket is gone: nothing is left."""
-        self.session.perform(self.adapter.lost())
-        self.session.end()
+        self.session.peer_gone(self.adapter.lost())
+        while self.session.finish():
+            self.commit()
         assert self.session.closed and not self.session.channels
+        self.session.release()
 
 
 class Client:

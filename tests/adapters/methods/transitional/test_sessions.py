@@ -15,7 +15,7 @@ NUMBER = 5
 def in_session(version: str) -> Client:
     """With a session on channel ``NUMBER``, and a queue ``q``."""
     client = Client(version).open()
-    (attached,) = client.say(NUMBER, w.SessionOpen(3600))
+    (attached,) = client.say(NUMBER, w.SessionOpen(0))
     assert len(attached.record.session_id) == 16
     assert attached.record == w.SessionAttached(attached.record.session_id, 0)
     if attached.carried is not None:
@@ -67,7 +67,7 @@ def test_commands_are_acknowledged(version: str) -> None:
 
 
 @both
-def test_a_session_that_is_suspended_has_ended(version: str) -> None:
+def test_a_session_without_a_lifetime_that_is_suspended_has_ended(version: str) -> None:
     client = in_session(version)
     attached = client.served.adapter.channels[NUMBER].session
     assert names(client.say(NUMBER, w.SessionSuspend())) == ["session.detached"]
