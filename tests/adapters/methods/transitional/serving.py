@@ -165,9 +165,11 @@ class Client:
 
     def answer(self, channel: int, record: Any, request: int, batch: int = 0) -> list[Said]:
         """A response."""
+        return self.served.receive(self.answered(channel, record, request, batch))
+
+    def answered(self, channel: int, record: Any, request: int, batch: int = 0) -> bytes:
         identifier = self._responses[channel] = self._responses.get(channel, 0) + 1
-        octets = self.encoded(channel, record, Carried(True, identifier, request, batch))
-        return self.served.receive(octets)
+        return self.encoded(channel, record, Carried(True, identifier, request, batch))
 
     def encoded(self, channel: int, record: Any, carried: Carried) -> bytes:
         method = self.table.by_record[type(record)]

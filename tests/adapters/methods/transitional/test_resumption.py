@@ -202,3 +202,20 @@ def test_a_session_is_of_its_user_and_not_of_its_revision(first: str, second: st
     assert names(guest.resume(client)) == ["session.attached"]
     said = client.say(7, w.MessageTransfer(routing_key="q", body=inline(b"2")))
     assert "message.transfer" in names(said)
+
+
+@both
+def test_consumers_of_streams_go_on(version: str) -> None:
+    guest = Guest(version)
+    said = guest.client.say(NUMBER, w.StreamConsume(queue="q", consumer_tag="film"))
+    assert names(said) == ["stream.consume-ok"]
+    guest.client.say(NUMBER, w.MessageCancel("d"))
+    guest.leave("lost")
+    client = guest.another()
+    guest.resume(client)
+    said = client.say(7, w.MessageTransfer(routing_key="q", body=inline(b"2")))
+    assert "stream.deliver" in names(said)
+    assert {item.channel for item in said} == {7}
+    assert client.say(7, w.StreamCancel("film"))[0].name == "stream.cancel-ok"
+    said = client.say(7, w.MessageTransfer(routing_key="q", body=inline(b"3")))
+    assert names(said) == (["message.ok"] if version == OLDER else [])
