@@ -44,6 +44,8 @@ branches = typer.Typer(
     help="Prepared branches of distributed transactions in a running gateway, over HTTP."
 )
 cli.add_typer(branches, name="branch", no_args_is_help=True)
+sessions = typer.Typer(help="Named sessions of AMQP 0-10 in a running gateway, over HTTP.")
+cli.add_typer(sessions, name="session", no_args_is_help=True)
 out = Console()
 err = Console(stderr=True, highlight=False)
 
@@ -411,6 +413,41 @@ def branch_forget(
     """Forget a branch that was decided by hand, for a coordinator that will never do it."""
     ask_gateway("POST", url, branch_path(vhost, branch, "forget"), user, password)
     out.print(f"branch {branch} is forgotten", highlight=False)
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+@sessions.command("list")
+def session_list(url: Url = WHERE, user: Login = "guest", password: Password = None) -> None:
+    """List sessions of AMQP 0-10: attached to a connection, or kept for another."""
+    found = ask_gateway("GET", url, "/v1/admin/sessions", user, password)["sessions"]
+    table = Table("id", "name", "user", "vhost", "state", "connection", "ends in", "unacknowledged")
+    for one in found:
+        left, connection = one["left_seconds"], one["connection"]
+        table.add_row(
+            str(one["id"]),
+            one["name"],
+            one["user"],
+            one["vhost"],
+            one["state"],
+            "" if connection is None else str(connection),
+            "" if left is None else f"{left:.0f} s",
+            str(one["unacknowledged"]),
+        )
+    out.print(table)
+
+
+@sessions.command("end")
+def session_end(
+    session: Annotated[int, typer.Argument(help="Its id, as listed.")],
+    url: Url = WHERE,
+    user: Login = "guest",
+    password: Password = None,
+) -> None:
+    """End a session that is kept: its messages go back to their queues."""
+    ask_gateway("DELETE", url, f"/v1/admin/sessions/{session}", user, password)
+    out.print(f"session {session} has ended", highlight=False)
 
 
 def main() -> None:

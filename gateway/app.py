@@ -259,6 +259,7 @@ class Gateway:
             end_turn=self.turn.end,
             connections=self._connections,
             channels=self._channels,
+            sessions=self.registry.named,
             close_connection=self._close_connection,
             settings=self.settings.http,
             routes=self.settings.routes,

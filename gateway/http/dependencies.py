@@ -17,6 +17,7 @@ from gateway.config.web import DeclaredRoute, HttpSettings
 from gateway.crossing.crossing import Crossing
 from gateway.message import Table
 from gateway.net.passwords import Passwords
+from gateway.sessions.named import NamedSessions
 
 
 class ConnectionInfo(NamedTuple):
@@ -72,6 +73,8 @@ class HttpDependencies:
     secret: bytes
     connections: Callable[[], list[ConnectionInfo]] = list
     channels: Callable[[], list[ChannelInfo]] = list
+    sessions: NamedSessions = field(default_factory=NamedSessions)
+    """Named sessions of 0-10."""
     close_connection: Callable[[int, str], bool] = lambda number, reason: False
     """Closes an AMQP connection politely, within a turn; false if there is none of this number."""
     ready: Callable[[], dict[str, bool]] = dict

@@ -60,6 +60,7 @@ class Counters(Collector):
     def collect(self) -> Iterable[Metric]:
         yield from self.collect_broker()
         yield from self.collect_connections()
+        yield from self.collect_sessions()
         yield from self.collect_crossing()
         yield from self.collect_shovels()
         yield from self.collect_http()
@@ -110,6 +111,15 @@ class Counters(Collector):
         for version, number in Counter(one.version or "none" for one in connections).items():
             family.add_metric((version,), number)
         yield family
+
+    def collect_sessions(self) -> Iterable[Metric]:
+        sessions = self.dependencies.sessions
+        yield scalar("sessions_kept", "Sessions of 0-10 without a connection.", len(sessions.kept))
+        text = "Octets of commands that such sessions, and those to be kept, may send again."
+        yield scalar("session_replay_octets", text, sessions.room.used)
+        yield total("sessions_resumed", "Sessions of 0-10 attached again.", sessions.resumed)
+        text = "Sessions of 0-10 that ended while they were kept."
+        yield total("sessions_expired", text, sessions.expired)
 
     def collect_crossing(self) -> Iterable[Metric]:
         crossing = self.dependencies.crossing

@@ -49,8 +49,10 @@ class NamedSession:
     """``holder`` and ``number`` (of its channel) are those of its connection; while it is kept,
     ``holder`` is ``None``, and ``channel`` and ``kept`` are set."""
 
-    def __init__(self, sessions: "NamedSessions", key: Key) -> None:
+    def __init__(self, sessions: "NamedSessions", key: Key, number: int) -> None:
         self.sessions = sessions
+        self.id = number
+        """In this process."""
         self.key = key
         self.holder: Holder | None = None
         self.number = 0
@@ -83,6 +85,7 @@ class NamedSessions:
     def __init__(self, limits: SessionLimits = SessionLimits()) -> None:  # noqa: B008
         self.limits = limits
         self.room = ReplayRoom(limits)
+        self._last = 0
         self.resumed = 0
         """Sessions ever attached again, by this process."""
         self.expired = 0
@@ -112,7 +115,8 @@ class NamedSessions:
             self.end(found)  # its virtual host was deleted
             found = None
         if found is None:
-            found = self._by_key[key] = NamedSession(self, key)
+            self._last += 1
+            found = self._by_key[key] = NamedSession(self, key, self._last)
         kept, found.kept = found.kept, None
         found.holder, found.number, found.due = holder, number, None
         if kept is None:

@@ -118,7 +118,8 @@ class SessionOperations:
             self._connection.begin(BeginSession(number, None))
         elif not context.adapter.closing:
             self._connection.rejoin(number, channel)
-        if number not in context.channels:  # the octets behind the request were a violation
+        session.channel = context.channels.get(number)
+        if session.channel is None:  # the octets behind the request were a violation
             self.ended(number)
             if channel is not None:
                 channel.close()

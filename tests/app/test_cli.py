@@ -1,5 +1,6 @@
 """The command line as its user meets it: every error names the setting to change."""
 
+import asyncio
 import contextlib
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from gateway.adapters.segments.decoding import read_array
 from gateway.adapters.segments.wire import layouts as w10
 from gateway.adapters.segments.wire.layouts import Xid
 from gateway.http.publish.spool import spool_place
+from gateway.net.dialer import dial
+from gateway.operations import AttachSession
 from tests.net.preloaded import ROOT, start
 from tests.net.prepared import Coordinator
 from tests.net.running import Running, environment, until
@@ -288,6 +291,31 @@ def test_a_new_password_and_rights(tmp_path: Path) -> None:
         assert run("user", "add", "guest", "--password", "own", *folder).returncode == 0
         until(lambda: enters(gateway, "guest", "own"), "guest's own password")
         assert not enters(gateway, "guest", "guest")
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+async def attached(port: int) -> None:
+    """A session of 0-10 that is kept."""
+    remote = await dial(("127.0.0.1", port), version="0-10")
+    await remote.request(AttachSession(1, None, b"mine", seconds=60))
+    await remote.close()
+
+
+def test_sessions_are_listed_and_ended(tmp_path: Path) -> None:
+    with Running(tmp_path) as gateway:
+        login = ["--url", f"http://127.0.0.1:{gateway.http_port}", "--password", "guest"]
+        asyncio.run(attached(gateway.port))
+        listed = until(
+            lambda: found if "kept" in (found := run("session", "list", *login).stdout) else None,
+            "the session is kept",
+        )
+        assert "mine" in listed and "guest" in listed
+        done = run("session", "end", "1", *login)
+        assert done.returncode == 0 and "session 1 has ended" in done.stdout, done
+        assert "mine" not in run("session", "list", *login).stdout
+        refused(run("session", "end", "1", *login), "404")
 
 
 # --- branches -------------------------------------------------------------------------------------

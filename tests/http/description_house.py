@@ -16,7 +16,7 @@ import httpx
 from gateway.adapters.segments.wire.layouts import Xid
 from gateway.http.receive.openapi import TOKEN
 from gateway.net.dialer import dial
-from gateway.operations import BeginSession
+from gateway.operations import AttachSession, BeginSession
 from tests.http.description_words import Operation, examples
 from tests.interop import servers
 from tests.net.prepared import Coordinator
@@ -205,6 +205,17 @@ class House:
         if self.path.endswith("/forget"):
             await self.do("POST", f"{PLACE}/branches/{quote(found, safe='')}/commit")
         return found
+
+    async def session(self) -> str:
+        """A session of 0-10 that has lost its connection."""
+        remote = await dial(("127.0.0.1", self.gateway.port), version="0-10")
+        await remote.request(AttachSession(1, None, seconds=60))
+        await remote.close()
+        while True:
+            found = (await self.do("GET", f"{ADMIN}/sessions")).json()["sessions"]
+            kept = [one for one in found if one["state"] == "kept"]
+            if kept:
+                return str(kept[-1]["id"])
 
     async def key(self) -> str:
         return f'"{uuid4()}"'

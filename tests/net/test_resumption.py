@@ -2,6 +2,7 @@
 nothing is lost, nothing comes twice."""
 
 import asyncio
+import re
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -16,6 +17,7 @@ from gateway.message import Message, Properties
 from gateway.net.dialer import Remote, dial, redial
 from gateway.operations import (
     AttachSession,
+    Closed,
     Confirm,
     DeclareQueue,
     Deliver,
@@ -201,3 +203,50 @@ def test_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path, seed: int) -> N
             f"http://127.0.0.1:{gateway.http_port}/api/queues/%2F/q", auth=("guest", "guest")
         ).json()
         assert queue["messages"] == 0
+
+
+async def over_http(tmp_path: Path) -> None:
+    with Running(tmp_path) as gateway:
+        where = f"http://127.0.0.1:{gateway.http_port}"
+        async with httpx.AsyncClient(base_url=where, auth=("guest", "guest")) as http:
+            remote = await dial(("127.0.0.1", gateway.port), version="0-10")
+            await remote.request(AttachSession(1, None, b"mine\xff", seconds=60))
+            await remote.request(DeclareQueue(1, None, "q"))
+            await remote.request(Subscribe(1, None, "q", "c"))
+            header = BASIC.write(Properties())
+            message = Message(BASIC, header, b"x" * 5000, "", "q", BASIC.essentials(header))
+            remote.send(Publish(1, message, False, False))
+            await remote.drain()
+            assert isinstance(await anext(remote), Deliver)
+            (one,) = (await http.get("/v1/admin/sessions")).json()["sessions"]
+            connection = one.pop("connection")
+            assert one == {
+                "id": 1, "name": "mine\\xff", "user": "guest", "vhost": "/", "state": "attached",
+                "timeout_seconds": 60, "left_seconds": None, "consumers": 1, "unacknowledged": 1,
+            }  # fmt: skip
+            refused = await http.delete("/v1/admin/sessions/1")
+            assert refused.status_code == 409
+            assert (await http.delete(f"/v1/admin/connections/{connection}")).status_code == 204
+            async for operation in remote:
+                assert isinstance(operation, Closed)
+            found: list[dict[str, Any]] = [{"state": "attached"}]
+            while found[0]["state"] != "kept":
+                found = (await http.get("/v1/admin/sessions")).json()["sessions"]
+            assert found[0]["connection"] is None and 0 < found[0]["left_seconds"] <= 60
+            assert (found[0]["consumers"], found[0]["unacknowledged"]) == (1, 1)
+            metrics = (await http.get("/metrics")).text
+            assert "amqp_gateway_sessions_kept 1.0" in metrics
+            (octets,) = re.findall(r"(?m)^amqp_gateway_session_replay_octets (\S+)$", metrics)
+            assert float(octets) > 5000
+            assert (await http.delete("/v1/admin/sessions/1")).status_code == 204
+            assert (await http.get("/v1/admin/sessions")).json() == {"sessions": []}
+            assert (await http.delete("/v1/admin/sessions/1")).status_code == 404
+            queue = (await http.get("/api/queues/%2F/q")).json()
+            assert (queue["messages_ready"], queue["messages_unacknowledged"]) == (1, 0)
+            metrics = (await http.get("/metrics")).text
+            assert "amqp_gateway_sessions_expired_total 1.0" in metrics
+            assert "amqp_gateway_session_replay_octets 0.0" in metrics
+
+
+def test_sessions_over_http(tmp_path: Path) -> None:
+    asyncio.run(asyncio.wait_for(over_http(tmp_path), PATIENCE))

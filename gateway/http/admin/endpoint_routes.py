@@ -17,6 +17,7 @@ PATH_WORDS = {
     "binding": ("`id` of a binding, from the list", "AAAAAAAAAAAAAAAAAAAAAA"),
     "properties_key": ("`properties_key` of a binding, from the list", "orders"),
     "branch": ("`branch` of a branch, from the list", "0:64652d31:01"),
+    "session": ("`id` of a session, from the list", "1"),
     "user": ("User", "carol"),
     "connection": ("`id` of a connection", "1"),
     "connection_name": ("`name` of a connection", "127.0.0.1:50000 -> 127.0.0.1:5672"),

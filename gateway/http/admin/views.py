@@ -186,6 +186,25 @@ class BranchList(Shape):
     branches: list[BranchView]
 
 
+class NamedSessionView(Shape):
+    """One named session of AMQP 0-10."""
+
+    id: int = Field(description="number in this process")
+    name: str = Field(description="octets that are no UTF-8 are escaped")
+    user: str
+    vhost: str
+    state: Literal["attached", "kept"]
+    connection: int | None = Field(description="that has it; null while it is kept")
+    timeout_seconds: int = Field(description="how long it is kept without a connection")
+    left_seconds: float | None = Field(description="until it ends; null while it is attached")
+    consumers: int
+    unacknowledged: int
+
+
+class NamedSessionList(Shape):
+    sessions: list[NamedSessionView]
+
+
 class Decision(Shape):
     """A branch that was decided by hand."""
 
