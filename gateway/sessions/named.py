@@ -47,7 +47,7 @@ class Holder(Protocol):
 
 class NamedSession:
     """``holder`` and ``number`` (of its channel) are those of its connection; while it is kept,
-    ``holder`` is ``None``, and ``channel`` and ``kept`` are set."""
+    ``holder`` is ``None``, and ``kept`` is set."""
 
     def __init__(self, sessions: "NamedSessions", key: Key, number: int) -> None:
         self.sessions = sessions
@@ -65,6 +65,16 @@ class NamedSession:
         self.waiting: list[tuple[Holder, AttachSession]] = []
         """Connections that take it over as soon as its holder has let go of it."""
         self.due: int | None = None
+
+    @property
+    def consumers(self) -> int:
+        """Number of its subscriptions."""
+        return 0 if self.channel is None else len(self.channel.window.consumers)
+
+    @property
+    def unsettled(self) -> int:
+        """Number of its unsettled deliveries."""
+        return 0 if self.channel is None else len(self.channel.window.unsettled)
 
     def on_due(self) -> None:
         """Its timeout is over, unless it was attached again."""

@@ -81,6 +81,7 @@ class House:
             "channel": self.channel,
             "binding": self.binding,
             "branch": self.branch,
+            "session": self.session,
             "properties_key": self.properties_key,
             "last_event_id": self.cursor,
             "Last-Event-ID": self.cursor,

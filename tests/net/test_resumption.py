@@ -212,6 +212,7 @@ async def over_http(tmp_path: Path) -> None:
             remote = await dial(("127.0.0.1", gateway.port), version="0-10")
             await remote.request(AttachSession(1, None, b"mine\xff", seconds=60))
             await remote.request(DeclareQueue(1, None, "q"))
+            await remote.request(Prefetch(1, None, 5))
             await remote.request(Subscribe(1, None, "q", "c"))
             header = BASIC.write(Properties())
             message = Message(BASIC, header, b"x" * 5000, "", "q", BASIC.essentials(header))

@@ -12,7 +12,7 @@ SESSIONS = "/v1/admin/sessions"
 
 
 def view(one: NamedSession, now: int) -> NamedSessionView:
-    holder, channel = one.holder, one.channel
+    holder = one.holder
     return NamedSessionView(
         id=one.id,
         name=one.key.name.decode("utf-8", "backslashreplace"),
@@ -22,8 +22,8 @@ def view(one: NamedSession, now: int) -> NamedSessionView:
         connection=None if holder is None else holder.connection,
         timeout_seconds=one.seconds,
         left_seconds=None if one.due is None else max(one.due - now, 0) / 1000,
-        consumers=0 if channel is None else len(channel.window.consumers),
-        unacknowledged=0 if channel is None else len(channel.window.unsettled),
+        consumers=one.consumers,
+        unacknowledged=one.unsettled,
     )
 
 
