@@ -99,7 +99,13 @@ class Channel:
         self.permissions = PermissionCache(broker.access, client.user, vhost.name)
         self.window = Window()
         self.publish_path = PublishPath(
-            vhost, broker.state, self.permissions, client, recipient, broker.confirming
+            vhost,
+            broker.state,
+            self.permissions,
+            client,
+            recipient,
+            broker.confirming,
+            client.rules.returns_refused,
         )
         self.topology = TopologyRequests(
             client, vhost, self.permissions, client.rules, broker.templates

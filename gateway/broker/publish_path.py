@@ -64,11 +64,11 @@ class PublishPath:
     the user may publish to, by name. ``no_reply_header``: the last properties seen that ask for no
     direct reply; ``replies`` is the queue where such replies arrive. ``origin`` is the connection,
     which ``no_local`` consumers compare. ``confirming`` are the paths of all channels with confirms
-    to send at the end of the turn."""
+    to send at the end of the turn. ``returns_refused``: a rule of the client's version."""
 
     __slots__ = (
         "vhost", "state", "permissions", "origin", "listener", "confirming", "plain", "writable",
-        "confirms", "transaction", "no_reply_header", "replies",
+        "confirms", "transaction", "no_reply_header", "replies", "returns_refused",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +79,7 @@ class PublishPath:
         origin: object,
         listener: PublishListener,
         confirming: "dict[PublishPath, None]",
+        returns_refused: bool = False,
     ) -> None:
         self.vhost = vhost
         self.state = state
@@ -93,6 +94,7 @@ class PublishPath:
         """The channel's own transaction, in which publishes wait for its commit."""
         self.no_reply_header = b""
         self.replies: Queue | None = None
+        self.returns_refused = returns_refused
 
     def publish(self, message: Message, mandatory: bool = False, immediate: bool = False) -> None:
         """Hot. Measured in benchmarks/: no calls but the recipient's on the direct way."""
@@ -155,6 +157,8 @@ class PublishPath:
         if self.confirms is not None:
             self.confirms.add(self.state.store.mark if fate == KEPT else SAFE, fate != REFUSED)
             self.confirming[self] = None
+        elif fate == REFUSED and mandatory and self.returns_refused:
+            self.listener.returned(message, Condition.RESOURCE_ERROR, "a queue is full")
 
     def enqueue(
         self, exchange: Exchange, message: Message, mandatory: bool, immediate: bool

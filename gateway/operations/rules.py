@@ -40,6 +40,8 @@ class VersionRules(NamedTuple):
     exclusive_use: Condition = Condition.ACCESS_REFUSED
     """For consuming from a queue that an exclusive consumer has, and for doing so exclusively while
     there are others."""
+    returns_refused: bool = False
+    """A mandatory message that a full queue refuses comes back (0-10 message.reject)."""
     lasting_exclusive: bool = False
     """An exclusive queue that is durable and not auto-delete outlives its connection, and other
     connections may use it: clients of Qpid keep a durable subscription in one."""
@@ -69,6 +71,7 @@ FINAL_0_10 = PUBLISHED._replace(
     alternates_exist=True,
     channel_prefetch=False,
     exclusive_use=Condition.RESOURCE_LOCKED,
+    returns_refused=True,
     lasting_exclusive=True,
 )
 """0-10 as it was published in 2008."""

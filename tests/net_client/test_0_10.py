@@ -253,6 +253,23 @@ async def test_limits_of_queues(wire: Wire) -> None:
     assert await wire.bodies(ring) == [b"2", b"3"]
 
 
+async def test_a_full_queue_refuses(wire: Wire) -> None:
+    """Broker-J calls the message unroutable."""
+    await wire.open()
+    arguments = {"x-max-length": 2, "x-overflow": "reject-publish"}
+    queue = await wire.queue(arguments=arguments)
+    await wire.ask(SelectConfirms(1, None))
+    for number in range(3):
+        wire.say(b"%d" % number, queue)
+    if wire.broker == "broker_j":
+        assert (await wire.next(Returned)).sequence == 3
+        assert await wire.next(Confirm) == Confirm(1, 3, True, True)
+    else:
+        assert await wire.next(Confirm) == Confirm(1, 2, True, True)
+        assert await wire.next(Confirm) == Confirm(1, 3, False, False)
+    assert await wire.bodies(queue) == [b"0", b"1"]
+
+
 async def test_exchanges_and_bindings(wire: Wire) -> None:
     await wire.open()
     queue = await wire.queue()
@@ -358,6 +375,7 @@ async def test_returned(wire: Wire) -> None:
     assert returned.sequence == 1
     assert await wire.next(Confirm) == Confirm(1, 1, False, True)
     wire.remote.send(Publish(1, lost, False, False))
+    assert (await wire.next(Returned)).sequence == 2
     assert await wire.next(Confirm) == Confirm(1, 2, False, True)
 
 
@@ -417,6 +435,22 @@ async def test_properties(wire: Wire) -> None:
     found = (await wire.ask(Fetch(1, None, queue, True))).message.properties
     assert {name: getattr(found, name) for name in given} == given
     assert found.ttl is not None and 0 < found.ttl <= 3_600_000
+
+
+async def test_producers_are_held(wire: Wire) -> None:
+    """By message.stop, while a queue has more octets than it should."""
+    if wire.broker != "broker_j":
+        pytest.skip("this gateway does not read from publishers instead")
+    remote = await wire.open()
+    arguments = {"x-qpid-capacity": 5000, "x-qpid-flow-resume-capacity": 2000}
+    queue = await wire.queue(arguments=arguments)
+    await wire.fill(queue, *[bytes(1000)] * 10)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(remote.drain(), 0.1)
+    await remote.request(BeginSession(2, None))
+    for _ in range(10):
+        await remote.request(Fetch(2, None, queue, True))
+    await remote.drain()
 
 
 # --- consumers -----------------------------------------------------------------------------------

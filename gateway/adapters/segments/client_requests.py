@@ -151,10 +151,12 @@ def _found_bindings(session: ClientSession, op: FindBindings, value: Any) -> Fou
 def _declare_queue(session: ClientSession, op: DeclareQueue) -> None:
     name = op.name or (session.last_queue if op.passive else f"gen-{uuid4()}")
     arguments = qpid_arguments(op.arguments)
-    alternate = arguments.pop(DEAD_LETTER, None)
+    alternate = None
+    if arguments.get(DEAD_LETTER):  # an empty name, the default exchange, is no alternate one
+        alternate = str(arguments.pop(DEAD_LETTER))
     declare = w.QueueDeclare(
         name,
-        None if alternate is None else str(alternate),
+        alternate,
         op.passive,
         op.durable,
         op.exclusive,

@@ -225,8 +225,8 @@ class ClientSession:
         message = op.message
         explicit = op.mandatory or op.immediate or self.publishes.confirming
         flags = 0
-        if explicit:
-            flags = (0 if op.mandatory else DISCARD_UNROUTABLE) | (IMMEDIATE if op.immediate else 0)
+        if op.immediate:
+            flags = IMMEDIATE if op.mandatory else IMMEDIATE | DISCARD_UNROUTABLE
         left = message.left if message.__class__ is ExpiringMessage else None
         header, body = published(message, left, flags)
         segment = transfer(message.exchange, explicit)

@@ -13,11 +13,12 @@ from gateway.errors import Condition
 from gateway.message import Message
 from gateway.operations import Confirm, Operation, Returned
 
-RETURNS = {
-    RejectCode.UNROUTABLE: (Condition.NO_ROUTE, "NO_ROUTE"),
-    RejectCode.IMMEDIATE: (Condition.NO_CONSUMERS, "NO_CONSUMERS"),
+RETURN_CODES = {
+    Condition.NO_ROUTE: RejectCode.UNROUTABLE,
+    Condition.NO_CONSUMERS: RejectCode.IMMEDIATE,
 }
 """Codes of message.reject for messages that come back, which is no failure of the publish."""
+RETURNS = {code: condition for condition, code in RETURN_CODES.items()}
 
 
 _TRANSFERS: BoundedCache[tuple[str, bool], bytes] = BoundedCache()
@@ -62,12 +63,13 @@ class Publishes:
     ) -> None:
         """The server does not take these messages."""
         for published in self.sent.look(ranges).values():
-            condition, name = RETURNS.get(code, (Condition.PRECONDITION_FAILED, "rejected"))
+            condition = RETURNS.get(code, Condition.PRECONDITION_FAILED)
             if code not in RETURNS:
                 published.accepted = False
             if code in RETURNS or not published.sequence:
                 message, sequence = published.message, published.sequence
-                found.append(Returned(self.channel, message, condition, text or name, sequence))
+                why = text or condition.name
+                found.append(Returned(self.channel, message, condition, why, sequence))
 
     def completed(self, ranges: list[tuple[int, int]], found: list[Operation]) -> None:
         """The server has dealt with these."""

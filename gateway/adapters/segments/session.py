@@ -36,6 +36,7 @@ from gateway.adapters.segments.operations import (
     write_control,
     write_struct,
 )
+from gateway.adapters.segments.publishes import RETURN_CODES
 from gateway.adapters.segments.replay import ReplayLog
 from gateway.adapters.segments.session_state import ATTACHED, State
 from gateway.adapters.segments.subscriptions import Subscription
@@ -586,8 +587,7 @@ class Session:
         """A message that no queue took: its publisher is told, if it asked for that."""
         number = self.explicit.pop(id(op.message), None)
         if number is not None and self.state in (ATTACHED, State.LEFT):
-            immediate = op.condition is Condition.NO_CONSUMERS
-            code = RejectCode.IMMEDIATE if immediate else RejectCode.UNROUTABLE
+            code = RETURN_CODES.get(op.condition, RejectCode.UNSPECIFIED)
             self.send(w.MessageReject(ranges_of([number]), code, op.text))
 
 

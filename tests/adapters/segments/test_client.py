@@ -251,11 +251,25 @@ def test_returned() -> None:
         Publish(1, message(b"3", "nowhere"), False, False),
         Publish(1, message(b"4"), False, True),
     )
-    one, two, confirm = heard
+    one, two, three, confirm = heard
     assert isinstance(one, Returned) and one.message is lost and one.sequence == 2
-    assert isinstance(two, Returned) and two.condition is Condition.NO_CONSUMERS
-    assert (two.message.body, two.sequence) == (b"4", 4)
+    assert isinstance(two, Returned) and two.sequence == 3
+    assert isinstance(three, Returned) and three.condition is Condition.NO_CONSUMERS
+    assert (three.message.body, three.sequence) == (b"4", 4)
     assert confirm == Confirm(1, 4, True, True)
+
+
+@pytest.mark.parametrize("mandatory", [True, False])
+def test_a_publish_that_a_full_queue_refuses(mandatory: bool) -> None:
+    talk = Talk()
+    limits = {"x-max-length": 2, "x-overflow": "reject-publish"}
+    talk.done(DeclareQueue(1, 1, "q", arguments=limits))
+    (refused,) = talk.tells(*(Publish(1, message(b"x"), True, False) for _ in range(3)))
+    assert isinstance(refused, Returned) and refused.condition is Condition.PRECONDITION_FAILED
+    talk.done(PurgeQueue(1, 2, "q"))
+    talk.done(SelectConfirms(1, 3))
+    heard = talk.tells(*(Publish(1, message(b"x"), mandatory, False) for _ in range(4)))
+    assert heard == [Confirm(1, 2, True, True), Confirm(1, 4, True, False)]
 
 
 def test_flags_of_another_publisher_are_not_passed_on() -> None:
@@ -916,7 +930,8 @@ def test_headers_of_publishes() -> None:
         (False, False, False, (False, False)),
         (True, False, False, (False, False)),
         (False, True, False, (True, True)),
-        (False, False, True, (True, False)),
+        (True, True, False, (False, True)),
+        (False, False, True, (False, False)),
     ):
         session.publishes.confirming = confirming
         server.client.send(Publish(1, message(b"x", "k", "e"), mandatory, immediate))
