@@ -13,13 +13,10 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from gateway.adapters.segments import operations as ops
-from gateway.adapters.segments.frames import command, control
-from gateway.adapters.segments.wire import layouts as v0_10
-from gateway.adapters.segments.wire import tables as segments
-from tests.adapters.segments.serving import Decoder, Said
+from gateway.adapters.segments.wire import layouts as w
 from tests.net.running import Running, until
 from tests.net.wire import PERSISTENT, Gone, Wire
+from tests.net.wire_0_10 import Segments
 
 AMQP = [Subprotocol("amqp")]
 LARGE = 3 << 20
@@ -91,61 +88,15 @@ def test_octets_are_octets(gateway: Running, size: int) -> None:
         assert wire.got("web") == b"hello"
 
 
-class Segments:
-    """A client of 0-10 over a WebSocket."""
-
-    def __init__(self, web: ClientConnection, size: int) -> None:
-        self._socket = WebSocketSocket(web, size)
-        self._decoder = Decoder()
-        self._said: list[Said] = []
-
-    def says(self, octets: bytes, name: str) -> Said:
-        """Send octets; the next record of the server with this name."""
-        self._socket.sendall(octets)
-        while True:
-            while self._said:
-                said = self._said.pop(0)
-                if said.name == name:
-                    return said
-            data = self._socket.recv(0)
-            assert data, f"the server is gone before {name}"
-            self._said += self._decoder.read(data)
-
-
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
 def test_segments(gateway: Running, size: int) -> None:
     """0-10 over a WebSocket: a message comes back."""
     with dial(gateway) as web:
-        client = Segments(web, size)
-        client.says(segments.HEADER, "connection.start")
-        for record, answer in (
-            (v0_10.ConnectionStartOk(b"", "PLAIN", b"\0guest\0guest", "en_US"), "connection.tune"),
-            (v0_10.ConnectionTuneOk(), None),
-            (v0_10.ConnectionOpen("/"), "connection.open-ok"),
-            (v0_10.SessionAttach(b"web"), "session.attached"),
-            (v0_10.SessionCommandPoint(0, 0), None),
-        ):
-            number = int(record.NAME.startswith("session"))
-            octets = control(number, ops.write_control(record))
-            if answer is not None:
-                client.says(octets, answer)
-            else:
-                client._socket.sendall(octets)
-        name = f"segments{size}"
-        for command_record in (
-            v0_10.QueueDeclare(name),
-            v0_10.MessageSubscribe(name, "d", 1, 0),
-            v0_10.MessageFlow("d", 1, 0xFFFFFFFF),
-            v0_10.MessageFlow("d", 0, 1),
-        ):
-            octets = command(1, ops.write_command(command_record, sync=True))
-            client.says(octets, "session.completed")
-        header = ops.coded(
-            0x0401, v0_10.write_delivery_properties(v0_10.DeliveryProperties(routing_key=name))
-        )
-        transfer = ops.write_command(v0_10.MessageTransfer("", 1))
-        said = client.says(command(1, transfer, header, b"hello"), "message.transfer")
-        assert said.body == b"hello"
+        client, name = Segments(WebSocketSocket(web, size)).opened(), f"segments{size}"
+        client.does(w.QueueDeclare(name))
+        client.subscribes(name)
+        client.publishes(name, b"hello")
+        assert client.hears("message.transfer").body == b"hello"
 
 
 def test_large_messages_both_ways(gateway: Running) -> None:

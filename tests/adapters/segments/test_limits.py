@@ -4,12 +4,16 @@ from typing import Any
 
 import pytest
 
+from gateway.adapters import Limits
 from gateway.adapters.segments import fields, server, session
 from gateway.adapters.segments import operations as ops
-from gateway.adapters.segments.frames import control
+from gateway.adapters.segments.encoding import write_map
+from gateway.adapters.segments.frames import command, control
 from gateway.adapters.segments.wire import layouts as w
+from gateway.adapters.segments.wire.tables import HEADER
 from gateway.broker.long_operations import PORTION
-from tests.adapters.segments.serving import Client, Said, names
+from gateway.operations import Closed
+from tests.adapters.segments.serving import LIMITS, Client, Said, Served, names
 
 ALL = ((0, 1 << 20),)
 UNLIMITED = 0xFFFFFFFF
@@ -171,3 +175,95 @@ def test_flushes_of_a_read_are_answered_once() -> None:
     said = client.served.receive(octets)
     assert names(said) == ["session.confirmed", "session.completed"]
     assert said[0].record.commands == said[1].record.commands == ((0, 49),)
+
+
+# --- what one command or message may hold ---------------------------------------------------------
+
+
+def nested(depth: int) -> bytes:
+    """A map in which lists nest so deep."""
+    octets = (0).to_bytes(4)
+    for _ in range(depth - 2):
+        octets = (1).to_bytes(4) + b"\xa9" + len(octets).to_bytes(4) + octets
+    return (1).to_bytes(4) + b"\1a\xa9" + len(octets).to_bytes(4) + octets
+
+
+@pytest.mark.parametrize(
+    "arguments, taken",
+    [
+        (nested(64), True),
+        (nested(65), False),
+        (write_map({"a": [None] * 8180}), True),
+        (write_map({"a": [None] * 8200}), False),
+    ],
+    ids=["nested 64 deep", "nested deeper", "8180 values", "8200 values"],
+)
+def test_values_of_a_command_and_of_a_message(arguments: bytes, taken: bool) -> None:
+    client = Client().open()
+    message = w.MessageProperties(application_headers=arguments)
+    header = ops.coded(0x0403, w.write_message_properties(message))
+    transfer = ops.write_command(w.MessageTransfer("", 1), sync=True)
+    for octets in (
+        command(1, ops.write_command(w.QueueDeclare("q", arguments=arguments), sync=True)),
+        command(1, transfer, header, b"", 4096),
+    ):
+        said = client.served.receive(octets)
+        if taken:
+            assert names(said) == ["session.completed"]
+        else:
+            assert refused(said) in (503, 506)
+            client = Client().open()
+
+
+def test_sessions_of_a_connection() -> None:
+    """As many as channels were negotiated; one more costs the connection."""
+    client = Client(limits=Limits(channel_max=3, heartbeat=0)).open()
+    client.attach(0, b"zero")
+    client.attach(2, b"two")
+    said = client.control(3, w.SessionAttach(b"three"))
+    assert names(said)[-1] == "connection.close" and len(client.served.adapter.sessions) == 0
+
+
+def test_channels_and_frames_are_not_more_than_offered() -> None:
+    served = Served(Limits(channel_max=5, frame_max=8192, heartbeat=7))
+    served.receive(HEADER)
+    start = w.ConnectionStartOk(b"", "PLAIN", b"\0guest\0guest")
+    (tune,) = served.receive(control(0, ops.write_control(start)))
+    offered = tune.record
+    assert (offered.channel_max, offered.max_frame_size, offered.heartbeat_max) == (5, 8192, 7)
+    served.receive(control(0, ops.write_control(w.ConnectionTuneOk(60000, 8192, 0))))
+    assert served.adapter.frames.channels == 5
+    other = Served(Limits(frame_max=8192))
+    other.receive(HEADER + control(0, ops.write_control(start)))
+    tuned = control(0, ops.write_control(w.ConnectionTuneOk(None, 8193, 0)))
+    assert names(other.receive(tuned)) == ["connection.close"]
+
+
+def test_steps_of_a_login() -> None:
+    """A mechanism asks at most for what it needs; then it is decided."""
+    served = Served()
+    served.receive(HEADER)
+    said = served.receive(control(0, ops.write_control(w.ConnectionStartOk(b"", "PLAIN"))))
+    assert names(said) == ["connection.secure"]
+    said = served.receive(control(0, ops.write_control(w.ConnectionSecureOk(b"nonsense"))))
+    assert names(said) == ["connection.close"]
+    served.receive(control(0, ops.write_control(w.ConnectionSecureOk(b"\0guest\0guest"))))
+    assert served.adapter.closing and not served.session.authenticated
+
+
+def test_a_handshake_and_a_close_have_their_time() -> None:
+    served = Served()
+    served.receive(HEADER)
+    served.adapter.tick(100.0)
+    assert not served.adapter.closing
+    (closed,) = served.adapter.tick(100.0 + LIMITS.handshake_timeout)
+    assert isinstance(closed, Closed) and served.adapter.closing
+
+
+@pytest.mark.parametrize("name", ["q" * 255, "\N{SNOWMAN}" * 85])
+def test_names_have_255_octets(name: str) -> None:
+    client = Client().open()
+    assert names(client.say(w.QueueDeclare(name))) == ["session.completed"]
+    assert name in client.served.broker.vhosts["/"].queues
+    with pytest.raises(ValueError):
+        ops.write_command(w.QueueDeclare(name + "q"))
