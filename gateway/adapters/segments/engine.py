@@ -226,13 +226,17 @@ def _returned(engine: Engine, op: Returned) -> None:
 
 def _cancelled(engine: Engine, op: Cancelled) -> None:
     """The queue of a subscription is deleted: that costs the session (queue-deletion), unless it
-    ends already."""
+    ends already. One without credit is told when it asks for some, as by Qpid's broker: clients
+    delete queues before they cancel their subscriptions."""
     session = engine.sessions.get(op.channel)
-    if session is None or session.subscriptions.pop(op.tag, None) is None:
-        return
-    if op.ended or session.state is not ATTACHED:
+    subscription = None if session is None else session.subscriptions.pop(op.tag, None)
+    if session is None or subscription is None or op.ended or session.state is not ATTACHED:
         return
     text = f"the queue of the subscription {op.tag!r} was deleted"
+    if subscription.starved:
+        subscription.deleted = text
+        session.subscriptions[op.tag] = subscription
+        return
     session.tell_exception(ErrorCode.RESOURCE_DELETED, text)
     engine.life.follow(SessionLost(op.channel, Condition.NOT_FOUND, text))
 

@@ -167,7 +167,8 @@ def _purge_queue(r: Request) -> list[Operation]:
 def _subscribe(r: Request) -> list[Operation]:
     m: w.MessageSubscribe = r.record
     session, name = r.session, m.destination or ""
-    if name in session.subscriptions:
+    known = session.subscriptions.get(name)
+    if known is not None and not known.deleted:
         raise Unacceptable(ErrorCode.NOT_ALLOWED, f"the destination {name!r} is in use")
     queue = _named(m.queue, "the queue")
     arguments = _table(m.arguments)
@@ -204,6 +205,8 @@ def _on_subscription(
         subscription = r.session.subscriptions.get(name)
         if subscription is None:
             raise Unacceptable(ErrorCode.NOT_FOUND, f"there is no subscription {name!r}")
+        if subscription.deleted:
+            return _on_deleted(r, subscription)
         if not subscription.flushing:
             return serve(r, subscription)
         if len(subscription.behind) >= MOST_BEHIND:
@@ -213,6 +216,16 @@ def _on_subscription(
         return []
 
     return in_turn
+
+
+def _on_deleted(r: Request, subscription: Subscription) -> list[Operation]:
+    """A command for a subscription whose queue is deleted: only credit needs the queue."""
+    if isinstance(r.record, w.MessageFlow):
+        raise Unacceptable(ErrorCode.RESOURCE_DELETED, subscription.deleted)
+    if isinstance(r.record, w.MessageCancel):
+        del r.session.subscriptions[subscription.name]
+    r.session.complete(r.number)
+    return []
 
 
 def _cancel(r: Request, subscription: Subscription) -> list[Operation]:

@@ -22,7 +22,7 @@ class Subscription:
 
     __slots__ = (
         "name", "settled", "segment", "window", "messages", "octets", "epoch", "flushing", "behind",
-        "channel", "_told", "_asked",
+        "channel", "deleted", "_told", "_asked",
     )  # fmt: skip
 
     def __init__(self, channel: int, name: str, accept_mode: int, acquire_mode: int) -> None:
@@ -41,6 +41,8 @@ class Subscription:
         self._told = Credit(channel, None, name, 0)
         """What the broker was told of the credit. Deliveries before it is performed count for
         it."""
+        self.deleted = ""
+        """The queue is deleted, which the client is told in these words when it gives credit."""
         self._asked: Credit | None = None
         """The same of the last command that waits for an answer, if it was the last one."""
 
@@ -48,6 +50,11 @@ class Subscription:
     def idle(self) -> bool:
         """Without any credit."""
         return self.messages == 0 and self.octets == 0
+
+    @property
+    def starved(self) -> bool:
+        """Without credit in one of the units, and no flush is under way."""
+        return (self.messages == 0 or self.octets == 0) and not self.flushing
 
     @property
     def limited(self) -> bool:
@@ -85,7 +92,7 @@ class Subscription:
 
     def give_back(self, cost: int, epoch: int) -> bool:
         """A transfer has completed. Whether that gives credit back."""
-        if not self.window or epoch != self.epoch:
+        if not self.window or epoch != self.epoch or self.deleted:
             return False
         if self.messages is not None:
             self.messages += 1

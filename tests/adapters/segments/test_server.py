@@ -471,10 +471,27 @@ def test_exclusive_queues_end_with_their_session(client: Client) -> None:
 
 def test_a_deleted_queue_costs_the_session_of_its_subscriber(client: Client) -> None:
     subscribe(client)
+    flow(client, 1)
     client.attach(2, b"two")
     said = client.say(w.QueueDelete("q"), channel=2)
     assert names([each for each in said if each.channel == 2]) == ["session.completed"]
     assert exception([each for each in said if each.channel == 1]).error_code == 408
+
+
+def test_a_subscription_without_credit_hears_of_its_deleted_queue_later(client: Client) -> None:
+    """The Python client deletes the queue of its last link first, and cancels the others then."""
+    subscribe(client)
+    assert names(client.say(w.QueueDelete("q"))) == ["session.completed"]
+    for record in (w.MessageSetFlowMode("d", 0), w.MessageStop("d"), w.MessageFlush("d")):
+        assert names(client.say(record)) == ["session.completed"]
+    client.say(w.QueueDeclare("q"))
+    assert names(client.say(w.MessageCancel("d"))) == ["session.completed"]
+    subscribe(client)
+    client.say(w.QueueDelete("q"))
+    client.say(w.QueueDeclare("q"))
+    subscribe(client)  # in the place of the deleted one
+    client.say(w.QueueDelete("q"))
+    assert exception(client.say(w.MessageFlow("d", 0, 1))).error_code == 408
 
 
 @pytest.mark.parametrize(
