@@ -1,9 +1,16 @@
 // XA with the JMS client of Qpid for AMQP 0-10: one JSON line per check. Arguments: host, port, and
-// what to do: "checks", "prepare" (leaves prepared branches behind and dies), "recover" (of those).
+// what to do: "checks", "prepare" (leaves prepared branches behind and dies), "recover" (of those),
+// "decided" (by an administrator, over the HTTP port that follows).
 
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Base64;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.TreeSet;
 import javax.jms.Connection;
@@ -348,11 +355,48 @@ public class QpidXa {
     return seen;
   }
 
+  /** Prepared branches are decided by hand before they are completed the other way. */
+  static Object decided(String administration) throws Exception {
+    List<Object> seen = new ArrayList<>();
+    HttpClient http = HttpClient.newHttpClient();
+    String login = Base64.getEncoder().encodeToString("guest:guest".getBytes());
+    for (String decision : Arrays.asList("commit", "rollback")) {
+      Branch xid = new Branch("decided-" + decision);
+      try (Party party = new Party()) {
+        work(party, xid, "decided." + decision);
+        party.resource.prepare(xid);
+        HexFormat hex = HexFormat.of();
+        String name =
+            "4711:"
+                + hex.formatHex(xid.getGlobalTransactionId())
+                + ":"
+                + hex.formatHex(xid.getBranchQualifier());
+        String path = administration + "/v1/admin/vhosts/%2F/branches/" + name + "/" + decision;
+        HttpRequest request =
+            HttpRequest.newBuilder(URI.create(path))
+                .header("authorization", "Basic " + login)
+                .POST(HttpRequest.BodyPublishers.noBody())
+                .build();
+        seen.add(http.send(request, HttpResponse.BodyHandlers.ofString()).statusCode());
+        seen.add(recovered());
+        seen.add(code(() -> party.resource.rollback(xid)));
+        seen.add(code(() -> party.resource.commit(xid, false)));
+        party.resource.forget(xid);
+        seen.add(code(() -> party.resource.commit(xid, false)));
+      }
+      seen.add(recovered());
+      seen.add(rest("decided." + decision + ".in"));
+      seen.add(rest("decided." + decision + ".out"));
+    }
+    return seen;
+  }
+
   public static void main(String[] arguments) throws Exception {
     String address = arguments[0] + ":" + arguments[1];
     url = "amqp://guest:guest@xa/?brokerlist='tcp://" + address + "'";
     switch (arguments[2]) {
       case "prepare" -> Lines.report("prepare", QpidXa::prepare);
+      case "decided" -> Lines.report("decided", () -> decided("http://" + arguments[3]));
       case "recover" -> Lines.report("recover", QpidXa::recover);
       default -> {
         Lines.report("commit", () -> completed("commit", true, true));
