@@ -3,12 +3,34 @@ what its users are used to. Prepared branches survive the death of client and se
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.adapters.methods.content import BASIC
+from gateway.errors import Condition, Refusal
+from gateway.message import Message, Properties
+from gateway.net.dialer import dial
+from gateway.operations import (
+    BeginSession,
+    BranchStatus,
+    CommitBranch,
+    DeclareQueue,
+    EndBranch,
+    Fetch,
+    PrepareBranch,
+    Publish,
+    PurgeQueue,
+    RecoverBranches,
+    RollbackBranch,
+    SelectBranches,
+    SetBranchTimeout,
+    StartBranch,
+    Xid,
+)
 from tests.interop import brokers
 from tests.interop.restarts import LINES, Restartable, Seen, checks, compare, java, running
 from tests.interop.servers import Server, start_gateway
@@ -125,3 +147,46 @@ def test_qpid_xa(check: str, seen: Seen, target: Restartable) -> None:
     if check == "decided" and target.server.http_port is None:
         pytest.skip("it is not decided by hand here")
     compare(seen, check, {**EXPECTED, **DIFFERENT[target.server.name]}[check])
+
+
+def test_our_client_role(target: Restartable) -> None:
+    """Works in branches of either server, and completes them."""
+    asyncio.run(branches_of(target.server))
+
+
+async def branches_of(server: Server) -> None:
+    one, two = Xid(4711, b"of the client role", b"1"), Xid(0, b"x")
+    queue = "queue.of-the-client-role"
+    async with asyncio.timeout(60):
+        remote = await dial((server.host, server.port), version="0-10")
+        try:
+            await remote.request(BeginSession(1, None))
+            await remote.request(DeclareQueue(1, None, queue, durable=True))
+            await remote.request(PurgeQueue(1, None, queue))
+            await remote.request(SelectBranches(1, None))
+            before = set(await remote.request(RecoverBranches(1, None)))
+            for xid in (one, two):
+                assert await remote.request(StartBranch(1, None, xid)) is BranchStatus.OK
+                remote.send(Publish(1, message(xid.global_id, queue), False, False))
+                await remote.request(SetBranchTimeout(1, None, xid, 100))
+                assert await remote.request(EndBranch(1, None, xid)) is BranchStatus.OK
+                assert await remote.request(PrepareBranch(1, None, xid)) is BranchStatus.OK
+            found = set(await remote.request(RecoverBranches(1, None)))
+            assert found == {*before, one, two}
+            assert await remote.request(Fetch(1, None, queue, True)) is None
+            assert await remote.request(CommitBranch(1, None, one)) is BranchStatus.OK
+            assert await remote.request(RollbackBranch(1, None, two)) is BranchStatus.OK
+            fetched = await remote.request(Fetch(1, None, queue, True))
+            assert bytes(fetched.message.body[:]) == one.global_id
+            assert await remote.request(Fetch(1, None, queue, True)) is None
+            assert set(await remote.request(RecoverBranches(1, None))) == before
+            with pytest.raises(Refusal) as refused:
+                await remote.request(RollbackBranch(1, None, two))
+            assert refused.value.condition is Condition.NOT_FOUND
+        finally:
+            await remote.close()
+
+
+def message(body: bytes, queue: str) -> Message:
+    header = BASIC.write(Properties(durable=True))
+    return Message(BASIC, header, body, "", queue, BASIC.essentials(header))

@@ -12,6 +12,7 @@ from gateway.adapters.segments.wire.tables import BY_RECORD, EXCEPTIONS
 from gateway.broker.branches import Branches
 from gateway.operations import Xid
 from tests.adapters.segments.serving import Client, Said, names
+from tests.adapters.segments.test_resumption import connected, kept, pass_time, resumed
 from tests.adapters.segments.test_server import bodies, exception, flow, ready, subscribe
 
 X = w.Xid(7, b"global", b"branch")
@@ -257,3 +258,34 @@ def test_dtx_is_selected_first_and_alone(records: list[Any]) -> None:
 @pytest.mark.parametrize("kind", [w.DtxStart, w.DtxEnd, w.DtxCommit, w.DtxPrepare, w.DtxRollback])
 def test_a_branch_is_named(client: Client, kind: Any) -> None:
     assert exception(client.say(kind())).error_code == 542
+
+
+# --- sessions that outlive their connection -------------------------------------------------------
+
+
+def working() -> Client:
+    """A session that is kept works in a branch when its connection is lost."""
+    client = kept()
+    client.say(w.DtxSelect())
+    begin(client, w.DtxStart(X))
+    client.transfer("q", b"before")
+    client.served.lose()
+    return connected(client)
+
+
+def test_a_branch_goes_on_in_a_session_that_is_resumed() -> None:
+    other = working()
+    assert [*branches(other).known] == [Xid(7, b"global", b"branch")]
+    resumed(other, 1)
+    other.control(1, w.SessionCommandPoint(4, 0))
+    other.transfer("q", b"after")
+    begin(other, w.DtxEnd(X))
+    assert ready(other) == 0
+    begin(other, w.DtxCommit(X, one_phase=True))
+    assert ready(other) == 2
+
+
+def test_a_branch_ends_with_a_session_that_is_not_resumed() -> None:
+    other = working()
+    pass_time(other, 61)
+    assert (ready(other), branches(other).known) == (0, {})
