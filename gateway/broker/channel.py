@@ -192,11 +192,13 @@ class Channel:
         else:
             self.permissions.need("read", "queue", name)
             found = self.vhost.queue(name, self.client)
+        limits = found.limits
+        copy, no_local = copy or limits.browse_only, no_local or limits.no_local
         priority = read_consumer_priority(arguments, self.vhost.title("queue", name))
         others = found.consumers
         # One that is exclusive is alone.
         if (
-            (exclusive and (others or found.limits.single_active))
+            (exclusive and (others or limits.single_active))
             or (others and others[0].exclusive)
             or (STREAMS in arguments and any(STREAMS in other.arguments for other in others))
         ):

@@ -88,6 +88,12 @@ class QueueArguments(NamedTuple):
     """A header: a message replaces the one before it with the same value."""
     group_key: str | None = None
     """A header: messages with the same value go to one consumer at a time."""
+    auto_delete_timeout: int | None = None
+    """Time that an auto-delete queue stays after its last consumer."""
+    browse_only: bool = False
+    """All consumers get copies."""
+    no_local: bool = False
+    """No consumer gets what was published over its own connection."""
     group_sticky: bool = False
     """A group stays with its consumer until that ends."""
 
@@ -233,6 +239,9 @@ def one_of(reason: str, *words: str) -> Callable[[Any], str]:
     return check
 
 
+SELF_DESTRUCT = "self-destruct"
+"""A queue that has become too long is deleted."""
+
 QUEUE_CHECKS = {
     "x-message-ttl": ("ttl", timer),
     "x-expires": ("expires", lifetime),
@@ -240,7 +249,9 @@ QUEUE_CHECKS = {
     "x-max-length-bytes": ("max_octets", natural),
     "x-overflow": (
         "overflow",
-        one_of("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
+        one_of(
+            "invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx", SELF_DESTRUCT
+        ),
     ),
     "x-dead-letter-exchange": ("dead_letter_exchange", text),
     "x-dead-letter-routing-key": ("dead_letter_key", text),
@@ -257,6 +268,9 @@ QUEUE_CHECKS = {
     ),
     "x-delivery-limit": ("delivery_limit", natural),
     "x-last-value-key": ("last_value_key", text),
+    "x-auto-delete-timeout": ("auto_delete_timeout", timer),
+    "x-browse-only": ("browse_only", flag),
+    "x-no-local": ("no_local", flag),
     "x-group-key": ("group_key", text),
     "x-group-sticky": ("group_sticky", flag),
 }

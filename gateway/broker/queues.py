@@ -15,7 +15,7 @@ from gateway.broker.consumers import Consumer
 from gateway.broker.dispatcher import Dispatcher
 from gateway.broker.exclusions import ExclusionIndex, Exclusions
 from gateway.broker.lanes import Entry, Lane, in_lanes
-from gateway.broker.limits import LONGEST_TIMER, QueueArguments
+from gateway.broker.limits import LONGEST_TIMER, SELF_DESTRUCT, QueueArguments
 from gateway.broker.long_operations import PORTION
 from gateway.broker.state import SOON, BrokerState
 from gateway.errors import Unstorable
@@ -92,8 +92,8 @@ class Queue:
         "vhost", "state", "name", "durable", "owner", "auto_delete", "arguments", "limits",
         "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "backlog", "unsettled",
         "passed", "published", "delivered", "acked", "redelivered", "used", "due", "gone",
-        "created", "watchers", "excluded", "senders", "pending_dead_letters", "reserved",
-        "reserved_octets", "dispatcher", "consumers", "waiting", "filtered_waiting",
+        "abandoned", "created", "watchers", "excluded", "senders", "pending_dead_letters",
+        "reserved", "reserved_octets", "dispatcher", "consumers", "waiting", "filtered_waiting",
     )  # fmt: skip
 
     def __init__(
@@ -122,7 +122,8 @@ class Queue:
         self.ttl = limits.ttl
         self.most_deliveries = limits.delivery_limit
         self.capped = limits.max_length is not None or limits.max_octets is not None
-        self.refuses_when_full = self.capped and limits.overflow != "drop-head"
+        self.refuses_when_full = self.capped and limits.overflow.startswith("reject")
+        self.abandoned = False
         self.due: int | None = None
         self.gone = False
         self.unsettled = 0
@@ -434,8 +435,12 @@ class Queue:
         if not self.consumers:
             self.touch()
             if self.auto_delete and not self.gone and not keep_queue:
-                self.vhost.remove_queue(self)
-                return
+                timeout = self.limits.auto_delete_timeout
+                if timeout is None:
+                    self.vhost.remove_queue(self)
+                    return
+                self.abandoned = True
+                self.state.schedule(self, self.used + timeout)
         self.dispatcher.serve_others()
 
     # --- too much, too old ----------------------------------------------------------------------
@@ -470,6 +475,9 @@ class Queue:
         while (most is not None and backlog.depth > most) or (
             octets is not None and backlog.octets > octets
         ):
+            if self.limits.overflow == SELF_DESTRUCT:
+                self.vhost.remove_queue(self)
+                return
             if least > 0:
                 least -= 1
             elif self.enough():
@@ -514,6 +522,12 @@ class Queue:
                 self.vhost.remove_queue(self)
                 return
             self.state.schedule(self, self.used + lifetime)
+        timeout = self.limits.auto_delete_timeout
+        if timeout is not None and self.abandoned and not self.consumers:
+            if self.used + timeout <= self.state.now:
+                self.vhost.remove_queue(self)
+                return
+            self.state.schedule(self, self.used + timeout)
         while self.pending_dead_letters and not self.enough():
             self.discard(*self.pending_dead_letters.popleft())
         self.sweep()

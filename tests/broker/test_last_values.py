@@ -1,5 +1,6 @@
 """Last-value queues: a message replaces the one before it with the same key."""
 
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -12,9 +13,21 @@ from gateway.broker.channel import Channel
 from gateway.broker.keyed import KeyedQueue
 from gateway.broker.memory_store import MemoryStore
 from gateway.errors import Condition
+from gateway.message import DIALECTS
 from gateway.operations import Outcome
+from gateway.store.sqlite import SqliteStore
 from tests import in_memory
-from tests.broker.fakes import House, consume, declare, fetch_all, limited, message, purge, refused
+from tests.broker.fakes import (
+    DIALECT,
+    House,
+    consume,
+    declare,
+    fetch_all,
+    limited,
+    message,
+    purge,
+    refused,
+)
 from tests.drawing import examples
 
 
@@ -217,3 +230,32 @@ def test_against_a_model(seed: int, budget: int | None, keep: int) -> None:
 
 def limited_durable(channel: Channel) -> None:
     declare(channel, durable=True, arguments={"x-last-value-key": "k"})
+
+
+def test_over_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is gone had one value with a consumer, and replaced it."""
+    monkeypatch.setitem(DIALECTS, DIALECT.name, DIALECT)
+    store = SqliteStore(tmp_path, synchronous="off")
+    house = House(store)  # type: ignore[arg-type]
+    channel, _ = house.channel()
+    limited_durable(channel)
+    for key, body in (("1", "held"), ("2", "b")):
+        send(channel, key, body, durable=True)
+    assert channel.fetch("q") is not None
+    for key, body in (("2", "c"), ("1", "new")):
+        send(channel, key, body, durable=True)
+    send(channel, None, "x", durable=True)
+    house.commit()
+    store.close()
+    store = SqliteStore(tmp_path, synchronous="off")
+    house = House(store)  # type: ignore[arg-type]
+    channel, _ = house.channel()
+    assert ready(channel) == ["c", "new", "x"]
+    send(channel, "1", "newest", durable=True)
+    assert ready(channel) == ["c", "x", "newest"]
+    assert fetch_all(channel) == ["c", "x", "newest"]
+    house.commit()
+    store.close()
+    store = SqliteStore(tmp_path, synchronous="off")
+    assert store.depths() == {}
+    store.close()

@@ -45,6 +45,9 @@ EXPECTED: dict[str, Any] = {
     "request_reply": [True, True],
     "addresses": ["x", "x", "x"],
     "many": True,
+    "last_value": [["a2", "c1", "b2"], ["a2", "c1", "b2"]],
+    "groups": ["a1", "a2", "a3", "b1", "b2", "c1", "c2", "d1"],
+    "long_browser": [True, True, True],
 }
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.core.qpid_arguments import binding_arguments, read_consumer_arguments
+from gateway.adapters.core.qpid_queues import queue_arguments
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.branches import identifier_of, xid_of
 from gateway.adapters.methods.wire import layouts as w
@@ -100,6 +101,10 @@ def _verb(
         return record(**given)
 
     return Verb(method, operation, read, write, answer, result)
+
+
+def _queue_table(channel: RequestChannel, entries: bytes) -> Table:
+    return queue_arguments(_table(channel, entries))
 
 
 def _binding_table(channel: RequestChannel, entries: bytes) -> Table:
@@ -215,6 +220,7 @@ VERBS: tuple[Verb, ...] = (
         "name=queue passive durable exclusive auto_delete arguments",
         lambda state: w.QueueDeclareOk(state.name, state.messages, state.consumers),
         lambda ok: QueueState(ok.queue, ok.message_count, ok.consumer_count),
+        table=_queue_table,
     ),
     _verb("queue.bind", Bind, w.QueueBind, BINDING, table=_binding_table),
     _verb("queue.unbind", Unbind, w.QueueUnbind, BINDING, table=_binding_table),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
+from gateway.adapters.core.qpid_queues import qpid_arguments
 from gateway.adapters.segments import client_branches
 from gateway.adapters.segments.client_consumers import NO_LOCAL, Consumer
 from gateway.adapters.segments.client_session import ClientSession
@@ -16,7 +17,7 @@ from gateway.adapters.segments.completion import ranges_of, unwrapped
 from gateway.adapters.segments.decoding import read_map
 from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.operations import struct_of
-from gateway.adapters.segments.server import ALTERNATE, DEAD_LETTER, OVERFLOW, POLICY
+from gateway.adapters.segments.server import ALTERNATE, DEAD_LETTER
 from gateway.adapters.segments.wire import layouts as w
 from gateway.errors import LocalError
 from gateway.message import Table
@@ -54,26 +55,6 @@ from gateway.operations import (
     Unbind,
     Unsubscribe,
 )
-
-LIMITS = {
-    "x-max-length": "qpid.max_count",
-    "x-max-length-bytes": "qpid.max_size",
-    "x-max-priority": "x-qpid-priorities",
-}
-"""Arguments of a queue, as the brokers of Qpid name them."""
-POLICIES = {"drop-head": "ring", "reject-publish": "reject"}
-
-
-def qpid_arguments(given: Table) -> Table:
-    """Arguments of a queue with Qpid's names for its limits. A limit without a policy drops the
-    oldest messages, as in RabbitMQ."""
-    arguments = {LIMITS.get(name, name): value for name, value in given.items()}
-    limited = "x-max-length" in given or "x-max-length-bytes" in given
-    policy = POLICIES.get(str(given.get(OVERFLOW, "drop-head")))
-    if limited and policy is not None:
-        arguments.pop(OVERFLOW, None)
-        arguments[POLICY] = policy
-    return arguments
 
 
 def _map(table: Table | None) -> bytes | None:

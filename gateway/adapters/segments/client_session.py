@@ -476,7 +476,7 @@ class ClientSession:
         if outcome is Outcome.REJECT:
             self.say(w.MessageReject(ranges))
         else:
-            self.say(w.MessageRelease(ranges, set_redelivered=True))
+            self.say(w.MessageRelease(ranges, set_redelivered=outcome is not Outcome.UNDO))
 
     # --- other connections -----------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from gateway.adapters.core.qpid_arguments import binding_arguments, read_consumer_arguments
+from gateway.adapters.core.qpid_queues import queue_arguments
 from gateway.adapters.segments import branches
 from gateway.adapters.segments.completion import ranges_of, unwrapped
 from gateway.adapters.segments.content import cost
@@ -53,17 +54,9 @@ from gateway.operations import (
 
 ALTERNATE = "alternate-exchange"
 DEAD_LETTER = "x-dead-letter-exchange"
-QUEUE_ARGUMENTS = {
-    "qpid.max_count": "x-max-length",
-    "qpid.max_size": "x-max-length-bytes",
-    "qpid.priorities": "x-max-priority",
-    "x-qpid-priorities": "x-max-priority",
-}
-"""Arguments of Qpid's queues, and those of the broker that mean the same."""
-POLICIES = {"ring": "drop-head", "ring_strict": "drop-head", "reject": "reject-publish"}
+TIMEOUT = "x-auto-delete-timeout"
 REJECT_CODE, REJECT_TEXT = "x-reject-code", "x-reject-text"
 """Headers of the dead letters of rejected messages."""
-POLICY, OVERFLOW = "qpid.policy_type", "x-overflow"
 MOST_BEHIND = 256
 """Commands for a subscription that wait for its message.flush."""
 MOST_ACQUIRED = 1 << 18
@@ -73,23 +66,6 @@ and the next command may name the same ones."""
 
 def _table(octets: bytes | None) -> Table:
     return read_map(octets) if octets else {}
-
-
-def queue_arguments(given: Table) -> Table:
-    """With the broker's names for Qpid's limits of a queue. A limit without a policy
-    rejects, as in Qpid."""
-    arguments = dict(given)
-    for theirs, ours in QUEUE_ARGUMENTS.items():
-        value = given.get(theirs)
-        if isinstance(value, str) and value.isdigit() and value.isascii():
-            value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            arguments.setdefault(ours, int(value))
-    if "qpid.max_count" in given or "qpid.max_size" in given:
-        policy = POLICIES.get(str(given.get(POLICY, "reject")))
-        if policy is not None:
-            arguments.setdefault(OVERFLOW, policy)
-    return arguments
 
 
 def _named(name: str | None, what: str) -> str:
@@ -142,12 +118,16 @@ def _declare_queue(r: Request) -> list[Operation]:
     m: w.QueueDeclare = r.record
     arguments = queue_arguments(_table(m.arguments))
     if m.alternate_exchange:
-        arguments[DEAD_LETTER] = m.alternate_exchange
+        arguments = {**arguments, DEAD_LETTER: m.alternate_exchange}
     name = _named(m.queue, "the queue")
-    if m.exclusive and m.auto_delete and not m.passive:
-        r.session.owned[name] = None
-    auto_delete = m.auto_delete and not m.exclusive
-    flags = m.passive, m.durable, m.exclusive, auto_delete
+    exclusive, auto_delete = m.exclusive, m.auto_delete
+    if TIMEOUT in arguments:
+        exclusive = exclusive and not auto_delete  # it outlives its session
+    elif exclusive and auto_delete:
+        auto_delete = False
+        if not m.passive:
+            r.session.owned[name] = None
+    flags = m.passive, m.durable, exclusive, auto_delete
     return [DeclareQueue(r.session.number, r, name, *flags, arguments)]
 
 

@@ -334,6 +334,42 @@ def test_acquired_messages_go_back(client: Client) -> None:
     assert ready(client) == 1
 
 
+# --- queues of Qpid -------------------------------------------------------------------------------
+
+
+def declare(client: Client, name: str, **arguments: Any) -> None:
+    octets = write_map({name.replace("__", "."): value for name, value in arguments.items()})
+    said = client.say(w.QueueDeclare(name, arguments=octets, exclusive=True, auto_delete=True))
+    assert names(said) == ["session.completed"]
+
+
+def test_a_last_value_queue(client: Client) -> None:
+    declare(client, "values", qpid__last_value_queue=1)
+    for value in (1, 2):
+        properties = w.DeliveryProperties(routing_key="values")
+        headers = w.MessageProperties(application_headers=write_map({"qpid.LVQ_key": "k"}))
+        header = ops.coded(0x0401, w.write_delivery_properties(properties))
+        header += ops.coded(0x0403, w.write_message_properties(headers))
+        record = ops.write_command(w.MessageTransfer(""), True)
+        client.served.receive(command(1, record, header, bytes([value])))
+    client.say(w.MessageSubscribe("values", "d", 1, 0))
+    assert bodies(flow(client)) == [b"\2"]
+
+
+def test_a_queue_with_a_timeout_outlives_its_session(client: Client) -> None:
+    declare(client, "lasting", qpid__auto_delete_timeout=5)
+    declare(client, "passing", qpid__max_count=5)
+    client.say(w.MessageSubscribe("lasting", "d", 1, 0))
+    assert names(client.control(1, w.SessionDetach(b"test"))) == ["session.detached"]
+    broker = client.served.broker
+    queues = broker.vhosts["/"].queues
+    assert "lasting" in queues and "passing" not in queues
+    broker.state.tick(broker.state.now + 4000)
+    assert "lasting" in queues
+    broker.state.tick(broker.state.now + 2000)
+    assert "lasting" not in queues
+
+
 # --- bindings ------------------------------------------------------------------------------------
 
 

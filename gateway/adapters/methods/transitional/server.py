@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from gateway.adapters.core.qpid_queues import queue_arguments
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.contents import classes
 from gateway.adapters.methods.pending import PendingReply
@@ -87,9 +88,9 @@ def _declare_exchange(r: Received) -> list[Operation]:
 
 def _declare_queue(r: Received) -> list[Operation]:
     m: w.QueueDeclare = r.m
-    arguments = table(m.arguments)
+    arguments = queue_arguments(table(m.arguments))
     if m.alternate_exchange:
-        arguments["x-dead-letter-exchange"] = m.alternate_exchange
+        arguments = {**arguments, "x-dead-letter-exchange": m.alternate_exchange}
     # Auto-delete had no effect on an exclusive queue: it is deleted with its connection.
     flags = m.passive, m.durable, m.exclusive, m.auto_delete and not m.exclusive
     return [DeclareQueue(r.number, r.token, m.queue, *flags, arguments)]

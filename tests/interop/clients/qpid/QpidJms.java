@@ -360,6 +360,91 @@ public class QpidJms {
         });
   }
 
+  /** A queue with an argument of Qpid. */
+  static Queue shaped(Session session, String name, String arguments) throws JMSException {
+    String node = "node: {x-declare: {arguments: {" + arguments + "}}}";
+    return session.createQueue("ADDR:jms0x." + name + "; {create: always, " + node + "}");
+  }
+
+  static void keyed(Session session, Destination to, String header, String... texts)
+      throws JMSException {
+    MessageProducer producer = session.createProducer(to);
+    for (String text : texts) {
+      Message message = session.createTextMessage(text);
+      message.setStringProperty(header, text.substring(0, 1));
+      producer.send(message);
+    }
+    producer.close();
+  }
+
+  static List<String> browsed(Session session, Queue queue) throws JMSException {
+    List<String> found = new ArrayList<>();
+    QueueBrowser browser = session.createBrowser(queue);
+    Enumeration<?> messages = browser.getEnumeration();
+    while (messages.hasMoreElements()) {
+      found.add(text((Message) messages.nextElement()));
+    }
+    browser.close();
+    return found;
+  }
+
+  static Object lastValue() throws Exception {
+    return with(
+        (connection, session) -> {
+          Queue queue = shaped(session, "last", "'qpid.last_value_queue_key': 'key'");
+          session.createConsumer(queue).close();
+          keyed(session, queue, "key", "a1", "b1", "a2", "c1", "b2");
+          List<Object> seen = new ArrayList<>();
+          seen.add(browsed(session, queue));
+          seen.add(texts(session.createConsumer(queue), 3));
+          return seen;
+        });
+  }
+
+  static Object groups() throws Exception {
+    return with(
+        "checks",
+        Session.SESSION_TRANSACTED,
+        (connection, session) -> {
+          String arguments = "'qpid.group_header_key': 'group', 'qpid.shared_msg_group': 1";
+          Queue queue = shaped(session, "groups", arguments);
+          Session other = connection.createSession(true, Session.SESSION_TRANSACTED);
+          MessageConsumer one = session.createConsumer(queue);
+          MessageConsumer two = other.createConsumer(queue);
+          Session third = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+          keyed(third, queue, "group", "a1", "b1", "a2", "c1", "b2", "a3", "d1", "c2");
+          List<String> all = new ArrayList<>();
+          for (MessageConsumer consumer : new MessageConsumer[] {one, two}) {
+            List<String> texts = texts(consumer, 1);
+            texts.sort((x, y) -> x.charAt(0) - y.charAt(0)); // stable: the order of each group
+            all.addAll(texts);
+          }
+          all.sort((x, y) -> x.charAt(0) - y.charAt(0));
+          session.commit();
+          other.commit();
+          return all;
+        });
+  }
+
+  static Object longBrowser() throws Exception {
+    return with(
+        (connection, session) -> {
+          Queue queue = queue(session, "long");
+          MessageConsumer consumer = session.createConsumer(queue);
+          consumer.close();
+          List<String> sent = new ArrayList<>();
+          for (int number = 0; number < 1200; number++) {
+            sent.add("m" + number);
+          }
+          send(session, queue, sent.toArray(new String[0]));
+          List<Object> seen = new ArrayList<>();
+          seen.add(browsed(session, queue).equals(sent));
+          seen.add(browsed(session, queue).equals(sent));
+          seen.add(texts(session.createConsumer(queue), sent.size()).equals(sent));
+          return seen;
+        });
+  }
+
   public static void main(String[] arguments) throws Exception {
     address = arguments[0] + ":" + arguments[1];
     Lines.report("properties", QpidJms::properties);
@@ -374,6 +459,9 @@ public class QpidJms {
     Lines.report("request_reply", QpidJms::requestReply);
     Lines.report("addresses", QpidJms::addresses);
     Lines.report("many", QpidJms::many);
+    Lines.report("last_value", QpidJms::lastValue);
+    Lines.report("groups", QpidJms::groups);
+    Lines.report("long_browser", QpidJms::longBrowser);
     System.exit(0);
   }
 }
