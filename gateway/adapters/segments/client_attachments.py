@@ -5,6 +5,7 @@ from typing import Any, Protocol
 from uuid import uuid4
 
 from gateway.adapters.segments.attachments import HANDLERS
+from gateway.adapters.segments.client_commands import TAKE
 from gateway.adapters.segments.client_session import ClientEngine, ClientSession
 from gateway.adapters.segments.frames import Frames
 from gateway.adapters.segments.lifecycle import State as LifeState
@@ -81,7 +82,7 @@ class ClientAttachments:
     ) -> None:
         engine, number = self._engine, op.channel
         self._check(number)
-        session = ClientSession(number, name, engine, op.token)
+        session = ClientSession(number, name, engine, op.token, TAKE)
         if seconds:
             session.log = ReplayLog(0, ReplayRoom())
         engine.sessions[number] = session

@@ -5,13 +5,12 @@ when that is complete. Publishes whose fate is of interest are followed by one e
 turn. Accepts, completions and that sync are written when the output is taken.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from gateway.adapters.core.output import OutputBuffer
 from gateway.adapters.segments.client_consumers import Arrival, Consumer, Deliveries
 from gateway.adapters.segments.completion import (
-    SERIALS,
     ReceivedCommands,
     SentCommands,
     ranges_of,
@@ -29,10 +28,8 @@ from gateway.adapters.segments.frames import LargeBodyFrames, command, control, 
 from gateway.adapters.segments.lifecycle import Lifecycle
 from gateway.adapters.segments.operations import (
     read_fields,
-    read_struct,
     write_command,
     write_control,
-    write_struct,
 )
 from gateway.adapters.segments.publishes import Publishes, transfer
 from gateway.adapters.segments.replay import ReplayLog
@@ -40,7 +37,6 @@ from gateway.adapters.segments.session import EMPTY_ARRAY, SYNC, TRANSFER
 from gateway.adapters.segments.session_state import State
 from gateway.adapters.segments.types import ALLOWANCE, FieldError
 from gateway.adapters.segments.violation import (
-    EXCEPTION_CONDITIONS,
     Violation,
     command_invalid,
     undecodable,
@@ -59,7 +55,6 @@ from gateway.operations import (
     Done,
     EndSession,
     Fetched,
-    Flow,
     Operation,
     Outcome,
     Publish,
@@ -68,6 +63,7 @@ from gateway.operations import (
     Token,
 )
 
+Take = Callable[["ClientSession", Any, list[Operation]], None]
 Result = Callable[["ClientSession", Any, Any], Any]
 """The result of an operation, from the session, the operation and the struct of its command."""
 
@@ -108,10 +104,18 @@ class ClientSession:
         "number", "name", "state", "opening", "ending", "allow_deliveries", "received", "pointed",
         "sent", "awaited", "publishes", "consumers", "deliveries", "transactional", "accepted",
         "prefetch", "flowing", "last_queue", "names", "_engine", "_buffer", "_accepts", "_due",
-        "_sync_due", "_completed_due", "_exception", "log", "linked", "timeout",
+        "_sync_due", "_completed_due", "exception", "_take", "log", "linked", "timeout",
     )  # fmt: skip
 
-    def __init__(self, number: int, name: bytes, engine: ClientEngine, opening: Token) -> None:
+    def __init__(
+        self,
+        number: int,
+        name: bytes,
+        engine: ClientEngine,
+        opening: Token,
+        take: Mapping[int, Take],
+    ) -> None:
+        """``take``: what to do with a command of the server, by its code."""
         self.number = number
         """Of the channel."""
         self.name = name
@@ -146,11 +150,13 @@ class ClientSession:
         """The queue that an empty name stands for."""
         self.names = 0
         """Names that we have made."""
+        self.exception: tuple[Condition, str] | None = None
+        """Of the server, which is going to detach."""
+        self._take = take
         self._engine = engine
         self._buffer = engine.buffer
         self._accepts: list[int] = []
         self._due = self._sync_due = self._completed_due = False
-        self._exception: tuple[Condition, str] | None = None
 
     # --- commands of ours ------------------------------------------------------------------------
 
@@ -347,7 +353,7 @@ class ClientSession:
             text = f"command {code >> 8}.{code & 0xFF} of a server is unknown"
             self.fail(command_invalid(text, self.number, code), found)
             return
-        take = TAKE.get(kind.name)
+        take = self._take.get(code)
         if take is None:
             text = f"{kind.name} is not implemented"
             self.fail(Violation(Condition.NOT_IMPLEMENTED, text, operation=code), found)
@@ -411,43 +417,6 @@ class ClientSession:
             del taken[number]
         if m.timely_reply:
             self.send_control(w.SessionKnownCompleted(m.commands))
-
-    def on_result(self, m: w.ExecutionResult, found: list[Operation]) -> None:
-        """The result of a command, which is complete soon. Raises ``FieldError``."""
-        number = m.command_id or 0
-        value = read_struct(m.value or b"")
-        for awaited in self.awaited.look(unwrapped(((number, number),), self.sent)).values():
-            awaited.value = value
-
-    def on_exception(self, m: w.ExecutionException, found: list[Operation]) -> None:
-        """A command of ours has failed; the server is going to detach."""
-        condition = EXCEPTION_CONDITIONS.get(m.error_code or 0, Condition.INTERNAL_ERROR)
-        self._exception = condition, m.description or ""
-
-    def on_reject(self, m: w.MessageReject, found: list[Operation]) -> None:
-        """Publishes come back."""
-        ranges = unwrapped(m.transfers, self.sent)
-        self.publishes.rejected(ranges, m.code or 0, m.text or "", found)
-
-    def on_release(self, m: w.MessageRelease, found: list[Operation]) -> None:
-        self.publishes.rejected(unwrapped(m.transfers, self.sent), 0, "released", found)
-
-    def on_resume(self, m: w.MessageResume, found: list[Operation]) -> None:
-        """No part of an interrupted transfer is kept: the server is to start over."""
-        if m.destination in self.consumers:
-            number = (self.received.following - 1) & SERIALS
-            self.say(w.ExecutionResult(number, write_struct(w.MessageResumeResult(0))))
-        else:
-            self.fail(Violation(Condition.NOT_FOUND, "no such consumer"), found)
-
-    def on_flow(self, m: w.MessageFlow, found: list[Operation]) -> None:
-        """The server lets us publish again (Broker-J)."""
-        if m.value:
-            found.append(Flow(self.number, None, True))
-
-    def on_stop(self, m: w.MessageStop, found: list[Operation]) -> None:
-        """The server asks us to hold our publishes."""
-        found.append(Flow(self.number, None, False))
 
     # --- settlement ------------------------------------------------------------------------------
 
@@ -533,7 +502,7 @@ class ClientSession:
     def detached(self, reason: tuple[Condition, str], found: list[Operation]) -> None:
         """The session is over: answer everything that is open. ``reason``: why, if there was no
         execution.exception."""
-        condition, text = self._exception or reason
+        condition, text = self.exception or reason
         ending, lost = self.ending, self.state is State.DETACHING
         if ending is not None:
             condition, text = Condition.CHANNEL_ERROR, f"channel {self.number} is closed"
@@ -579,22 +548,3 @@ class ClientSession:
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         """No-op: a client does not confirm."""
-
-
-def _nothing(session: ClientSession, m: Any, found: list[Operation]) -> None:
-    """Nothing follows from it."""
-
-
-TAKE: dict[str, Callable[[ClientSession, Any, list[Operation]], None]] = {
-    "execution.sync": _nothing,
-    "execution.result": ClientSession.on_result,
-    "execution.exception": ClientSession.on_exception,
-    "message.accept": _nothing,
-    "message.reject": ClientSession.on_reject,
-    "message.release": ClientSession.on_release,
-    "message.resume": ClientSession.on_resume,
-    "message.set-flow-mode": _nothing,
-    "message.flow": ClientSession.on_flow,
-    "message.stop": ClientSession.on_stop,
-}
-"""Commands of a server but transfers. Others are refused with not-implemented."""
