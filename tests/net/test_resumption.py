@@ -17,6 +17,7 @@ from gateway.message import Message, Properties
 from gateway.net.dialer import Remote, dial, redial
 from gateway.operations import (
     AttachSession,
+    BeginSession,
     Closed,
     Confirm,
     DeclareQueue,
@@ -251,3 +252,32 @@ async def over_http(tmp_path: Path) -> None:
 
 def test_sessions_over_http(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(over_http(tmp_path), PATIENCE))
+
+
+async def over_a_crash(gateway: Running) -> None:
+    """The gateway forgets the session; what it has confirmed is there."""
+    worker = Worker(gateway.port)
+    await worker.begin()
+    await worker.ask(DeclareQueue(1, None, "q", durable=True))
+    await worker.ask(SelectConfirms(1, None))
+    while worker.confirmed < 25:
+        worker.send()
+        worker.take(await anext(worker.remote))
+    gateway.kill()
+    async for operation in worker.remote:
+        worker.take(operation)
+    under_way = worker.next - worker.confirmed
+    gateway.start()
+    again = await dial(("127.0.0.1", gateway.port), version="0-10")
+    with pytest.raises(Refusal, match="has not kept") as refused:
+        await again.resume(worker.remote)
+    assert refused.value.condition is Condition.NOT_FOUND
+    await again.request(BeginSession(2, None))
+    found = await again.request(FindQueue(2, None, "q"))
+    assert 25 <= worker.confirmed <= found.messages <= worker.confirmed + under_way
+    await again.close()
+
+
+def test_a_gateway_that_is_killed(tmp_path: Path) -> None:
+    with Running(tmp_path) as gateway:
+        asyncio.run(asyncio.wait_for(over_a_crash(gateway), PATIENCE))
