@@ -242,6 +242,8 @@ def settle(engine: Any, op: Settle) -> None:
     if engine.server:
         raise LocalError("a server does not settle")
     channel: Channel = engine.channel(op.channel)
+    if engine.class_message:
+        messages.check_settlement(engine, op, channel)
     tags = channel.deliveries.up_to(op.delivery) if op.multiple else [op.delivery]
     if engine.class_message:
         messages.settle(engine, op, channel, tags)

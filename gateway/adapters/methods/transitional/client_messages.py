@@ -118,10 +118,8 @@ def publish(engine: MessagesEngine, channel: Channel, op: Publish) -> None:
 
 
 def settle(engine: MessagesEngine, op: Settle, channel: Channel, names: list[int]) -> None:
-    """Settle these deliveries. Raises ``LocalError`` if there is no way to say it."""
+    """Settle these deliveries, which ``check_settlement`` allows."""
     if op.outcome.returns:
-        if len(names) < len(channel.deliveries):
-            raise LocalError("class message cannot give single deliveries back")
         engine.send_method(op.channel, w.MessageRecover(requeue=True))
     elif engine.requests:
         accepted = op.outcome is Outcome.ACCEPT
@@ -131,12 +129,24 @@ def settle(engine: MessagesEngine, op: Settle, channel: Channel, names: list[int
                 continue
             for name in range(first, last + 1):
                 engine.send_method(op.channel, w.MessageReject(GENERIC, "rejected"), name)
-    elif op.outcome is Outcome.ACCEPT:
+    else:
         found = [(first % types.SERIALS, last % types.SERIALS) for first, last in runs(names)]
         for at in range(0, len(found), RANGES):
             done = types.write_set(found[at : at + RANGES])
             engine.send_method(op.channel, w.ExecutionComplete(0, done))
-    else:
+
+
+def check_settlement(engine: MessagesEngine, op: Settle, channel: Channel) -> None:
+    """Raises ``LocalError`` if there is no way to say it."""
+    if op.outcome.returns:
+        newest = channel.deliveries.newest()
+        if op.multiple:
+            whole = not op.delivery or newest is None or op.delivery >= newest
+        else:
+            whole = len(channel.deliveries) == 1 and op.delivery == newest
+        if not whole:
+            raise LocalError("class message cannot give single deliveries back")
+    elif op.outcome is not Outcome.ACCEPT and not engine.requests:
         raise LocalError("class message of 27 July cannot reject")
 
 

@@ -47,8 +47,18 @@ class Deliveries:
             names[:] = sorted(self._numbers)
 
     def oldest(self) -> int | None:
-        """The first name that is not settled."""
-        return min(self._numbers, default=None)
+        """The first name that is not settled, but for those of fetched ones."""
+        names = self._names
+        settled = next((at for at, name in enumerate(names) if name in self._numbers), len(names))
+        del names[:settled]
+        return names[0] if names else None
+
+    def newest(self) -> int | None:
+        """The last name that is not settled, but for those of fetched ones."""
+        names = self._names
+        while names and names[-1] not in self._numbers:
+            names.pop()
+        return names[-1] if names else None
 
     def clear(self) -> None:
         """All go back to their queues."""

@@ -154,9 +154,9 @@ def test_all_are_given_back_but_no_single_one(version: str) -> None:
     talk = talking(version)
     published(talk, b"1", b"2")
     first, second = (delivered.delivery for delivered in consuming(talk))
-    for delivery in (first, second):
+    for delivery, multiple in ((first, False), (second, False), (first, True)):
         with pytest.raises(LocalError, match="single deliveries"):
-            talk.client.send(Settle(1, delivery, False, Outcome.RELEASE))
+            talk.client.send(Settle(1, delivery, multiple, Outcome.RELEASE))
     assert left(talk) == (2, 2) and talk.client.output() == []
     again = talk.tells(Settle(1, second, True, Outcome.RELEASE))
     assert [isinstance(op, Deliver) and op.redelivered for op in again] == [True, True]

@@ -86,3 +86,25 @@ def test_serial_numbers_name_the_last_command_that_has_them() -> None:
     assert numbering.named(6) == -1  # not sent yet
     numbering.sent = 3
     assert numbering.named(SERIALS - 1) < 0
+
+
+def test_the_oldest_is_found_without_passing_settled_ones_again() -> None:
+    kept = Deliveries(1)
+    assert kept.oldest() is None
+    for name in range(10, 60):
+        kept.add(name, name)
+    for name in range(10, 30):
+        kept.settle(name)
+        assert kept.oldest() == name + 1
+    assert len(kept._names) == 30
+    kept.settle(40)
+    assert kept.oldest() == 30
+    kept.settle_up_to(59)
+    assert kept.oldest() is None
+
+
+def test_a_name_that_comes_late_takes_its_place() -> None:
+    kept = Deliveries(1)
+    for name in (1, 5, 7, 3):
+        kept.add(name, name)
+    assert (kept.up_to(0), kept.oldest()) == ([1, 3, 5, 7], None)
