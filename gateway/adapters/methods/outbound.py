@@ -191,15 +191,21 @@ def _blocked(engine: OutboundEngine, op: Blocked | Unblocked) -> None:
 # --- answers -------------------------------------------------------------------------------------
 
 
-def replying(reply: Callable[[Any, Any, PendingReply, Done], None]) -> "Encoder":
-    """How replies are sent, by ``reply`` where they have a channel."""
+def replying(
+    reply: Callable[[Any, Any, PendingReply, Done], None], others: tuple[type[Any], ...] = ()
+) -> "Encoder":
+    """How replies are sent, by ``reply`` where they have a channel. Tokens of the types ``others``
+    act for themselves."""
 
     def done(engine: Any, op: Done) -> None:
         token = op.token
         if token is None:
             return
         if not isinstance(token, PendingReply):
-            raise LocalError("this is not a token of ours")
+            if not isinstance(token, others):
+                raise LocalError("this is not a token of ours")
+            token.done(op)
+            return
         name = token.method.name
         if name == "connection.open":
             engine.connection.opened(token.record)

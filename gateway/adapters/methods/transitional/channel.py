@@ -217,7 +217,7 @@ class Channel:
             if is_basic:
                 name = self._deliver_basic(consumer, redelivered, message)
             else:
-                name = self.transfer(consumer, redelivered, message)
+                name = self._transfer(*messages.transfer_of(message, consumer, redelivered))
         except ValueError:
             self._engine.life.unsent(Unsent(self.number, consumer, delivery, message))
             return

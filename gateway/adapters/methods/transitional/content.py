@@ -61,11 +61,11 @@ def header_of(m: w.MessageTransfer) -> tuple[bytes, Essentials]:
         value = getattr(m, name)
         if value:
             setattr(properties, name, value)
-    expiration, ttl, date = m.expiration, m.ttl, m.expiration * 1000
-    if 0 < ttl <= EPOCH_LIMIT:
+    ttl, expiration = m.ttl, m.expiration
+    if ttl and ttl <= EPOCH_LIMIT:
         properties.expiration, ttl = str(ttl), 0
-    elif not ttl and EPOCH_LIMIT < date < LAST_DATE:
-        properties.expiration, expiration = str(date), 0  # an absolute time
+    elif expiration and not ttl and EPOCH_LIMIT < expiration * 1000 < LAST_DATE:
+        properties.expiration, expiration = str(expiration * 1000), 0  # an absolute time
     header, essentials = arrived_header(write_basic_properties(properties))
     if ttl or expiration or m.content_length or m.transaction_id or m.security_token:
         header = with_headers(header, kept(m, ttl, expiration))

@@ -75,16 +75,6 @@ def _unsaid(engine: Any, op: Operation) -> None:
     """Publishers are not told; they wait because nothing is read from them."""
 
 
-_replied = replying(reply)
-
-
-def _done(engine: Any, op: Done) -> None:
-    if isinstance(op.token, TOKENS):
-        op.token.done(op)
-    else:
-        _replied(engine, op)
-
-
 def _refused(engine: Any, op: Refused) -> None:
     if isinstance(op.token, TOKENS):
         op.token.refused(op)
@@ -127,7 +117,7 @@ ENCODERS: dict[type[Operation], Encoder] = {
     Cancelled: _cancelled,
     Blocked: _unsaid,
     Unblocked: _unsaid,
-    Done: _done,
+    Done: replying(reply, TOKENS),
     DetachSession: give_up,
     Refused: _refused,
     SessionLost: _session_lost,

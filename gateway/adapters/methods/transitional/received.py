@@ -64,8 +64,9 @@ class Received(NamedTuple):
 
     def answering(self, message: Message | None) -> PendingReply:
         """The token of a transfer with this message."""
+        request = 0 if self.carried is None else self.carried.identifier
         mark = self.channel.numbering.received
-        return PendingReply(self.method, Asked(self.m, self.request, mark, message))
+        return PendingReply(self.method, Asked(self.m, request, mark, message))
 
 
 def table(entries: bytes) -> Table:

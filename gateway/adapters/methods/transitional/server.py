@@ -27,7 +27,7 @@ from gateway.adapters.methods.transitional.received import (
 )
 from gateway.adapters.methods.transitional.resumption import suspend
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
-from gateway.bodies import Body, incoming_body
+from gateway.bodies import Body, Spool, incoming_body
 from gateway.errors import Condition, Lost, PeerError
 from gateway.message import Message
 from gateway.operations import (
@@ -242,14 +242,13 @@ def _transfer(r: Received) -> list[Operation]:
     if body.is_reference:
         r.channel.references.transfer(body.octets, r)
         return []
-    return _publish(r, _kept(r, body.octets))
+    octets, spool = body.octets, r.engine.spool
+    large = spool is not None and len(octets) >= spool.threshold
+    return _publish(r, _kept(spool, octets) if large else octets)
 
 
-def _kept(r: Received, octets: bytes) -> Body:
-    """A body that came inline: in a file if it is large. Raises ``PeerError`` (311)."""
-    spool = r.engine.spool
-    if spool is None or len(octets) < spool.threshold:
-        return octets
+def _kept(spool: Spool, octets: bytes) -> Body:
+    """A large body that came inline goes to a file. Raises ``PeerError`` (311)."""
     try:
         sink = incoming_body(spool, len(octets))
         sink.add(octets)
