@@ -116,18 +116,35 @@ def main(directory: str, seed: str) -> None:
         moving.turn()
     say("start")
     serial = 0
+    branches = moving.branches
     ends: dict[str, Callable[[Xid], tuple[bool, Completing]]] = {
-        "commit": lambda xid: moving.branches.commit(xid, "guest", False),
-        "rollback": lambda xid: moving.branches.rollback(xid, "guest"),
+        "commit": lambda xid: branches.commit(xid, "guest", False),
+        "rollback": lambda xid: branches.rollback(xid, "guest"),
+        "commit-by-hand": lambda xid: branches.decide(xid, True),
+        "rollback-by-hand": lambda xid: branches.decide(xid, False),
     }
-    left = moving.branches.recover("guest")
+    statuses = {
+        "commit-by-hand": BranchStatus.HEURISTIC_COMMIT,
+        "rollback-by-hand": BranchStatus.HEURISTIC_ROLLBACK,
+    }
+    decided = [branch.xid for branch in branches.in_doubt if branch.decided]
+    left = [branch.xid for branch in branches.in_doubt if not branch.decided]
     while True:
+        if decided and chance.random() < 0.3:
+            xid = decided.pop()
+            say(f"try forget {xid}")
+            branches.forget(xid, "guest")
+            while moving.store.dirty:
+                moving.turn()
+            say(f"done forget {xid}")
         if left and chance.random() < 0.7:
             xid = left.pop(chance.randrange(len(left)))
-            end = chance.choice(["commit", "commit", "rollback"])
+            end = chance.choice([*ends, "commit", "commit"])
             say(f"try {end} {xid}")
-            assert moving.complete(ends[end](xid)) is BranchStatus.OK
+            assert moving.complete(ends[end](xid)) is statuses.get(end, BranchStatus.OK)
             say(f"done {end} {xid}")
+            if end in statuses:
+                decided.append(xid)
             continue
         serial += 1
         xid = Xid(7, f"{seed}-{serial}".encode(), b"\x00")

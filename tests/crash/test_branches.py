@@ -37,6 +37,8 @@ class Expected:
     def __init__(self) -> None:
         self.moved: dict[str, list[int]] = {}
         self.prepared: set[str] = set()
+        self.decided: set[str] = set()
+        """By hand."""
         self.there: set[int] = set()
         """Numbers whose move was committed."""
 
@@ -58,26 +60,37 @@ class Expected:
         if what == "prepare":
             self.prepared.add(xid)
             return
+        if what == "forget":
+            self.decided.discard(xid)
+            return
         self.prepared.discard(xid)
-        if what == "commit":
+        if what.endswith("by-hand"):
+            self.decided.add(xid)
+        if what.startswith("commit"):
             self.there.update(self.moved[xid])
 
 
 def check(directory: Path, expected: Expected, doubtful: tuple[str, str] | None) -> None:
     moving = Moving(directory)
     try:
-        found = {str(xid) for xid in moving.branches.recover("guest")}
+        in_doubt = moving.branches.in_doubt
+        found = {str(branch.xid) for branch in in_doubt if not branch.decided}
+        decided = {str(branch.xid) for branch in in_doubt if branch.decided}
         old, new = moving.numbers("from"), moving.numbers("to")
     finally:
         moving.store.abandon()
     if doubtful is not None:
         what, xid = doubtful
-        if (xid in found) is (what == "prepare"):
+        if what == "forget":
+            if xid not in decided:
+                expected.done(what, xid)
+        elif (xid in found) is (what == "prepare"):
             expected.done(what, xid)
-        if what != "prepare" and xid not in found:
-            moved = set(expected.moved[xid])
-            assert moved <= set(new) if what == "commit" else moved.isdisjoint(new)
+            if what != "prepare":
+                moved, committed = set(expected.moved[xid]), what.startswith("commit")
+                assert moved <= set(new) if committed else moved.isdisjoint(new)
     assert found == expected.prepared
+    assert decided == expected.decided
     held = {number for xid in found for number in expected.moved[xid]}
     assert len(set(new)) == len(new), "delivered twice"
     assert set(new) == expected.there
