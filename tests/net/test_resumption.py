@@ -35,6 +35,8 @@ from tests.in_memory import octets
 from tests.net.running import PATIENCE, Running
 
 MESSAGES = 400
+LARGE = 100_000
+"""Octets of every tenth message where some are large: the gateway has these in files."""
 
 
 class Cutter(asyncio.Protocol):
@@ -71,8 +73,9 @@ class Cutter(asyncio.Protocol):
 class Passage:
     """Listens, and passes a random number of octets of each connection on to the gateway."""
 
-    def __init__(self, port: int, seed: int) -> None:
+    def __init__(self, port: int, seed: int, most: int = 20_000) -> None:
         self.random = Random(seed)
+        self.most = most
         self.left = 0
         self.cuts = 0
         self._to = port
@@ -93,7 +96,7 @@ class Passage:
 
     async def _connect(self, client: Cutter) -> None:
         loop = asyncio.get_running_loop()
-        self.left = 1500 + self.random.randrange(20_000)  # the handshake takes some of them
+        self.left = 1500 + self.random.randrange(self.most)  # the handshake takes some of them
         _, gateway = await loop.create_connection(lambda: Cutter(self), "127.0.0.1", self._to)
         gateway.other, client.other = client, gateway
         early, client.early = client.early, b""
@@ -103,7 +106,8 @@ class Passage:
 class Worker:
     """Publishes numbers, and consumes them from the same queue."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, large: bool = False) -> None:
+        self.large = large
         self.dial = partial(dial, ("127.0.0.1", port), version="0-10")
         self.remote: Remote
         self.next = 0
@@ -151,7 +155,9 @@ class Worker:
     def take(self, operation: Operation) -> None:
         if isinstance(operation, Deliver):
             assert not operation.redelivered
-            self.received.append(int(octets(operation.message).split()[0]))
+            number, rest = octets(operation.message).split(b" ")
+            self.received.append(int(number))
+            assert len(rest) in (LARGE, self.received[-1] * 37 % 900)
             self.to_settle.append(operation.delivery)
         elif isinstance(operation, Confirm):
             assert operation.accepted
@@ -163,7 +169,8 @@ class Worker:
             self.remote.send(Settle(1, self.to_settle[0], False, Outcome.ACCEPT))
             self.to_settle.pop(0)
         while self.next < min(MESSAGES, self.confirmed + 25):
-            body = b"%d " % self.next + b"x" * (self.next * 37 % 900)
+            size = LARGE if self.large and self.next % 10 == 0 else self.next * 37 % 900
+            body = b"%d " % self.next + b"x" * size
             header = BASIC.write(Properties(durable=True))
             message = Message(BASIC, header, body, "", "q", BASIC.essentials(header))
             self.remote.send(Publish(1, message, False, False))
@@ -180,9 +187,10 @@ class Worker:
                 await self.resume()
 
 
-async def conversation(gateway: Running, seed: int) -> None:
-    async with Passage(gateway.port, seed) as passage:
-        worker = Worker(passage.port)
+async def conversation(gateway: Running, seed: int, large: bool) -> None:
+    most = 4 * LARGE if large else 20_000
+    async with Passage(gateway.port, seed, most) as passage:
+        worker = Worker(passage.port, large)
         await worker.begin()
         await worker.ask(DeclareQueue(1, None, "q", durable=True))
         await worker.ask(SelectConfirms(1, None))
@@ -196,10 +204,10 @@ async def conversation(gateway: Running, seed: int) -> None:
         await worker.remote.close()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path, seed: int) -> None:
-    with Running(tmp_path) as gateway:
-        asyncio.run(asyncio.wait_for(conversation(gateway, seed), 4 * PATIENCE))
+@pytest.mark.parametrize(("seed", "large"), [(0, False), (1, False), (2, False), (3, True)])
+def test_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path, seed: int, large: bool) -> None:
+    with Running(tmp_path, limits__large_octets=65536) as gateway:
+        asyncio.run(asyncio.wait_for(conversation(gateway, seed, large), 4 * PATIENCE))
         queue = httpx.get(
             f"http://127.0.0.1:{gateway.http_port}/api/queues/%2F/q", auth=("guest", "guest")
         ).json()
