@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from gateway.adapters.segments.completion import SERIALS
+from gateway.adapters.segments.completion import OFTEN, SERIALS, unwrapped
 from gateway.adapters.segments.frames import Frames
 from gateway.adapters.segments.resumption import grant, leave, rejoin, replay
 from gateway.adapters.segments.server import ANSWERS, BATCHED, SERVE
@@ -259,7 +259,13 @@ def _request_timeout(session: Session, m: w.SessionRequestTimeout, found: list[O
 
 
 def _completed(session: Session, m: w.SessionCompleted, found: list[Operation]) -> None:
+    """The peer must hear sometime that we know it ("known-completed-reply"): when it asks, and
+    when the set has grown."""
     session.on_completed(m, found)
+    ranges = unwrapped(m.commands, session.sent)
+    if m.timely_reply or (ranges and ranges[-1][1] - session.known >= OFTEN):
+        session.known = max([session.known, *(last for _, last in ranges)])
+        session.send_control(w.SessionKnownCompleted(m.commands))
 
 
 HANDLERS: Mapping[str, Callable[[Session, Any, list[Operation]], None]] = {

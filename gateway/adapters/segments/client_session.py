@@ -104,7 +104,7 @@ class ClientSession:
         "number", "name", "state", "opening", "ending", "allow_deliveries", "received", "pointed",
         "sent", "awaited", "publishes", "consumers", "deliveries", "transactional", "accepted",
         "prefetch", "flowing", "last_queue", "names", "_engine", "_buffer", "_accepts", "_due",
-        "_sync_due", "_completed_due", "exception", "_take", "log", "linked", "timeout",
+        "_sync_due", "_completed_due", "exception", "_take", "log", "linked", "known", "timeout",
     )  # fmt: skip
 
     def __init__(
@@ -127,6 +127,8 @@ class ClientSession:
         self.received = ReceivedCommands()
         self.pointed = False
         """The server has said where its numbers begin."""
+        self.known = -1
+        """The last of our commands that the server knows us to know as complete."""
         self.timeout = 0
         """The server keeps it for so many seconds when it is not attached."""
         self.log: ReplayLog | None = None
@@ -415,8 +417,6 @@ class ClientSession:
                     raise
                 found.append(Done(self.number, operation.token, value))
             del taken[number]
-        if m.timely_reply:
-            self.send_control(w.SessionKnownCompleted(m.commands))
 
     # --- settlement ------------------------------------------------------------------------------
 

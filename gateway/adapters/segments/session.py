@@ -191,7 +191,7 @@ class Session:
         "sent", "subscriptions", "unsettled", "windowed", "transactional", "branching", "accepted",
         "explicit", "acquiring", "owned", "answers", "_serve", "_batched", "_engine", "performing",
         "_buffer", "_pending", "_unsafe", "_messages", "timeout", "log",
-        "linked", "given_up",
+        "linked", "known", "given_up",
     )  # fmt: skip
 
     def __init__(
@@ -214,6 +214,8 @@ class Session:
         self.pointed = False
         """The peer has said where its numbers begin, and its commands are not counted in another
         way (``ReceivedCommands.plain``)."""
+        self.known = -1
+        """The last of our commands that the peer knows us to know as complete."""
         self.timeout = 0
         """For so many seconds it is kept when it is not attached."""
         self.log: ReplayLog | None = None
@@ -504,8 +506,6 @@ class Session:
                 more[subscription] = None
         known = self.subscriptions
         found += [each.tell() for each in more if known.get(each.name) is each]
-        if m.timely_reply:
-            self.send_control(w.SessionKnownCompleted(m.commands))
 
     # --- out -------------------------------------------------------------------------------------
 

@@ -507,3 +507,14 @@ def test_what_the_peer_has_completed_is_acknowledged() -> None:
     subscribed(client, accept=1)
     (said,) = client.control(1, w.SessionCompleted((), timely_reply=True))
     assert said.name == "session.known-completed"
+
+
+def test_a_thousand_completed_transfers_are_acknowledged_unasked() -> None:
+    client = kept(0)
+    subscribed(client, accept=1)
+    octets = b"".join(client.transferred("q", sync=False) for _ in range(1200))
+    assert len(bodies(client.served.receive(octets))) == 1200
+    assert not client.control(1, w.SessionCompleted(((0, 998),)))
+    (said,) = client.control(1, w.SessionCompleted(((0, 999),)))
+    assert (said.name, said.record.commands) == ("session.known-completed", ((0, 999),))
+    assert not client.control(1, w.SessionCompleted(((1000, 1199),)))
