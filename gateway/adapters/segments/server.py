@@ -154,6 +154,8 @@ def _subscribe(r: Request) -> list[Operation]:
     arguments = _table(m.arguments)
     read = read_consumer_arguments(arguments)
     accept, acquire = m.accept_mode or AcceptMode.EXPLICIT, m.acquire_mode or 0
+    if accept > AcceptMode.NONE or acquire > AcquireMode.NOT_ACQUIRED:
+        raise Unacceptable(ErrorCode.INVALID_ARGUMENT, f"there are no modes {accept}, {acquire}")
     subscription = Subscription(session.number, name, accept, acquire)
     session.subscriptions[name] = subscription
     return [

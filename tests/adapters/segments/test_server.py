@@ -314,6 +314,36 @@ def test_browsed_messages_stay_until_they_are_acquired(client: Client) -> None:
     assert client.served.broker.vhosts["/"].queues["q"].unsettled == 0
 
 
+def test_a_window_of_copies(client: Client) -> None:
+    """Copies that wait for the window are those of messages that are there then."""
+    for letter in (b"a", b"b", b"c", b"d"):
+        client.transfer("q", letter)
+    subscribe(client, acquire=1)
+    assert bodies(flow(client, 2)) == [b"a", b"b"]
+    client.say(w.MessageSubscribe("q", "taker", 1, 0), w.MessageFlow("taker", 1, UNLIMITED))
+    said = client.say(w.MessageFlow("taker", 0, 3))
+    assert bodies(said) == [b"a", b"b", b"c"]
+    client.transfer("q", b"e")
+    assert bodies(client.control(1, w.SessionCompleted(((0, 1),)))) == [b"d", b"e"]
+    said = client.say(w.MessageAcquire(((0, 6),)))
+    assert ops.read_struct(said[0].record.value).transfers == ((5, 6),)
+    assert ready(client) == 0
+    client.say(w.MessageRelease(((5, 6),)))
+    assert ready(client) == 2
+
+
+def test_copies_may_be_acquired_after_the_subscription(client: Client) -> None:
+    for letter in (b"a", b"b"):
+        client.transfer("q", letter)
+    subscribe(client, acquire=1)
+    assert bodies(flow(client)) == [b"a", b"b"]
+    client.say(w.MessageCancel("d"))
+    said = client.say(w.MessageAcquire(((1, 1),)))
+    assert ops.read_struct(said[0].record.value).transfers == ((1, 1),)
+    client.say(w.MessageAccept(((1, 1),)))
+    assert ready(client) == 1 and client.served.broker.vhosts["/"].queues["q"].unsettled == 0
+
+
 def test_only_one_acquires(client: Client) -> None:
     client.transfer("q", b"a")
     subscribe(client, acquire=1)
@@ -545,6 +575,8 @@ def test_a_subscription_without_credit_hears_of_its_deleted_queue_later(client: 
         (w.ExchangeDelete("amq.topic"), ErrorCode.NOT_ALLOWED),
         (w.ExchangeBind("nowhere", "amq.topic", "k"), ErrorCode.NOT_FOUND),
         (w.MessageSubscribe("nowhere", "x", 0, 0), ErrorCode.NOT_FOUND),
+        (w.MessageSubscribe("q", "x", 2, 0), ErrorCode.INVALID_ARGUMENT),
+        (w.MessageSubscribe("q", "x", 0, 2), ErrorCode.INVALID_ARGUMENT),
         (w.MessageCancel("x"), ErrorCode.NOT_FOUND),
         (w.MessageFlow("x", 0, 1), ErrorCode.NOT_FOUND),
         (w.MessageResume("x", "r"), ErrorCode.NOT_FOUND),
