@@ -12,6 +12,10 @@ PLAIN = HOST + "/queues/plain"
 ADMIN = "guest:guest"
 
 
+def message_of(seen: Any) -> Any:
+    return seen["message"]
+
+
 def is_problem(answer: Any, status: int, kind: str) -> bool:
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
@@ -259,3 +263,23 @@ async def test_arguments_without_effect_are_named(rig: Any) -> None:
                 assert told.json()["warnings"] == said, path
         listed = {one["name"]: one["warnings"] for one in (await http.get("/api/queues")).json()}
         assert listed == {"orders": warnings, "plain": []}
+
+
+async def test_a_queue_of_last_values(rig: Any) -> None:
+    """It is declared, written and read over HTTP like any other."""
+    async with rig.http() as http:
+        made = await http.put(QUEUE, json={"arguments": {"x-last-value-key": "ticker"}})
+        assert made.status_code == 201
+        for ticker, price in (("a", "1"), ("b", "2"), ("a", "3")):
+            sent = {"routing_key": "orders", "payload": price, "payload_encoding": "string"}
+            sent["properties"] = {"headers": {"ticker": ticker}}  # type: ignore[assignment]
+            said = await http.post("/api/exchanges/%2F/amq.default/publish", json=sent)
+            assert said.json() == {"routed": True}
+        told = (await http.get(QUEUE)).json()
+        assert told["arguments"] == {"x-last-value-key": "ticker"}
+        assert (told["ready"], told["published"], told["warnings"]) == (2, 3, [])
+        seen = (await http.get("/v1/%2F/queues/orders/messages")).json()["messages"]
+        found = [(m["properties"]["ticker"], m["body"]["base64"]) for m in map(message_of, seen)]
+        assert found == [("b", "Mg=="), ("a", "Mw==")]
+        wrong = await http.put(PLAIN, json={"arguments": {"x-last-value-key": 5}})
+        assert is_problem(wrong, 422, "invalid-argument")
