@@ -12,8 +12,6 @@ from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import AcceptMode, AcquireMode, CreditUnit, FlowMode
 from gateway.operations import Fetched
 
-NO_LOCAL = "x-qpid-no-local"
-
 
 class Consumer:
     """One subscription of ours. ``settled``: its deliveries need no accept. ``copy``: it browses.

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
+from gateway.adapters.core.qpid_arguments import NO_LOCAL
 from gateway.adapters.core.qpid_queues import qpid_arguments
 from gateway.adapters.segments import client_branches
-from gateway.adapters.segments.client_consumers import NO_LOCAL, Consumer
+from gateway.adapters.segments.client_consumers import Consumer
 from gateway.adapters.segments.client_session import ClientSession
 from gateway.adapters.segments.completion import ranges_of, unwrapped
 from gateway.adapters.segments.decoding import read_map
@@ -202,7 +203,7 @@ def _subscribe(session: ClientSession, op: Subscribe) -> None:
     tag = op.tag or session.new_name("consumer")
     arguments = dict(op.arguments)
     if op.no_local:
-        arguments[NO_LOCAL] = True
+        arguments[NO_LOCAL[0]] = True
     if op.credit is not None:
         consumer = Consumer(tag, op.no_ack, op.copy, False, op.credit)
     elif op.no_ack:
