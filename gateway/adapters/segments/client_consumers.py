@@ -16,11 +16,13 @@ from gateway.operations import Fetched
 class Consumer:
     """One subscription of ours. ``settled``: its deliveries need no accept. ``copy``: it browses.
     ``count`` and ``octets`` are its credit, ``None`` without limit; in a window they are those of
-    the whole window. ``granted``: the server has been given it. ``fetching``: it is there for one
-    ``Fetch``, whose result is ``fetched``."""
+    the whole window. ``granted``: the server has been given it. ``leaving``: it has been cancelled;
+    a command for it would cost the session. ``fetching``: it is there for one ``Fetch``, whose
+    result is ``fetched``."""
 
     __slots__ = (
-        "tag", "settled", "copy", "window", "count", "octets", "granted", "fetching", "fetched",
+        "tag", "settled", "copy", "window", "count", "octets", "granted", "leaving", "fetching",
+        "fetched",
     )  # fmt: skip
 
     def __init__(
@@ -39,7 +41,7 @@ class Consumer:
         self.window = window
         self.count = count
         self.octets = octets
-        self.granted = False
+        self.granted = self.leaving = False
         self.fetching = fetching
         self.fetched: Fetched | None = None
 

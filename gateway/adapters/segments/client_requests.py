@@ -224,17 +224,19 @@ def _subscribed(session: ClientSession, consumer: Consumer) -> str:
 
 
 def _grant(session: ClientSession, consumer: Consumer) -> None:
-    if session.flowing and not consumer.granted:
+    if session.flowing and not consumer.granted and not consumer.leaving:
         consumer.granted = True
         for record in consumer.grant():
             session.say(record)
 
 
 def _unsubscribe(session: ClientSession, op: Unsubscribe) -> None:
-    if op.tag not in session.consumers:
+    consumer = session.consumers.get(op.tag)
+    if consumer is None or consumer.leaving:
         session.answer(op, op.tag)
         return
     session.ask(op, w.MessageCancel(op.tag), result=_unsubscribed)
+    consumer.leaving = True
 
 
 def _unsubscribed(session: ClientSession, op: Unsubscribe, value: Any) -> str:
@@ -247,6 +249,9 @@ def _credit(session: ClientSession, op: Credit) -> None:
     consumer = session.consumers.get(op.tag)
     if consumer is None:
         raise LocalError(f"there is no consumer {op.tag!r}")
+    if consumer.leaving:
+        session.answer(op, 0)
+        return
     consumer.window, consumer.count, consumer.octets = False, op.count, op.octets
     records = [w.MessageStop(op.tag), *(consumer.grant() if session.flowing else ())]
     consumer.granted = session.flowing
@@ -293,7 +298,7 @@ def _flow(session: ClientSession, op: Flow) -> None:
     """Stop the credit of all consumers, or give it to them again."""
     records: list[Any] = []
     for consumer in session.consumers.values():
-        if consumer.granted is not op.active and not consumer.fetching:
+        if consumer.granted is not op.active and not (consumer.fetching or consumer.leaving):
             records += consumer.grant() if op.active else [w.MessageStop(consumer.tag)]
             consumer.granted = op.active
     session.flowing = op.active

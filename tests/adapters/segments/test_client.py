@@ -359,6 +359,23 @@ def test_messages_come_and_go() -> None:
     assert talk.done(DeleteQueue(1, 8, "q")) == 0
 
 
+def test_a_consumer_that_leaves_early_gets_nothing() -> None:
+    """Its credit would come behind its end, which costs the session."""
+    talk = Talk()
+    talk.done(DeclareQueue(1, 1, "q"))
+    talk.publish(b"1")
+    asked = (
+        Subscribe(1, 2, "q", "tag"), Credit(1, 3, "tag", 0), Unsubscribe(1, 4, "tag"),
+        Credit(1, 5, "tag", 10), Flow(1, 6, False), Unsubscribe(1, 7, "tag"), Flow(1, 8, True),
+    )  # fmt: skip
+    heard = talk.tells(*asked)
+    assert {each.token for each in heard if isinstance(each, Done)} == {2, 3, 4, 5, 6, 7, 8}
+    assert len(heard) == len(asked) and not talk.session.consumers
+    heard = talk.tells(Subscribe(1, 2, "q", "tag"), Unsubscribe(1, 3, "tag"))
+    assert heard == [Done(1, 2, "tag"), Done(1, 3, "tag")]
+    assert talk.bodies() == [b"1"]
+
+
 def test_a_prefetch_is_a_window() -> None:
     talk = Talk()
     talk.done(DeclareQueue(1, 1, "q"))
