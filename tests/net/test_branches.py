@@ -5,10 +5,13 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import quote
 
+import httpx
 import pytest
 
 from gateway.adapters.methods.content import BASIC
+from gateway.errors import Refusal
 from gateway.message import Message, Properties
 from gateway.net.dialer import Remote, dial
 from gateway.operations import (
@@ -20,6 +23,7 @@ from gateway.operations import (
     EndBranch,
     EndSession,
     Fetch,
+    ForgetBranch,
     Outcome,
     PrepareBranch,
     Publish,
@@ -122,3 +126,25 @@ def test_worker_and_coordinator(gateway: Running, worker: str, coordinator: str)
     gateway.kill()
     gateway.start()
     asyncio.run(complete())
+
+
+@pytest.mark.parametrize("coordinator", WHOLE)
+def test_a_coordinator_hears_of_a_decision_by_hand(gateway: Running, coordinator: str) -> None:
+    url = f"http://127.0.0.1:{gateway.http_port}/v1/admin/vhosts/%2F/branches/{quote(str(X))}"
+
+    async def play() -> None:
+        await work(gateway, "0-10")
+        async with entered(gateway, coordinator) as remote:
+            await remote.request(PrepareBranch(1, None, X))
+            answer = await asyncio.to_thread(httpx.post, f"{url}/commit", auth=("guest", "guest"))
+            assert answer.status_code == 200, answer.text
+            for end in (CommitBranch(1, None, X), RollbackBranch(1, None, X)):
+                assert await remote.request(end) is BranchStatus.HEURISTIC_COMMIT
+            assert await remote.request(RecoverBranches(1, None)) == [X]
+            assert await remote.request(ForgetBranch(1, None, X)) is None
+            assert await remote.request(RecoverBranches(1, None)) == []
+            with pytest.raises(Refusal):
+                await remote.request(ForgetBranch(1, None, X))
+        assert await rest(gateway) == [b"left", b"published"]
+
+    asyncio.run(play())
