@@ -197,6 +197,9 @@ class NamedSessions:
         kept.state.mark_ended()
         vhost, client = channel.vhost, channel.client
         channel.close()
+        recipient = channel.recipient
+        assert isinstance(recipient, ChannelRecipient)
+        recipient.part()
         queues = [vhost.queues[name] for name in kept.queues if name in vhost.queues]
         vhost.remove_queues([queue for queue in queues if queue.owner is client])
 

@@ -192,7 +192,9 @@ class Engine:
         self.heartbeat.heard = True
 
     def release(self) -> None:
-        """Let go of everything, as the connection is over."""
+        """Let go of everything, as the connection is over. Sessions that are kept have its
+        buffer."""
+        self.buffer.pending.clear()
         release(self, self.connection, self.handshake, self.life, self.attachments)
 
 

@@ -1,22 +1,29 @@
 """Sessions of 0-10 that outlive their connection, as the server keeps them."""
 
+import gc
 from typing import Any
 
 import pytest
 
 from gateway.adapters.segments import operations as ops
 from gateway.adapters.segments.completion import SERIALS, ReceivedCommands
+from gateway.adapters.segments.engine import Engine
 from gateway.adapters.segments.frames import command, control
 from gateway.adapters.segments.replay import ReplayLog
+from gateway.adapters.segments.session import Session
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import HEADER
+from gateway.broker.channel import Channel
 from gateway.operations import ReplayRoom, SessionLimits
-from gateway.sessions.named import NamedSessions
+from gateway.sessions.named import NamedSession, NamedSessions
 from gateway.sessions.registry import SessionRegistry
+from gateway.sessions.session import Session as ServedSession
+from gateway.sessions.session_operations import SessionOperations
 from tests.adapters.segments.serving import Client, Said, names
 from tests.pair import Users
 
 UNLIMITED = 0xFFFFFFFF
+LEAVINGS = (Session, ServedSession, Channel, Engine, NamedSession, SessionOperations)
 EMPTY_ARRAY = b"\xf0\0\0\0\0"
 
 
@@ -280,6 +287,20 @@ def test_force_takes_it_over_with_its_state() -> None:
     assert client.control(1, w.SessionDetach(b"test"))[0].record.code == 3
 
 
+def test_force_moves_a_session_to_another_channel() -> None:
+    client = kept()
+    subscribed(client)
+    client.transfer("q", b"a")
+    said = client.control(2, w.SessionAttach(b"test", force=True))
+    assert [(each.channel, each.name) for each in said] == [
+        (1, "session.detached"),
+        (2, "session.attached"),
+        (2, "session.flush"),
+    ]
+    assert bodies(client.control(2, w.SessionExpected(((0, 0),), EMPTY_ARRAY))) == [b"a"]
+    client.attach(1, b"fresh")
+
+
 def test_force_takes_over_a_name_alone_without_a_timeout() -> None:
     client = Client().open()
     client.say(w.QueueDeclare("q"))
@@ -518,3 +539,48 @@ def test_a_thousand_completed_transfers_are_acknowledged_unasked() -> None:
     (said,) = client.control(1, w.SessionCompleted(((0, 999),)))
     assert (said.name, said.record.commands) == ("session.known-completed", ((0, 999),))
     assert not client.control(1, w.SessionCompleted(((1000, 1199),)))
+
+
+def test_a_kept_session_holds_no_output_of_its_connection() -> None:
+    client = kept()
+    subscribed(client)
+    served = client.served
+    served.session.perform(served.adapter.receive(client.transferred("q", b"x" * 10_000)))
+    pending = served.adapter.buffer.pending
+    assert len(b"".join(pending)) > 10_000
+    served.lose()
+    served.session.release()
+    assert not pending
+    assert bodies(resumed(connected(client), 0)) == [b"x" * 10_000]
+
+
+def test_a_session_that_was_kept_leaves_no_garbage() -> None:
+    client = kept(5)
+    other = connected(client)
+
+    def come_and_go() -> None:
+        one = connected(other)
+        one.attach(1, b"one")
+        timeout(one, 5)
+        one.say(w.MessageSubscribe("q", "d", 0, 0))
+        one.served.lose()
+        one.served.session.release()
+        two = connected(other)
+        resumed(two, 0, name=b"one")
+        two.served.lose()
+        two.served.session.release()
+        pass_time(other, 5)
+
+    come_and_go()
+    gc.collect()
+    gc.disable()
+    try:
+        come_and_go()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = [each for each in gc.garbage if isinstance(each, LEAVINGS)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert not left
