@@ -1,4 +1,4 @@
-"""The command line: serve, check, versions, user, branch, inspect.
+"""The command line: serve, check, versions, user, inspect; ``administration`` has the rest.
 
 Each command has imports of its own, so that help, ``--version`` and ``inspect`` load neither the
 settings nor the gateway.
@@ -8,13 +8,13 @@ import contextlib
 import sys
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from gateway import __version__
+from gateway.administration import add_commands, err, fail, out
 from gateway.errors import GatewayError, Refusal, StoreError
 
 if TYPE_CHECKING:
@@ -40,26 +40,13 @@ cli = typer.Typer(
 )
 users = typer.Typer(help="Add, list and remove users, also while the gateway runs.")
 cli.add_typer(users, name="user", no_args_is_help=True)
-branches = typer.Typer(
-    help="Prepared branches of distributed transactions in a running gateway, over HTTP."
-)
-cli.add_typer(branches, name="branch", no_args_is_help=True)
-sessions = typer.Typer(help="Named sessions of AMQP 0-10 in a running gateway, over HTTP.")
-cli.add_typer(sessions, name="session", no_args_is_help=True)
-out = Console()
-err = Console(stderr=True, highlight=False)
+add_commands(cli)
 
 ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="TOML file.", envvar="AMQP_GATEWAY_CONFIG"),
 ]
 DataDir = Annotated[Path | None, typer.Option(help="Directory of the durable store.")]
-
-
-def fail(text: str) -> NoReturn:
-    """Print an error and exit with status 2."""
-    err.print(f"[red]error:[/red] {text}", soft_wrap=True)
-    raise typer.Exit(2)
 
 
 def show_version(wanted: bool) -> None:
@@ -290,164 +277,6 @@ def user_remove(
     with change_users(config, data_dir) as access:
         access.remove_user(name)
     out.print(f"user {name} removed", highlight=False)
-
-
-# --- branches -------------------------------------------------------------------------------------
-
-BranchName = Annotated[str, typer.Argument(help="As listed: format:transaction:branch, in hex.")]
-VirtualHostName = Annotated[str, typer.Option(help="Virtual host of the branch.")]
-Url = Annotated[str, typer.Option(help="Where the administration is served.")]
-Login = Annotated[str, typer.Option(help="An administrator.")]
-Password = Annotated[
-    str | None, typer.Option(help="Prompted for, or read from standard input, if not given.")
-]
-Sure = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-WHERE = "http://127.0.0.1:8080"
-WARNING = (
-    "Only for a coordinator that does not come back: if it has decided otherwise, "
-    "the transaction is not atomic. Compare with its other branches."
-)
-
-
-def ask_gateway(
-    method: str, url: str, path: str, user: str, password: str | None
-) -> dict[str, Any]:
-    """The answer of the administration of a running gateway."""
-    import base64
-    import json
-    import urllib.error
-    import urllib.request
-
-    if password is None:
-        import getpass
-
-        password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
-    if not url.startswith(("http://", "https://")):
-        fail(f"{url} is no http or https address")
-    login = base64.b64encode(f"{user}:{password}".encode()).decode()
-    request = urllib.request.Request(
-        url.rstrip("/") + path, method=method, headers={"authorization": f"Basic {login}"}
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            octets = answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            try:
-                text = json.load(error)["detail"]
-            except (ValueError, LookupError, TypeError):
-                text = error.reason
-        fail(f"{url}: {error.code} {text}")
-    except OSError as error:
-        fail(f"{url}: {getattr(error, 'reason', error)}")
-    found: dict[str, Any] = json.loads(octets) if octets else {}
-    return found
-
-
-def branch_path(vhost: str, branch: str = "", what: str = "") -> str:
-    from urllib.parse import quote
-
-    path = f"/v1/admin/vhosts/{quote(vhost, safe='')}/branches"
-    return f"{path}/{quote(branch, safe='')}/{what}" if branch else path
-
-
-@branches.command("list")
-def branch_list(
-    vhost: VirtualHostName = "/", url: Url = WHERE, user: Login = "guest", password: Password = None
-) -> None:
-    """List branches that wait for their coordinator, and those that were decided by hand."""
-    found = ask_gateway("GET", url, branch_path(vhost), user, password)["branches"]
-    table = Table("branch", "user", "state", "age", "publishes", "settlements")
-    for one in found:
-        age = f"{one['age_seconds']:.0f} s"
-        counts = str(one["publishes"]), str(one["settlements"])
-        table.add_row(one["branch"], one["user"], one["state"], age, *counts)
-    out.print(table)
-
-
-@branches.command("commit")
-def branch_commit(
-    branch: BranchName,
-    vhost: VirtualHostName = "/",
-    url: Url = WHERE,
-    user: Login = "guest",
-    password: Password = None,
-    yes: Sure = False,
-) -> None:
-    """Commit a prepared branch by hand: a heuristic decision, of which its coordinator is told."""
-    decide_branch("commit", branch_path(vhost, branch, "commit"), url, user, password, yes)
-
-
-@branches.command("rollback")
-def branch_rollback(
-    branch: BranchName,
-    vhost: VirtualHostName = "/",
-    url: Url = WHERE,
-    user: Login = "guest",
-    password: Password = None,
-    yes: Sure = False,
-) -> None:
-    """Roll back a prepared branch by hand: a heuristic decision, of which its coordinator is
-    told."""
-    decide_branch("roll back", branch_path(vhost, branch, "rollback"), url, user, password, yes)
-
-
-def decide_branch(
-    what: str, path: str, url: str, user: str, password: str | None, yes: bool
-) -> None:
-    err.print(f"[yellow]warning:[/yellow] {WARNING}", soft_wrap=True)
-    if not yes:
-        typer.confirm(f"{what} the branch?", abort=True, err=True)
-    done = ask_gateway("POST", url, path, user, password)["branch"]
-    out.print(f"branch {done['branch']} of {done['user']} is {done['state']}", highlight=False)
-
-
-@branches.command("forget")
-def branch_forget(
-    branch: BranchName,
-    vhost: VirtualHostName = "/",
-    url: Url = WHERE,
-    user: Login = "guest",
-    password: Password = None,
-) -> None:
-    """Forget a branch that was decided by hand, for a coordinator that will never do it."""
-    ask_gateway("POST", url, branch_path(vhost, branch, "forget"), user, password)
-    out.print(f"branch {branch} is forgotten", highlight=False)
-
-
-# --- sessions -------------------------------------------------------------------------------------
-
-
-@sessions.command("list")
-def session_list(url: Url = WHERE, user: Login = "guest", password: Password = None) -> None:
-    """List sessions of AMQP 0-10: attached to a connection, or kept for another."""
-    found = ask_gateway("GET", url, "/v1/admin/sessions", user, password)["sessions"]
-    table = Table("id", "name", "user", "vhost", "state", "connection", "ends in", "unacknowledged")
-    for one in found:
-        left, connection = one["left_seconds"], one["connection"]
-        table.add_row(
-            str(one["id"]),
-            one["name"],
-            one["user"],
-            one["vhost"],
-            one["state"],
-            "" if connection is None else str(connection),
-            "" if left is None else f"{left:.0f} s",
-            str(one["unacknowledged"]),
-        )
-    out.print(table)
-
-
-@sessions.command("end")
-def session_end(
-    session: Annotated[int, typer.Argument(help="Its id, as listed.")],
-    url: Url = WHERE,
-    user: Login = "guest",
-    password: Password = None,
-) -> None:
-    """End a session that is kept: its messages go back to their queues."""
-    ask_gateway("DELETE", url, f"/v1/admin/sessions/{session}", user, password)
-    out.print(f"session {session} has ended", highlight=False)
 
 
 def main() -> None:

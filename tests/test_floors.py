@@ -15,7 +15,7 @@ FLOOR = {
     "net": 5,
     "bridge": 6,
     "http": 7,
-    "app": 8,
+    "app": 8, "administration": 8,
     "__main__": 9,
 }  # fmt: skip
 

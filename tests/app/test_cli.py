@@ -318,6 +318,34 @@ def test_sessions_are_listed_and_ended(tmp_path: Path) -> None:
         refused(run("session", "end", "1", *login), "404")
 
 
+# --- shovels --------------------------------------------------------------------------------------
+
+SHOVEL = """
+[[shovels]]
+name = "over"
+source = { queue = "here" }
+destination = { queue = "there" }
+"""
+
+
+def test_shovels_are_listed_paused_and_resumed(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text(SHOVEL)
+    with Running(tmp_path, "--config", file) as gateway:
+        login = ["--url", f"http://127.0.0.1:{gateway.http_port}", "--password", "guest"]
+
+        def listed(state: str) -> str | None:
+            found = run("shovel", "list", *login).stdout
+            return found if state in found else None
+
+        assert "no queue 'there'" in until(lambda: listed("waiting"), "waiting for a queue")
+        for action, state in (("pause", "paused"), ("resume", "waiting")):
+            done = run("shovel", action, "over", *login)
+            assert done.returncode == 0 and "shovel over" in done.stdout, done
+            until(lambda state=state: listed(state), state)  # type: ignore[misc]
+        refused(run("shovel", "pause", "none", *login), "404")
+
+
 # --- branches -------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,218 @@
+"""Commands that ask a running gateway over HTTP: branches, sessions, shovels."""
+
+import sys
+from typing import Annotated, Any, NoReturn
+from urllib.parse import quote
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+branches = typer.Typer(
+    help="Prepared branches of distributed transactions in a running gateway, over HTTP."
+)
+sessions = typer.Typer(help="Named sessions of AMQP 0-10 in a running gateway, over HTTP.")
+shovels = typer.Typer(help="Shovels of a running gateway, over HTTP.")
+out = Console()
+err = Console(stderr=True, highlight=False)
+
+
+def fail(text: str) -> NoReturn:
+    """Print an error and exit with status 2."""
+    err.print(f"[red]error:[/red] {text}", soft_wrap=True)
+    raise typer.Exit(2)
+
+
+BranchName = Annotated[str, typer.Argument(help="As listed: format:transaction:branch, in hex.")]
+VirtualHostName = Annotated[str, typer.Option(help="Virtual host of the branch.")]
+Url = Annotated[str, typer.Option(help="Where the administration is served.")]
+Login = Annotated[str, typer.Option(help="An administrator.")]
+Password = Annotated[
+    str | None, typer.Option(help="Prompted for, or read from standard input, if not given.")
+]
+Sure = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+TIMEOUT_SECONDS = 60
+WHERE = "http://127.0.0.1:8080"
+WARNING = (
+    "Only for a coordinator that does not come back: if it has decided otherwise, "
+    "the transaction is not atomic. Compare with its other branches."
+)
+
+
+def ask_gateway(
+    method: str, url: str, path: str, user: str, password: str | None
+) -> dict[str, Any]:
+    """The answer of the administration of a running gateway."""
+    import httpx
+
+    if password is None:
+        import getpass
+
+        password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    try:
+        answer = httpx.request(
+            method,
+            url.rstrip("/") + path,
+            auth=(user, password),
+            timeout=TIMEOUT_SECONDS,
+            trust_env=False,
+        )
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        fail(f"{url}: {error}")
+    if answer.is_error:
+        fail(f"{url}: {answer.status_code} {reason_of(answer)}")
+    found: dict[str, Any] = answer.json() if answer.content else {}
+    return found
+
+
+def reason_of(answer: Any) -> str:
+    """The detail of a problem document, or the reason phrase."""
+    try:
+        return str(answer.json()["detail"])
+    except (ValueError, LookupError, TypeError):
+        return str(answer.reason_phrase)
+
+
+def branch_path(vhost: str, branch: str = "", what: str = "") -> str:
+    path = f"/v1/admin/vhosts/{quote(vhost, safe='')}/branches"
+    return f"{path}/{quote(branch, safe='')}/{what}" if branch else path
+
+
+@branches.command("list")
+def branch_list(
+    vhost: VirtualHostName = "/", url: Url = WHERE, user: Login = "guest", password: Password = None
+) -> None:
+    """List branches that wait for their coordinator, and those that were decided by hand."""
+    found = ask_gateway("GET", url, branch_path(vhost), user, password)["branches"]
+    table = Table("branch", "user", "state", "age", "publishes", "settlements")
+    for one in found:
+        age = f"{one['age_seconds']:.0f} s"
+        counts = str(one["publishes"]), str(one["settlements"])
+        table.add_row(one["branch"], one["user"], one["state"], age, *counts)
+    out.print(table)
+
+
+@branches.command("commit")
+def branch_commit(
+    branch: BranchName,
+    vhost: VirtualHostName = "/",
+    url: Url = WHERE,
+    user: Login = "guest",
+    password: Password = None,
+    yes: Sure = False,
+) -> None:
+    """Commit a prepared branch by hand: a heuristic decision, of which its coordinator is told."""
+    decide_branch("commit", branch_path(vhost, branch, "commit"), url, user, password, yes)
+
+
+@branches.command("rollback")
+def branch_rollback(
+    branch: BranchName,
+    vhost: VirtualHostName = "/",
+    url: Url = WHERE,
+    user: Login = "guest",
+    password: Password = None,
+    yes: Sure = False,
+) -> None:
+    """Roll back a prepared branch by hand: a heuristic decision, of which its coordinator is
+    told."""
+    decide_branch("roll back", branch_path(vhost, branch, "rollback"), url, user, password, yes)
+
+
+def decide_branch(
+    what: str, path: str, url: str, user: str, password: str | None, yes: bool
+) -> None:
+    err.print(f"[yellow]warning:[/yellow] {WARNING}", soft_wrap=True)
+    if not yes:
+        typer.confirm(f"{what} the branch?", abort=True, err=True)
+    done = ask_gateway("POST", url, path, user, password)["branch"]
+    out.print(f"branch {done['branch']} of {done['user']} is {done['state']}", highlight=False)
+
+
+@branches.command("forget")
+def branch_forget(
+    branch: BranchName,
+    vhost: VirtualHostName = "/",
+    url: Url = WHERE,
+    user: Login = "guest",
+    password: Password = None,
+) -> None:
+    """Forget a branch that was decided by hand, for a coordinator that will never do it."""
+    ask_gateway("POST", url, branch_path(vhost, branch, "forget"), user, password)
+    out.print(f"branch {branch} is forgotten", highlight=False)
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+
+@sessions.command("list")
+def session_list(url: Url = WHERE, user: Login = "guest", password: Password = None) -> None:
+    """List sessions of AMQP 0-10: attached to a connection, or kept for another."""
+    found = ask_gateway("GET", url, "/v1/admin/sessions", user, password)["sessions"]
+    table = Table("id", "name", "user", "vhost", "state", "connection", "ends in", "unacknowledged")
+    for one in found:
+        left, connection = one["left_seconds"], one["connection"]
+        table.add_row(
+            str(one["id"]),
+            one["name"],
+            one["user"],
+            one["vhost"],
+            one["state"],
+            "" if connection is None else str(connection),
+            "" if left is None else f"{left:.0f} s",
+            str(one["unacknowledged"]),
+        )
+    out.print(table)
+
+
+@sessions.command("end")
+def session_end(
+    session: Annotated[int, typer.Argument(help="Its id, as listed.")],
+    url: Url = WHERE,
+    user: Login = "guest",
+    password: Password = None,
+) -> None:
+    """End a session that is kept: its messages go back to their queues."""
+    ask_gateway("DELETE", url, f"/v1/admin/sessions/{session}", user, password)
+    out.print(f"session {session} has ended", highlight=False)
+
+
+# --- shovels --------------------------------------------------------------------------------------
+
+ShovelName = Annotated[str, typer.Argument(help="Its name in the configuration.")]
+
+
+@shovels.command("list")
+def shovel_list(url: Url = WHERE, user: Login = "guest", password: Password = None) -> None:
+    """List shovels: states, counts and the last error."""
+    found = ask_gateway("GET", url, "/v1/admin/shovels", user, password)["shovels"]
+    table = Table("name", "state", "source", "destination", "moved", "parked", "under way", "error")
+    for one in found:
+        ends = (f"{one[end]} {one[f'{end}_version']}".strip() for end in ("source", "destination"))
+        counts = (str(one[name]) for name in ("moved", "parked", "under_way"))
+        table.add_row(one["name"], one["state"], *ends, *counts, one["error"])
+    out.print(table)
+
+
+@shovels.command("pause")
+def shovel_pause(
+    shovel: ShovelName, url: Url = WHERE, user: Login = "guest", password: Password = None
+) -> None:
+    """Close the connections of a shovel until it is resumed or the gateway is started again."""
+    ask_gateway("POST", url, f"/v1/admin/shovels/{quote(shovel, safe='')}/pause", user, password)
+    out.print(f"shovel {shovel} is paused", highlight=False)
+
+
+@shovels.command("resume")
+def shovel_resume(
+    shovel: ShovelName, url: Url = WHERE, user: Login = "guest", password: Password = None
+) -> None:
+    """Let a paused shovel run again."""
+    ask_gateway("POST", url, f"/v1/admin/shovels/{quote(shovel, safe='')}/resume", user, password)
+    out.print(f"shovel {shovel} runs", highlight=False)
+
+
+def add_commands(cli: typer.Typer) -> None:
+    cli.add_typer(branches, name="branch", no_args_is_help=True)
+    cli.add_typer(sessions, name="session", no_args_is_help=True)
+    cli.add_typer(shovels, name="shovel", no_args_is_help=True)
