@@ -5,9 +5,6 @@ versions by the gateway's own conversion, and back. The tables say how it arrive
 from a table in the code.
 """
 
-import argparse
-import difflib
-import re
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -28,11 +25,11 @@ from gateway.crossing.forms import Form
 from gateway.crossing.legacy_forms import form_of
 from gateway.crossing.sameness import same_body
 from gateway.message import DIALECTS, Dialect, Essentials, Message
+from specs.generated_tables import GeneratedTables
 from specs.message_model import BODIES, SAMPLES, VALUES, table, usual
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "crossing.md"
-COMMAND = "python -m specs.crossing_table"
 KEY = bytes(32)
 """Any key: capsules are only measured here."""
 
@@ -259,33 +256,7 @@ def listed(labels: list[str]) -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {"pairs": counts, "details": details}
-BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n)(?:(?!<!--).)*(<!-- end -->)", re.DOTALL)
-
-
-def render(text: str) -> str:
-    """The document with its tables written anew. Raises ``KeyError`` for an unknown block."""
-    return BLOCK.sub(lambda block: block[1] + BLOCKS[block[2]]() + "\n" + block[3], text)
-
-
-def drift() -> str:
-    """What would change in the document, as a unified diff; empty if nothing would."""
-    written = DOCUMENT.read_text()
-    lines = difflib.unified_diff(
-        written.splitlines(), render(written).splitlines(), "written", "generated", lineterm=""
-    )
-    return "\n".join(lines)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog=COMMAND, description="Write docs/crossing.md.")
-    parser.add_argument("--check", action="store_true", help="show the differences, write nothing")
-    if parser.parse_args().check:
-        difference = drift()
-        sys.stdout.write(difference)
-        return 1 if difference else 0
-    DOCUMENT.write_text(render(DOCUMENT.read_text()))
-    return 0
-
+TABLES = GeneratedTables(DOCUMENT, "specs.crossing_table", BLOCKS)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(TABLES.main())

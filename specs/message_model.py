@@ -5,10 +5,7 @@ form by the gateway's own conversion, and the tables say where the field then st
 with which value, and whether the message needs a capsule to come back as it was.
 """
 
-import argparse
-import difflib
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -38,10 +35,10 @@ from gateway.http.publish.form_reader import read_form
 from gateway.http.publish.form_writer import write_full, write_simple
 from gateway.http.typed_json import write_json
 from gateway.message import DIALECTS, Dialect, Essentials, Message, Properties
+from specs.generated_tables import GeneratedTables
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "message-model.md"
-COMMAND = "python -m specs.message_model"
 KEY = bytes(32)
 """Any key: capsules are only measured here."""
 
@@ -417,33 +414,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
         body_rows(),
     ),
 }
-BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n)(?:(?!<!--).)*(<!-- end -->)", re.DOTALL)
-
-
-def render(text: str) -> str:
-    """The document with its tables written anew. Raises ``KeyError`` for an unknown block."""
-    return BLOCK.sub(lambda found: found[1] + BLOCKS[found[2]]() + "\n" + found[3], text)
-
-
-def drift() -> str:
-    """What would change in the document, as a unified diff; empty if nothing would."""
-    written = DOCUMENT.read_text()
-    lines = difflib.unified_diff(
-        written.splitlines(), render(written).splitlines(), "written", "generated", lineterm=""
-    )
-    return "\n".join(lines)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog=COMMAND, description="Write docs/message-model.md.")
-    parser.add_argument("--check", action="store_true", help="show the differences, write nothing")
-    if parser.parse_args().check:
-        found = drift()
-        sys.stdout.write(found)
-        return 1 if found else 0
-    DOCUMENT.write_text(render(DOCUMENT.read_text()))
-    return 0
-
+TABLES = GeneratedTables(DOCUMENT, "specs.message_model", BLOCKS)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(TABLES.main())

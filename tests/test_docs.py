@@ -19,7 +19,8 @@ def test_support_table_is_current() -> None:
 
 
 def test_message_model_is_current() -> None:
-    assert message_model.drift() == "", f"run: {message_model.COMMAND}"
+    tables = message_model.TABLES
+    assert tables.drift() == "", f"run: {tables.command}"
 
 
 def test_message_model_is_complete() -> None:

@@ -12,8 +12,7 @@ from gateway.adapters.methods.content import BASIC
 from gateway.adapters.registry import VERSIONS as ROWS
 from gateway.crossing.crossing import Crossing
 from gateway.message import Message
-from specs import crossing_table
-from specs.crossing_table import HOWS, VERSIONS, Version, came_back, found, received
+from specs.crossing_table import HOWS, TABLES, VERSIONS, Version, came_back, found, received
 from tests.crossing.elders import ELDERS, elder, headers
 from tests.crossing.messages import LEGACY, legacy, modern, sections
 from tests.crossing.segments import HEADERS, of_0_10
@@ -87,7 +86,7 @@ def not_held(found: Any, name: str) -> bool:
 
 
 def test_the_table_is_current() -> None:
-    assert crossing_table.drift() == "", f"run: {crossing_table.COMMAND}"
+    assert TABLES.drift() == "", f"run: {TABLES.command}"
 
 
 def test_the_table_has_every_version() -> None:
