@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 
+from benchmarks import stalls, stalls_0_10
 from benchmarks.client import Client, short
 from benchmarks.rows import Row, compare
 from benchmarks.servers import Failed, Missing, Server, gateway, rabbitmq
-from benchmarks.stalls import SCENARIOS, Scenario, publish
+from benchmarks.stalls import Scenario, publish
 
 GROUP = "canary"
 PAUSE = 0.002
@@ -109,7 +110,7 @@ def watched(server: Server, scenario: Scenario, scale: float) -> dict[str, float
 
 def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
     scale = QUICK if quick else 1.0
-    for scenario in SCENARIOS:
+    for scenario in stalls.SCENARIOS + stalls_0_10.SCENARIOS:
         if not wanted(f"{GROUP} {scenario.name}"):
             continue
         starters: list[Starter] = [gateway]

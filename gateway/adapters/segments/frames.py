@@ -194,7 +194,7 @@ class Frames:
                 middle = stop + header_size
                 body: bytes | None = None
                 last = 0
-                if next_track == track and next_channel == channel and head < header_size <= limit:
+                if next_track == track and next_channel == channel and head <= header_size <= limit:
                     if next_kind == MIDDLE_HEADER and end - middle >= head:
                         next_kind, body_size, next_track, next_channel = unpack(data, middle)
                         last = middle + body_size
