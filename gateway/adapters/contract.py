@@ -44,9 +44,9 @@ class Capability(Flag):
     """Clients may open and end connections to find out whether SASL is required."""
     PARTIAL_BODIES = auto()
     """Bodies may be sent in parts, over several connections: the engine takes ``partials``."""
-    CLASS_MESSAGE = auto()
-    """A client may use class message in place of class basic: the engine takes
-    ``class_message``."""
+    CLASSES = auto()
+    """A client may use class message in place of basic, and session in place of channel: the engine
+    takes ``class_message`` and ``class_session``."""
     SESSIONS = auto()
     """Has sessions with names (0-10), which may outlive their connection."""
     COMPAT = auto()

@@ -347,6 +347,7 @@ async def dial(
     product: Product = Product(),  # noqa: B008
     window: int = WINDOW,
     class_message: bool = False,
+    class_session: bool = False,
     spool: Spool | None = None,
 ) -> Remote:
     """Connect, log in and open the virtual host, all within ``limits.handshake_timeout``.
@@ -356,17 +357,18 @@ async def dial(
     server that refuses a header is dialled again with the one it answers, or the next, each header
     once. ``remote.adapter.version`` is the result.
 
-    ``window``: octets received and not yet iterated at which reading stops. ``class_message``: use
-    that class of the transitional 0-10, and not class basic. ``spool``: where bodies go that are
-    too large for memory. Raises ``OSError`` (``TimeoutError`` and ``ssl.SSLError`` are such) if
-    there is no answer, ``Refusal`` if the peer refuses, ``KeyError`` for an unknown version.
+    ``window``: octets received and not yet iterated at which reading stops. ``class_message``,
+    ``class_session``: use these classes of the transitional 0-10, not basic and channel.
+    ``spool``: where bodies go that are too large for memory. Raises ``OSError`` (``TimeoutError``
+    and ``ssl.SSLError`` are such) if there is no answer, ``Refusal`` if the peer refuses,
+    ``KeyError`` for an unknown version.
     """
     remote = Remote(window)
 
     def make(name: str) -> Adapter:
         more: dict[str, Any] = {}
-        if Capability.CLASS_MESSAGE in VERSIONS[name].capabilities:
-            more["class_message"] = class_message
+        if Capability.CLASSES in VERSIONS[name].capabilities:
+            more = {"class_message": class_message, "class_session": class_session}
         return adapter_for(
             name,
             Role.CLIENT,

@@ -130,13 +130,16 @@ def test_only_listeners_that_are_set_to_it(gateway: Running, header: bytes, revi
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-@pytest.mark.parametrize("class_message", [True, False])
-def test_our_client(gateway: Running, revision: str, class_message: bool) -> None:
+@pytest.mark.parametrize("classes", [True, False])
+def test_our_client(gateway: Running, revision: str, classes: bool) -> None:
     body = bytes(range(256)) * 1000
 
     async def talk() -> None:
         remote = await dial(
-            ("127.0.0.1", port_of(gateway, revision)), version=revision, class_message=class_message
+            ("127.0.0.1", port_of(gateway, revision)),
+            version=revision,
+            class_message=classes,
+            class_session=classes,
         )
         await remote.request(op.BeginSession(1, None))
         await remote.request(op.SelectConfirms(1, None))

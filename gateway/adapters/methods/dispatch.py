@@ -36,13 +36,13 @@ def is_discarded(
         ours = channel.awaited[-1] if channel.awaited else None
         if ours is not None and isinstance(ours.operation, EndSession):
             channel.awaited.pop()
-        _end(engine, channel, Condition.CHANNEL_ERROR, f"channel {number} is closed", found)
+        end_channel(engine, channel, Condition.CHANNEL_ERROR, f"channel {number} is closed", found)
         if ours is not None and isinstance(ours.operation, EndSession):
             found.append(Done(number, ours.token))
     return True
 
 
-def _end(
+def end_channel(
     engine: DispatchEngine,
     channel: Any,
     condition: Condition,
@@ -59,7 +59,7 @@ def closed_by_server(engine: DispatchEngine, channel: Any, m: Any, found: list[O
     """Client: the server closes a channel."""
     condition = engine.codes.condition(m.reply_code)
     engine.write(channel.number, engine.layouts.ChannelCloseOk())
-    _end(engine, channel, condition, m.reply_text, found)
+    end_channel(engine, channel, condition, m.reply_text, found)
     found.append(SessionLost(channel.number, condition, m.reply_text))
 
 

@@ -16,6 +16,7 @@ from gateway.adapters.methods.incoming_content import IncomingContent
 from gateway.adapters.methods.outbound import request_channel
 from gateway.adapters.methods.transitional import branches, types
 from gateway.adapters.methods.transitional import client_messages as messages
+from gateway.adapters.methods.transitional import client_sessions as sessions
 from gateway.adapters.methods.transitional.channel import Channel, Consumer
 from gateway.adapters.methods.transitional.versions import Carried
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
@@ -183,6 +184,8 @@ def request(engine: Any, op: Any) -> None:
         op = messages.named(channel, op)
     kind = type(op)
     build = messages.ASK.get(kind) if engine.class_message else None
+    if engine.class_session:
+        build = sessions.ASK.get(kind, build)
     record: Any = (build or ASK[kind])(op)
     method: Method = engine.table.by_record[type(record)]
     no_wait = op.token is None and hasattr(record, "no_wait")
@@ -190,6 +193,7 @@ def request(engine: Any, op: Any) -> None:
         record.no_wait = True
     if isinstance(op, BeginSession):
         engine.channels[op.channel] = channel
+        channel.session = sessions.OPENING if engine.class_session else b""
     elif isinstance(op, Subscribe) and op.tag:
         channel.consumers[op.tag] = Consumer(not engine.class_message, op.no_ack)
     if isinstance(op, Recover) and op.requeue:
@@ -290,6 +294,9 @@ def take(
             channel.consumers.pop(m.consumer_tag, None)
         if awaited.token is not None:
             found.append(Done(number, awaited.token, RESULTS[name](awaited.operation, m)))
+    elif name.startswith("session."):
+        if not sessions.take(engine, channel, name, m, carried, found):
+            raise PeerError(Condition.COMMAND_INVALID, f"{name} answers nothing that was asked")
     elif not messages.take(engine, channel, name, m, carried, found):
         raise PeerError(Condition.NOT_IMPLEMENTED, f"{name} is not implemented")
 

@@ -46,7 +46,7 @@ staged behind a response."""
 class Engine:
     """One connection; an ``Adapter``."""
 
-    capabilities = Capability.PARTIAL_BODIES | Capability.CLASS_MESSAGE | Capability.SESSIONS
+    capabilities = Capability.PARTIAL_BODIES | Capability.CLASSES | Capability.SESSIONS
     layouts = w
 
     def __init__(
@@ -64,14 +64,16 @@ class Engine:
         spool: Spool | None = None,
         partials: PartialBodyStore | None = None,
         class_message: bool = False,
+        class_session: bool = False,
     ) -> None:
         """``spool``: where bodies go that are too large for memory; ``None``: they stay there.
         ``partials``: keeps references with a checkpoint; without one they go with the
-        connection. ``class_message``: a client uses it, and not class basic."""
+        connection. ``class_message``, ``class_session``: a client uses them, and not the
+        classes basic and channel."""
         self.version = version
         self.role: Role = role
         self.server = role is Role.SERVER
-        self.class_message = class_message
+        self.class_message, self.class_session = class_message, class_session
         self.closing = False
         self.wake = wake
         self.output_congested: Callable[[], None] = no_op
@@ -158,7 +160,7 @@ class Engine:
         ``request``, which was ``asked``, or if its name tells which one. A session says it in its
         own way."""
         if channel:
-            record = counterpart(self.channels[channel], record, asked)
+            record = counterpart(self.server, self.channels[channel], record, asked)
         if record is not None:
             self.send_method(channel, record, request)
 

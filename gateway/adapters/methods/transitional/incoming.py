@@ -96,13 +96,13 @@ class Incoming:
             numbering.receive(method, carried)
         sent, lives = method, number >> 16 in LIFE
         if lives:
-            method = in_class_channel(engine.table, sent)
+            method = in_class_channel(engine.table, sent, open_channel, engine.server)
         if is_discarded(engine, open_channel, method, found):
             return
         record = read_arguments(engine, sent, buf, at + 4, end)
         try:
             if lives:
-                check_class(engine.server, open_channel, sent)
+                check_class(open_channel, sent)
             if is_for_channel(engine, channel, open_channel, method, record, found):
                 self._on_channel(channel, open_channel, method, record, carried, found, sent)
         except PeerError as error:
@@ -169,7 +169,7 @@ class Incoming:
             found += class_method(Received(engine, channel, method, m, carried))
             return
         if not engine.server:
-            client.take(engine, channel, method, m, carried, found)
+            client.take(engine, channel, sent, m, carried, found)
             return
         if method.name == "channel.open":
             raise PeerError(Condition.CHANNEL_ERROR, f"channel {number} is open already")

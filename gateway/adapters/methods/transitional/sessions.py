@@ -25,6 +25,7 @@ STANDS_FOR = {
     "session.close": "channel.close",
     "session.suspend": "channel.close",
     "session.closed": "channel.close-ok",
+    "session.attached": "channel.open-ok",
 }
 LIFE = frozenset((20, 21))
 """Classes session and channel."""
@@ -34,18 +35,20 @@ OPENING = frozenset(name for name, other in STANDS_FOR.items() if other == "chan
 REPLY_SUCCESS = 200
 
 
-def in_class_channel(table: Version, method: Method) -> Method:
-    """The method of class channel that stands for one of class session; any other one itself."""
+def in_class_channel(
+    table: Version, method: Method, channel: Channel | None, server: bool
+) -> Method:
+    """The method of class channel that stands for one of class session; any other one itself. A
+    server closes a session by ``session.closed``, too."""
     other = STANDS_FOR.get(method.name)
+    if other == "channel.close-ok" and not server and channel is not None:
+        other = other if channel.state is states.CLOSING else None
     return method if other is None else table.by_name[other]
 
 
-def check_class(server: bool, channel: Channel | None, method: Method) -> None:
-    """Each class is used on channels that were opened with it; a client opens none with class
-    session. Raises ``PeerError`` (503, 540)."""
+def check_class(channel: Channel | None, method: Method) -> None:
+    """Each class is used on channels that were opened with it. Raises ``PeerError`` (503)."""
     group = method.name.partition(".")[0]
-    if group == "session" and not server:
-        raise PeerError(Condition.NOT_IMPLEMENTED, f"{method.name} is not implemented")
     if channel is not None and group == ("channel" if channel.session else "session"):
         other = "session" if channel.session else "channel"
         text = f"{method.name} on channel {channel.number}, opened with class {other}"
@@ -65,11 +68,13 @@ def outlives(m: Any) -> bytes:
     return uuid4().bytes if isinstance(m, w.SessionOpen) and m.detached_lifetime else b""
 
 
-def counterpart(channel: Channel, record: Any, asked: Any = None) -> Any:
-    """What a server says on a channel of a session, instead of this method of class channel;
-    ``None`` if nothing. ``asked``: the method of the client that it answers."""
+def counterpart(server: bool, channel: Channel, record: Any, asked: Any = None) -> Any:
+    """What we say on a channel of a session, instead of this method of class channel; ``None`` if
+    nothing. ``asked``: the method that it answers."""
     if not channel.session:
         return record
+    if not server:
+        return w.SessionClose() if isinstance(record, w.ChannelClose) else None
     if isinstance(record, w.ChannelOpenOk):
         return w.SessionAttached(channel.session, 0)
     if isinstance(record, w.ChannelFlow):

@@ -68,7 +68,12 @@ class Talk:
     """A client of ours, and our server with a broker."""
 
     def __init__(
-        self, version: str, listener: str = "", class_message: bool = False, **options: Any
+        self,
+        version: str,
+        listener: str = "",
+        class_message: bool = False,
+        class_session: bool = False,
+        **options: Any,
     ) -> None:
         self.served = Served(listener or version, **options)
         self.client = Engine(
@@ -77,6 +82,7 @@ class Talk:
             credentials=Credentials(),
             limits=LIMITS,
             class_message=class_message,
+            class_session=class_session,
         )
         self.heard: list[Operation] = []
         assert isinstance(self.says(Open("open", "/", "guest")), Done)
