@@ -51,6 +51,8 @@ EXPECTED: dict[str, Any] = {
     "rollback_unprepared": [[], ["one*", "two"], []],
     "suspend_and_resume": ["1", "3"],
     "join": ["1", "2"],
+    # Its branches are of a virtual host, which is not known when the server introduces itself.
+    "same_rm": [True, False],
     "failed": [RBROLLBACK, RBROLLBACK, []],
     "timeout": [1, RBTIMEOUT, RBTIMEOUT, []],
     "codes": [NOTA, NOTA, NOTA, NOTA, NOTA, DUPID, DUPID],
@@ -78,6 +80,8 @@ DIFFERENT: dict[str, dict[str, Any]] = {
     "broker_j": {
         # It does not mark a branch that fails (a server may, dtx.end), and prepares it.
         "failed": [0, 0, []],
+        # It has a name for the whole broker, also where the virtual hosts differ.
+        "same_rm": [True, True],
         # It forgets in a crash that a message was delivered.
         "recover": [
             PREPARED,

@@ -208,6 +208,15 @@ public class QpidXa {
     return rest("join");
   }
 
+  /** Whether a transaction manager joins the branches of two connections. */
+  static Object sameRm() throws Exception {
+    try (Party one = new Party();
+        Party two = new Party()) {
+      return Arrays.asList(
+          one.resource.isSameRM(one.resource), one.resource.isSameRM(two.resource));
+    }
+  }
+
   static Object failed() throws Exception {
     List<Object> seen = new ArrayList<>();
     put("failed");
@@ -405,6 +414,7 @@ public class QpidXa {
         Lines.report("rollback_unprepared", () -> completed("unprepared", false, false));
         Lines.report("suspend_and_resume", QpidXa::suspendAndResume);
         Lines.report("join", QpidXa::join);
+        Lines.report("same_rm", QpidXa::sameRm);
         Lines.report("failed", QpidXa::failed);
         Lines.report("timeout", QpidXa::timeout);
         Lines.report("codes", QpidXa::codes);
