@@ -211,6 +211,7 @@ class TopologyRequests:
             return self.find_default_bindings(op, queue)
         found = FoundBindings(
             op.queue,
+            key=op.key,
             exchange_not_found=exchange is None,
             queue_not_found=op.queue is not None and queue is None,
         )
@@ -219,8 +220,9 @@ class TopologyRequests:
         found.bindings = bool(exchange.bindings)
         ways: Collection[Binding] = exchange.bindings
         if queue is not None:
-            ways = [way for way in vhost.bindings_to(queue) if way.source is exchange]
-            found.queue_not_matched = not ways
+            own = [way for way in vhost.bindings_to(queue) if way.source is exchange]
+            found.queue_not_matched = not own
+            ways = own or ways  # key and arguments are found apart from a queue that is not bound
         if op.key is not None:
             found.key_not_matched = all(way.key != op.key for way in ways)
         if op.arguments is not None:

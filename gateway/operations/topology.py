@@ -197,7 +197,8 @@ class FoundExchange:
 class FoundBindings:
     """Result of ``FindBindings`` (result of exchange.bound in 0-10). ``queue`` is that of the
     question. ``..._not_matched``: no binding of the exchange goes to that queue, has that key, has
-    those arguments. ``bindings``: the exchange has any."""
+    those arguments; of a queue that is bound, none of its own. ``bindings``: the exchange has
+    any. ``key`` is that of the question."""
 
     queue: str | None = None
 
@@ -207,3 +208,4 @@ class FoundBindings:
     key_not_matched: bool = False
     arguments_not_matched: bool = False
     bindings: bool = False
+    key: str | None = None

@@ -160,7 +160,7 @@ def _bound_ok(found: FoundBindings) -> w.ExchangeBoundOk:
         code = NO_EXCHANGE
     elif found.queue_not_found:
         code = NO_QUEUE
-    elif found.key_not_matched:
+    elif found.key_not_matched or (found.queue_not_matched and found.key is not None):
         code = KEY_NOT_BOUND if found.queue is None else QUEUE_NOT_BOUND_BY_KEY
     elif found.queue_not_matched:
         code = QUEUE_NOT_BOUND

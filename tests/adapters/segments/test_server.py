@@ -535,6 +535,22 @@ def test_exclusive_queues_end_with_their_session(client: Client) -> None:
     assert "mine" not in client.served.broker.vhosts["/"].queues
 
 
+def test_bound_asks_for_the_key_apart_from_a_queue_that_is_not_bound(client: Client) -> None:
+    """As Qpid's broker answers."""
+    client.say(w.ExchangeBind("q", "amq.direct", "used"), w.QueueDeclare("unused"))
+
+    def missing(queue: str, key: str) -> tuple[bool, bool]:
+        said = client.say(w.ExchangeBound("amq.direct", queue, key))
+        (found,) = [each.record.value for each in said if each.name == "execution.result"]
+        found = ops.read_struct(found) if isinstance(found, bytes) else found
+        return found.queue_not_matched, found.key_not_matched
+
+    assert missing("q", "used") == (False, False)
+    assert missing("q", "other") == (False, True)
+    assert missing("unused", "used") == (True, False)
+    assert missing("unused", "other") == (True, True)
+
+
 def test_a_deleted_queue_costs_the_session_of_its_subscriber(client: Client) -> None:
     subscribe(client)
     flow(client, 1)
