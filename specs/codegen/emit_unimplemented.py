@@ -11,7 +11,7 @@ from specs.codegen.emit_records import LIMIT, filled
 from specs.codegen.ir import NoEmitter
 from specs.codegen.layouts import Slot, items_of, slots_of
 
-UNIMPLEMENTED = frozenset(["tunnel", "test", "message"] + ["channel.resume"])
+UNIMPLEMENTED = frozenset(["message"] + ["channel.resume"])
 """Classes and single methods of 0-8, 0-9 and 0-9-1. A test puts every method to the engine and
 compares."""
 
@@ -20,7 +20,7 @@ HEAD = '''\
 
 {stamp}
 
-A row is a method or a property list, the versions that have it so, and its fields in wire order.
+A row is a method, the versions that have it so, and its fields in wire order.
 After a colon stands the type of a field: a letter of ``struct``, "bit", "text" (a short string),
 "octets" and "table" (long strings), "content" (an octet and a long string). A field without a name
 is reserved. ``adapters/methods/unimplemented.py`` reads and writes by these rows.
@@ -53,27 +53,17 @@ def implemented(protocol: ir.Protocol) -> ir.Protocol:
 def emit_unimplemented(protocols: Sequence[ir.Protocol], stamp: str) -> str:
     """The whole module."""
     versions: dict[tuple[str, str], list[str]] = {}
-    contents: list[str] = []
     for protocol in protocols:
         names = {item for item, *_ in items_of(implemented(protocol))}
         for title, fields, _, _ in items_of(protocol):
             if title not in names:
                 text = " ".join(described(protocol, slot) for slot in slots_of(protocol, fields))
                 versions.setdefault((title, text), []).append(protocol.name)
-        numbers = {
-            class_.name: class_.number
-            for class_ in protocol.classes
-            if class_.properties is not None and is_unimplemented(class_)
-        }
-        listed = ", ".join(f'"{name}": {number}' for name, number in numbers.items())
-        contents.append(f'    "{protocol.name}": {{{listed}}},')
     lines: list[str] = []
     for (title, text), found in versions.items():
         listed = ", ".join(f'"{name}"' for name in found) + ("," if len(found) == 1 else "")
         lines += row(f'"{title}", ({listed})', text)
-    lines += [")", "", "CONTENTS: dict[str, dict[str, int]] = {", *contents, "}"]
-    lines += ['"""Classes whose content is never taken, and their numbers."""']
-    return HEAD.format(stamp=stamp) + "\n".join(lines) + "\n"
+    return HEAD.format(stamp=stamp) + "\n".join([*lines, ")"]) + "\n"
 
 
 def described(protocol: ir.Protocol, slot: Slot) -> str:

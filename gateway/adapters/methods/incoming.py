@@ -16,7 +16,6 @@ from gateway.adapters.methods.channel import (
 from gateway.adapters.methods.connection import Connection
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.contents.classes import Asked
-from gateway.adapters.methods.contents.published import CONTENTS
 from gateway.adapters.methods.dispatch import (
     closed_by_server,
     fail_channel,
@@ -79,7 +78,8 @@ class Incoming:
         self._engine = engine
         self._server = server
         self._keep, self._check = partial(incoming_body, engine.spool), self._known
-        self._other_contents = CONTENTS.get(engine.table.name, {})
+        basic = engine.table.by_name["basic.publish"].number >> 16
+        self._other_contents = frozenset(engine.table.contents) - {basic}
         contents = ContentReceiver(engine, self._complete)
         self.on_header, self.on_body = contents.on_header, contents.on_body
 

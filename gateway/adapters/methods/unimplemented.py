@@ -10,9 +10,9 @@ from functools import cache, partial
 from struct import Struct
 from typing import Any, ClassVar, NamedTuple
 
-from gateway.adapters.methods.geometry import Content, Method, Version
+from gateway.adapters.methods.geometry import Method, Version
 from gateway.adapters.methods.wire.tables import VERSIONS
-from gateway.adapters.methods.wire.unimplemented import CONTENTS, LAYOUTS
+from gateway.adapters.methods.wire.unimplemented import LAYOUTS
 from gateway.adapters.record import Record, short
 
 EMPTY: dict[str, Any] = {
@@ -20,7 +20,6 @@ EMPTY: dict[str, Any] = {
 }  # fmt: skip
 """The default of a field; a number is 0."""
 
-_H = Struct(">H")
 _I = Struct(">I")
 
 
@@ -55,22 +54,17 @@ class Sparse(Record):
 
 @cache
 def complete(name: str) -> Version:
-    """The tables of a version with the arguments of all its methods, and all its contents."""
+    """The tables of a version with the arguments of all its methods."""
     version = VERSIONS[name]
     rows = {title: fields_of(text) for title, found, text in LAYOUTS if name in found}
     methods = {
         number: method if method.implemented else _method(method, rows[method.name])
         for number, method in version.methods.items()
     }
-    contents = {
-        number: _content(group, number, rows[f"{group}.properties"])
-        for group, number in CONTENTS[name].items()
-    }
     return version._replace(
         methods=methods,
         by_name={method.name: method for method in methods.values()},
         by_record={method.record: method for method in methods.values()},
-        contents=version.contents | contents,
     )
 
 
@@ -86,12 +80,6 @@ def _method(method: Method, fields: Sequence[Field]) -> Method:
         read=partial(_read_arguments, record, fields),
         write=partial(_write_arguments, fields),
     )
-
-
-def _content(group: str, number: int, fields: Sequence[Field]) -> Content:
-    record = _record(f"{group}.properties", {field.name: None for field in fields})
-    read, write = partial(_read_properties, record, fields), partial(_write_properties, fields)
-    return Content(group, number, record, read, write)
 
 
 def _record(title: str, fields: dict[str, Any]) -> type[Record]:
@@ -135,33 +123,6 @@ def _write_arguments(fields: Sequence[Field], record: Record) -> bytes:
         octets[-1] |= value << bits % 8
         bits += 1
     return bytes(octets)
-
-
-# --- properties ----------------------------------------------------------------------------------
-
-
-def _read_properties(
-    record: type[Record], fields: Sequence[Field], buf: bytes, at: int
-) -> tuple[Record, int]:
-    (flags,) = _H.unpack_from(buf, at)
-    if flags & 0xFFFF >> len(fields):
-        raise ValueError(f"{record.NAME}: flags {flags:04x} name an unknown property")
-    at += _H.size
-    found: dict[str, Any] = {}
-    for position, (name, kind) in enumerate(fields):
-        if flags & 0x8000 >> position:
-            found[name], at = _read(kind, buf, at)
-    return record(**found), at
-
-
-def _write_properties(fields: Sequence[Field], record: Record) -> bytes:
-    flags, octets = 0, b""
-    for position, field in enumerate(fields):
-        value = getattr(record, field.name)
-        if value is not None:
-            flags |= 0x8000 >> position
-            octets += _written(field, value, record.NAME)
-    return _H.pack(flags) + octets
 
 
 # --- values --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Streams and files of 0-8 and 0-9, adapter against adapter and by single octets."""
+"""Streams, files, tunnels and tests of 0-8 and 0-9, adapter against adapter and by octets."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.contents.published import CONTENTS
 from gateway.adapters.methods.pending import Awaited
 from gateway.adapters.methods.wire import layouts as w
+from gateway.adapters.methods.wire.tables import VERSIONS as TABLES
 from gateway.bodies import LargeBody, Spool
 from gateway.errors import Condition
 from gateway.message import Essentials, Message, Properties
@@ -18,6 +19,7 @@ from gateway.operations import (
     DeclareQueue,
     Deliver,
     Done,
+    EndSession,
     Operation,
     Outcome,
     Prefetch,
@@ -34,9 +36,10 @@ from gateway.operations import (
 from gateway.partial_bodies import PartialBodyStore
 from tests.adapters.methods.closes import channel_dies, connection_dies
 from tests.pair import Cut, Pair, Users, opened, single, sized, whole
-from tests.talk import Talk, body, frame, header
+from tests.talk import Talk, body, frame, frames, header
 
 VERSIONS = ("0-8", "0-9")
+VERSIONS_0_8 = TABLES["0-8"]
 every_version = pytest.mark.parametrize("version", VERSIONS)
 every_class = pytest.mark.parametrize("group", ["file", "stream"])
 FILE, STREAM = (CONTENTS["0-8"][number] for number in (70, 80))
@@ -485,6 +488,97 @@ def test_a_large_file_and_a_large_stream_stand_in_files(version: str) -> None:
         assert isinstance(publish, Publish) and publish.message.body[:] == octets
         assert isinstance(publish.message.body, LargeBody)
     assert talk.adapter.announced == 0  # type: ignore[attr-defined]
+
+
+# --- tunnel --------------------------------------------------------------------------------------
+
+
+def tunnelled(talk: Talk, octets: bytes = b"block", **given: Any) -> list[Operation]:
+    """A block for a proxy; ``given``: its properties."""
+    record = w.TunnelRequest(meta_data=b"\x05orderI\0\0\0\x07")
+    content = VERSIONS_0_8.contents[110]
+    found = talk.says(1, record)
+    return found + talk.sends(
+        header(1, len(octets), content.write(w.TunnelProperties(**given)), 110) + body(1, octets)
+    )
+
+
+@every_version
+def test_a_tunnelled_block_is_a_message_for_its_proxy(version: str) -> None:
+    talk = Talk(version).opened(1)
+    (publish,) = tunnelled(
+        talk, headers=b"\x01at\x01", proxy_name="proxy", data_name="queue.declare", durable=1
+    )
+    assert isinstance(publish, Publish) and publish.mandatory
+    block = publish.message
+    assert (block.exchange, block.key, block.body) == ("", "proxy", b"block")
+    assert block.dialect is BASIC and block.essentials.durable
+    assert block.properties == Properties(
+        durable=True, type="queue.declare",
+        application={"a": True, "x-tunnel-meta-data": {"order": 7}},
+    )  # fmt: skip
+    (publish,) = tunnelled(talk, proxy_name="proxy", broadcast=1)
+    assert isinstance(publish, Publish) and not publish.mandatory
+    assert (publish.message.exchange, publish.message.key) == ("amq.fanout", "proxy")
+    assert not publish.message.essentials.durable
+
+
+@every_version
+def test_a_proxy_that_is_not_there(version: str) -> None:
+    talk = Talk(version).opened(1)
+    (publish,) = tunnelled(talk, proxy_name="nobody")
+    assert isinstance(publish, Publish)
+    talk.adapter.send(Returned(1, publish.message, Condition.NO_ROUTE, ""))
+    close = talk.heard(w.ChannelClose)
+    assert (close.reply_code, close.class_id, close.method_id) == (404, 110, 10)
+    assert talk.adapter.found() == [EndSession(1, None)]
+
+
+@every_version
+@pytest.mark.parametrize(
+    "properties", [b"\x80\0\0\0\0\x03\x01a!", b"\x04\0", b"\0\0behind", b"\x40\0"]
+)
+def test_properties_of_a_block_that_are_wrong(version: str, properties: bytes) -> None:
+    talk = Talk(version).opened(1)
+    talk.says(1, w.TunnelRequest())
+    words = talk.sends(header(1, 5, properties, 110))
+    connection_dies(talk, words, 502, Condition.SYNTAX_ERROR)
+
+
+# --- test ----------------------------------------------------------------------------------------
+
+
+def test_both_sides_answer_tests_of_0_8() -> None:
+    cases: list[tuple[Any, Any]] = [
+        (w.TestInteger(1, 2, 3, 4, 1), w.TestIntegerOk(10)),
+        (w.TestString("b", b"a", 2), w.TestStringOk(b"a")),
+        (w.TestTable(b"\x01aI\0\0\0\x07\x01bS\0\0\0\x01x", 3, 1), w.TestTableOk(7, b"x")),
+    ]
+    for role in ("server", "client"):
+        pair = opened("0-8")
+        one, other = (pair.client, pair.server) if role == "server" else (pair.server, pair.client)
+        engine: Any = one
+        for request, answer in cases:
+            engine.write(1, request)
+            assert other.receive(b"".join(one.output())) == []
+            assert frames("0-8", b"".join(other.output())) == [(1, answer)]
+    talk = Talk("0-8").opened(1)
+    assert talk.says(1, w.TestContent()) == []
+    assert talk.sends(header(1, 3, group=120) + body(1, b"\1\2\xff")) == []
+    (_, record), (_, head), (_, octets) = talk.hears()
+    assert record == w.TestContentOk(258) and octets == b"\1\2\xff"
+    assert head == b"\0\x78\0\0" + (3).to_bytes(8) + b"\0\0"
+    channel_dies(talk, talk.says(1, w.TestInteger(operation=9)), 503, Condition.COMMAND_INVALID)
+
+
+def test_answers_to_tests_that_nobody_asked_for() -> None:
+    for record in (w.TestIntegerOk(), w.TestStringOk(), w.TestTableOk()):
+        talk = Talk("0-8").opened(1)
+        connection_dies(talk, talk.says(1, record), 503, Condition.COMMAND_INVALID)
+    talk = Talk("0-8").opened(1)
+    talk.says(1, w.TestContentOk())
+    words = talk.sends(header(1, 0, group=120))
+    connection_dies(talk, words, 503, Condition.COMMAND_INVALID)
 
 
 @every_version

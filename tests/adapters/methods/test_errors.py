@@ -115,18 +115,10 @@ def test_tables_that_nest_too_deep() -> None:
     connection_dies(talk, words, 502, Condition.SYNTAX_ERROR)
 
 
-@pytest.mark.parametrize("version", ["0-8", "0-9"])
-def test_classes_that_are_not_done(version: str) -> None:
-    talk = Talk(version).opened(1)
-    row = complete(version).by_name["tunnel.request"]
-    close = connection_dies(talk, talk.says(1, row.record()), 540, Condition.NOT_IMPLEMENTED)
-    assert close.class_id << 16 | close.method_id == row.number
-
-
-def test_message_and_test_classes() -> None:
-    for version, name in (("0-9", "message.transfer"), ("0-8", "test.integer")):
-        talk = Talk(version).opened(1)
-        row = complete(version).by_name[name]
+def test_classes_that_are_not_done() -> None:
+    for name in ("message.transfer", "message.consume"):
+        talk = Talk("0-9").opened(1)
+        row = complete("0-9").by_name[name]
         close = connection_dies(talk, talk.says(1, row.record()), 540, Condition.NOT_IMPLEMENTED)
         assert close.class_id << 16 | close.method_id == row.number
 

@@ -1,4 +1,5 @@
-"""The classes of content besides ``basic`` on one channel of 0-8, 0-9 or the transitional 0-10.
+"""The classes of content besides ``basic`` on one channel of 0-8, 0-9 or the transitional 0-10:
+stream, file, tunnel and test (0-8).
 
 Streams are delivered without acknowledgement, at the rate that the client asks for. Files are
 staged: the sender offers one (open), the receiver tells how much of it is there already (open-ok),
@@ -11,12 +12,14 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.core.qpid_arguments import read_consumer_arguments
+from gateway.adapters.methods.contents import class_test, tunnel
 from gateway.adapters.methods.contents.dialect import ClassDialect
 from gateway.adapters.methods.contents.methods import Content, OutgoingMethod, group_of
 from gateway.adapters.methods.contents.outline import Known
 from gateway.adapters.methods.contents.pacing import Pace
 from gateway.adapters.methods.contents.staging import Staging
-from gateway.adapters.methods.geometry import Method
+from gateway.adapters.methods.geometry import Content as ContentLayout
+from gateway.adapters.methods.geometry import Method, Version
 from gateway.adapters.methods.incoming_content import BodySink, IncomingContent
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.pending import PendingReply
@@ -27,6 +30,7 @@ from gateway.operations import (
     Credit,
     DeclareQueue,
     Deliver,
+    EndSession,
     Operation,
     Outcome,
     Prefetch,
@@ -39,6 +43,9 @@ from gateway.operations import (
     Unsubscribe,
 )
 from gateway.partial_bodies import Key, PartialBodyStore
+
+LONGEST = (1 << 32) - 1
+"""Octets of the longest text."""
 
 
 class Consumer(NamedTuple):
@@ -92,6 +99,7 @@ class ClassChannel(Protocol):
 class ClassEngine(Protocol):
     """The engine, as far as its classes need it."""
 
+    table: Version
     owner: Key
     """Of bodies that are kept for later connections: protocol, virtual host and user."""
     max_message_octets: int
@@ -121,6 +129,7 @@ class ContentClasses:
         self._engine = engine
         self._dialects = dialects
         self._w = engine.layouts
+        self._read = dialects["file"].tables.read
         self._number = channel.number
         self._rate = engine.stream_rate
         self._consumers: dict[str, Consumer] = {}
@@ -164,8 +173,14 @@ class ContentClasses:
         keep: Callable[[int], BodySink] = partial(incoming_body, engine.spool)
         if method.name == "file.stage":
             keep = self._files.rest
-        dialect = self._dialects[group_of(method)]
-        return IncomingContent(method, m, engine.max_message_octets, keep, dialect.arrived)
+        dialect = self._dialects.get(group_of(method))
+        check: Callable[[bytes], Any]
+        if dialect is not None:
+            check = dialect.arrived
+        else:
+            own = engine.table.contents[method.number >> 16]
+            check = partial(tunnel.arrived if own.name == "tunnel" else plain, own, self._read)
+        return IncomingContent(method, m, engine.max_message_octets, keep, check)
 
     def complete(
         self, content: IncomingContent, body: Body, condition: Callable[[int], Condition]
@@ -177,6 +192,11 @@ class ContentClasses:
             identifier = self._files.staged(known.header)
             asked = self._promised.pop(identifier, None)
             return [] if asked is None else self.take(asked)
+        if group == "tunnel":
+            meta = self._channel.read_arguments(m.meta_data) if m.meta_data else {}
+            return [tunnel.published(number, meta, known, body)]
+        if group == "test":
+            return self._tested(content.method, known, body)
         message = self._message(group, m, known, body)
         if verb == "publish":
             return [Publish(number, message, m.mandatory, m.immediate)]
@@ -188,6 +208,19 @@ class ContentClasses:
         """A delivery of a stream names its queue instead of a routing key."""
         key = getattr(m, "routing_key", "")
         return Message(self._dialects[group], known.header, body, m.exchange, key, known.essentials)
+
+    # --- tests -----------------------------------------------------------------------------------
+
+    def _test(self, asked: Asked) -> list[Operation]:
+        answer = class_test.REQUESTS[asked.method.name]
+        asked.reply(answer(self._w, asked.m, self._channel.read_arguments, LONGEST))
+        return []
+
+    def _tested(self, method: Method, header: bytes, body: Body) -> list[Operation]:
+        if method.name != class_test.CONTENT:
+            raise unasked(method)
+        self._channel.send_method(class_test.echoed(self._w, method, header, body))
+        return []
 
     # --- quality of service ----------------------------------------------------------------------
 
@@ -366,7 +399,14 @@ class ContentClasses:
         return True
 
     def returned(self, op: Returned, code: int, text: str) -> bool:
-        """Send a message back in the class in which it came; whether that is one of these."""
+        """Send a message back in the class in which it came; whether that is one of these. What is
+        for a proxy that is not there cannot be sent back, and costs the channel."""
+        if isinstance(op.message, tunnel.TunnelledBlock):
+            life, method = self._engine.life, self._engine.table.by_name[tunnel.REQUEST]
+            text = f"no proxy '{op.message.key[:80]}': there is no such queue"
+            life.close_channel(self._number, Condition.NOT_FOUND, text, method.number)
+            life.follow([EndSession(self._number, None)])
+            return True
         group = self._group_of(op.message)
         if not group:
             return False
@@ -406,12 +446,20 @@ def replenished(channels: Iterable[Any], seconds: float) -> list[Operation]:
     return found
 
 
+def plain(content: ContentLayout, read: Any, header: bytes) -> bytes:
+    """The header of a content that has no properties. Raises ``ValueError``."""
+    if content.read(header, 0)[1] != len(header):
+        raise ValueError("the properties do not end where the frame ends")
+    return header
+
+
+def unasked(method: Method) -> PeerError:
+    text = f"{method.name} answers nothing that was asked"
+    return PeerError(Condition.COMMAND_INVALID, text, Lost.CONNECTION)
+
+
 def _unasked(classes: ContentClasses, asked: Asked) -> list[Operation]:
-    raise PeerError(
-        Condition.COMMAND_INVALID,
-        f"{asked.method.name} answers nothing that was asked",
-        Lost.CONNECTION,
-    )
+    raise unasked(asked.method)
 
 
 HANDLERS: dict[str, Callable[[ContentClasses, Asked], list[Operation]]] = {
@@ -432,5 +480,7 @@ HANDLERS: dict[str, Callable[[ContentClasses, Asked], list[Operation]]] = {
         for group in ("file", "stream")
         for verb in ("qos", "consume", "cancel")
     },
+    **dict.fromkeys(class_test.REQUESTS, ContentClasses._test),
+    **{f"{request}-ok": _unasked for request in class_test.REQUESTS},
 }
 """Methods without content."""

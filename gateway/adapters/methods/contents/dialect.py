@@ -70,7 +70,7 @@ class ClassDialect:
         self.group = content.name
         self.number = content.number
         self._content = content
-        self._tables = tables
+        self.tables = tables
         self._nests = nests
         record = content.record()
         self._has = frozenset(name for name in PLAIN if hasattr(record, name))
@@ -127,7 +127,7 @@ class ClassDialect:
 
     def entries(self, record: Any) -> list[Entry]:
         """Its headers, not decoded. Raises ``FieldError``."""
-        return self._tables.cut(getattr(record, "headers", None) or b"")
+        return self.tables.cut(getattr(record, "headers", None) or b"")
 
     def destination(self, header: bytes) -> str:
         """Where the sender wants it to go. Raises ``ValueError``."""
@@ -139,7 +139,7 @@ class ClassDialect:
     def headers_of(self, record: Any) -> Table | None:
         """Raises ``FieldError``."""
         entries = getattr(record, "headers", None)
-        return None if entries is None else self._tables.read(entries)
+        return None if entries is None else self.tables.read(entries)
 
     def read(self, header: bytes) -> Properties:
         record, children = self.record(header)
@@ -205,7 +205,7 @@ class ClassDialect:
         if self._destined and to and _fits(to):
             record.destination = to
         if self._headers and (headers or given.application is not None):
-            record.headers = self._tables.write(headers)
+            record.headers = self.tables.write(headers)
         return self._content.write(record) + children
 
     def with_headers(self, header: bytes, added: Table) -> bytes:
@@ -213,12 +213,12 @@ class ClassDialect:
         record, children = self.record(header)
         if not self._headers:
             return header
-        record.headers = self._tables.usual(record.headers or b"") + self.table(added)
+        record.headers = self.tables.usual(record.headers or b"") + self.table(added)
         return self._content.write(record) + children
 
     def table(self, headers: Table) -> bytes:
         """Encoded headers. Raises ``FieldError``."""
-        return self._tables.write(headers)
+        return self.tables.write(headers)
 
     def everlasting(self, header: bytes) -> bytes:
         record, children = self.record(header)

@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Any, Protocol
 
 from gateway.adapters.methods import states
+from gateway.adapters.methods.contents import class_test
 from gateway.adapters.methods.contents.methods import ContentMethod
 from gateway.adapters.methods.contents.outline import Known
 from gateway.adapters.methods.dispatch import (
@@ -21,7 +22,7 @@ from gateway.adapters.methods.dispatch import (
     read_arguments,
     take_awaited,
 )
-from gateway.adapters.methods.drafts import class_test
+from gateway.adapters.methods.drafts import types as tables
 from gateway.adapters.methods.drafts.channel import Channel, ChannelEngine
 from gateway.adapters.methods.drafts.content import CONTENTS
 from gateway.adapters.methods.drafts.mapping import MethodMapping
@@ -72,6 +73,7 @@ class DraftIncoming:
     def __init__(self, engine: IncomingEngine, server: bool) -> None:
         self._engine = engine
         self._server = server
+        self._read_arguments = partial(tables.read_arguments, is_0_9a0=engine.is_0_9a0)
         self._contents = contents = ContentReceiver(engine, self._complete)
         self.on_header, self.on_body = contents.on_header, contents.on_body
 
@@ -205,7 +207,9 @@ class DraftIncoming:
                 keep = channel.files.rest
             channel.content = IncomingContent(method, m, engine.max_message_octets, keep)
         elif name in class_test.REQUESTS:
-            channel.send(class_test.REQUESTS[name](engine.mapping.layouts, m, engine.is_0_9a0))
+            longest = (1 << 8 * engine.table.geometry.longstr) - 1
+            answer = class_test.REQUESTS[name]
+            channel.send(answer(engine.mapping.layouts, m, self._read_arguments, longest))
         elif self._server and name in engine.mapping.request_handlers:
             if name == "channel.open":
                 raise PeerError(Condition.CHANNEL_ERROR, "second 'channel.open' seen")

@@ -12,5 +12,9 @@ CONTENTS: dict[int, ClassDialect] = {
 }
 """By number of the class."""
 
+BASIC_NUMBER = REVISIONS[METHODS].by_name["basic.publish"].number >> 16
+OTHER_CONTENTS = frozenset(REVISIONS[METHODS].contents) - {BASIC_NUMBER}
+"""Numbers of the classes of content besides ``basic``."""
+
 for _dialect in CONTENTS.values():
     DIALECTS[_dialect.name] = _dialect

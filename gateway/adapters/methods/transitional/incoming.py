@@ -22,7 +22,7 @@ from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.methods.transitional import client
 from gateway.adapters.methods.transitional.channel import Channel, ChannelEngine
 from gateway.adapters.methods.transitional.content import arrived_header
-from gateway.adapters.methods.transitional.contents import CONTENTS as OTHER_CONTENTS
+from gateway.adapters.methods.transitional.contents import OTHER_CONTENTS
 from gateway.adapters.methods.transitional.numbering import Numbering
 from gateway.adapters.methods.transitional.received import Received
 from gateway.adapters.methods.transitional.resumption import attach

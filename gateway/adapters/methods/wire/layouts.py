@@ -19,6 +19,7 @@ from gateway.adapters.record import Record, short
 _B = Struct(">B")
 _BB = Struct(">BB")
 _BBI = Struct(">BBI")
+_BHIQB = Struct(">BHIQB")
 _BI = Struct(">BI")
 _H = Struct(">H")
 _HB = Struct(">HB")
@@ -31,6 +32,7 @@ _II = Struct(">II")
 _Q = Struct(">Q")
 _QB = Struct(">QB")
 _QBB = Struct(">QBB")
+_QI = Struct(">QI")
 
 
 class ConnectionStart(Record):
@@ -1032,6 +1034,107 @@ class DtxStart(Record):
 class DtxStartOk(Record):
     NAME = "dtx.start-ok"
     __slots__ = ()
+
+
+class TunnelProperties(Record):
+    NAME = "tunnel.properties"
+    __slots__ = ("headers", "proxy_name", "data_name", "durable", "broadcast")
+
+    def __init__(
+        self, headers: bytes | None = None, proxy_name: str | None = None,
+        data_name: str | None = None, durable: int | None = None, broadcast: int | None = None,
+    ) -> None:
+        self.headers = headers
+        self.proxy_name = proxy_name
+        self.data_name = data_name
+        self.durable = durable
+        self.broadcast = broadcast
+
+
+class TunnelRequest(Record):
+    NAME = "tunnel.request"
+    __slots__ = ("meta_data",)
+
+    def __init__(self, meta_data: bytes = b"") -> None:
+        self.meta_data = meta_data
+
+
+class TestProperties(Record):
+    NAME = "test.properties"
+    __slots__ = ()
+
+
+class TestInteger(Record):
+    NAME = "test.integer"
+    __slots__ = ("integer_1", "integer_2", "integer_3", "integer_4", "operation")
+
+    def __init__(
+        self, integer_1: int = 0, integer_2: int = 0, integer_3: int = 0, integer_4: int = 0,
+        operation: int = 0,
+    ) -> None:
+        self.integer_1 = integer_1
+        self.integer_2 = integer_2
+        self.integer_3 = integer_3
+        self.integer_4 = integer_4
+        self.operation = operation
+
+
+class TestIntegerOk(Record):
+    NAME = "test.integer-ok"
+    __slots__ = ("result",)
+
+    def __init__(self, result: int = 0) -> None:
+        self.result = result
+
+
+class TestString(Record):
+    NAME = "test.string"
+    __slots__ = ("string_1", "string_2", "operation")
+
+    def __init__(self, string_1: str = "", string_2: bytes = b"", operation: int = 0) -> None:
+        self.string_1 = string_1
+        self.string_2 = string_2
+        self.operation = operation
+
+
+class TestStringOk(Record):
+    NAME = "test.string-ok"
+    __slots__ = ("result",)
+
+    def __init__(self, result: bytes = b"") -> None:
+        self.result = result
+
+
+class TestTable(Record):
+    NAME = "test.table"
+    __slots__ = ("table", "integer_op", "string_op")
+
+    def __init__(self, table: bytes = b"", integer_op: int = 0, string_op: int = 0) -> None:
+        self.table = table
+        self.integer_op = integer_op
+        self.string_op = string_op
+
+
+class TestTableOk(Record):
+    NAME = "test.table-ok"
+    __slots__ = ("integer_result", "string_result")
+
+    def __init__(self, integer_result: int = 0, string_result: bytes = b"") -> None:
+        self.integer_result = integer_result
+        self.string_result = string_result
+
+
+class TestContent(Record):
+    NAME = "test.content"
+    __slots__ = ()
+
+
+class TestContentOk(Record):
+    NAME = "test.content-ok"
+    __slots__ = ("content_checksum",)
+
+    def __init__(self, content_checksum: int = 0) -> None:
+        self.content_checksum = content_checksum
 
 
 class ConnectionBlocked(Record):
@@ -2764,6 +2867,180 @@ def read_dtx_start_ok(buf: bytes, at: int) -> tuple[DtxStartOk, int]:  # 0-8
 
 def write_dtx_start_ok(m: DtxStartOk) -> bytes:  # 0-8
     return b""
+
+
+def read_tunnel_properties(buf: bytes, at: int) -> tuple[TunnelProperties, int]:
+    (flags,) = _H.unpack_from(buf, at)
+    if flags & 1:
+        raise ValueError("tunnel properties: a second word of flags is announced")
+    if flags & 0x07fe:
+        raise ValueError(f"tunnel properties: flags {flags:04x} name an unknown property")
+    at += 2
+    p = TunnelProperties()
+    if flags & 0x8000:
+        (size,) = _I.unpack_from(buf, at)
+        end = at + 4 + size
+        p.headers = buf[at + 4 : end]
+        at = end
+    if flags & 0x4000:
+        end = at + 1 + buf[at]
+        p.proxy_name = buf[at + 1 : end].decode("utf-8", "surrogateescape")
+        at = end
+    if flags & 0x2000:
+        end = at + 1 + buf[at]
+        p.data_name = buf[at + 1 : end].decode("utf-8", "surrogateescape")
+        at = end
+    if flags & 0x1000:
+        p.durable = buf[at]
+        at += 1
+    if flags & 0x0800:
+        p.broadcast = buf[at]
+        at += 1
+    return p, at
+
+
+def write_tunnel_properties(p: TunnelProperties) -> bytes:
+    flags = 0
+    parts = [b""]
+    if p.headers is not None:
+        flags |= 0x8000
+        parts.append(_I.pack(len(p.headers)) + p.headers)
+    if p.proxy_name is not None:
+        flags |= 0x4000
+        raw = short(p.proxy_name, "tunnel properties proxy-name")
+        parts.append(_B.pack(len(raw)) + raw)
+    if p.data_name is not None:
+        flags |= 0x2000
+        raw = short(p.data_name, "tunnel properties data-name")
+        parts.append(_B.pack(len(raw)) + raw)
+    if p.durable is not None:
+        flags |= 0x1000
+        parts.append(_B.pack(p.durable))
+    if p.broadcast is not None:
+        flags |= 0x0800
+        parts.append(_B.pack(p.broadcast))
+    parts[0] = _H.pack(flags)
+    return b"".join(parts)
+
+
+def read_tunnel_request(buf: bytes, at: int) -> tuple[TunnelRequest, int]:  # 0-8
+    (size,) = _I.unpack_from(buf, at)
+    end = at + 4 + size
+    meta_data = buf[at + 4 : end]
+    at = end
+    return TunnelRequest(meta_data), at
+
+
+def write_tunnel_request(m: TunnelRequest) -> bytes:  # 0-8
+    return _I.pack(len(m.meta_data)) + m.meta_data
+
+
+def read_test_properties(buf: bytes, at: int) -> tuple[TestProperties, int]:
+    (flags,) = _H.unpack_from(buf, at)
+    if flags & 1:
+        raise ValueError("test properties: a second word of flags is announced")
+    if flags & 0xfffe:
+        raise ValueError(f"test properties: flags {flags:04x} name an unknown property")
+    at += 2
+    p = TestProperties()
+    return p, at
+
+
+def write_test_properties(p: TestProperties) -> bytes:
+    return b"\x00\x00"
+
+
+def read_test_integer(buf: bytes, at: int) -> tuple[TestInteger, int]:  # 0-8
+    integer_1, integer_2, integer_3, integer_4, operation = _BHIQB.unpack_from(buf, at)
+    return TestInteger(integer_1, integer_2, integer_3, integer_4, operation), at + 16
+
+
+def write_test_integer(m: TestInteger) -> bytes:  # 0-8
+    return _BHIQB.pack(m.integer_1, m.integer_2, m.integer_3, m.integer_4, m.operation)
+
+
+def read_test_integer_ok(buf: bytes, at: int) -> tuple[TestIntegerOk, int]:  # 0-8
+    (result,) = _Q.unpack_from(buf, at)
+    return TestIntegerOk(result), at + 8
+
+
+def write_test_integer_ok(m: TestIntegerOk) -> bytes:  # 0-8
+    return _Q.pack(m.result)
+
+
+def read_test_string(buf: bytes, at: int) -> tuple[TestString, int]:  # 0-8
+    size = buf[at]
+    end = at + 1 + size
+    string_1 = buf[at + 1 : end].decode("utf-8", "surrogateescape")
+    at = end
+    (size,) = _I.unpack_from(buf, at)
+    end = at + 4 + size
+    string_2 = buf[at + 4 : end]
+    at = end
+    operation = buf[at]
+    return TestString(string_1, string_2, operation), at + 1
+
+
+def write_test_string(m: TestString) -> bytes:  # 0-8
+    string_1 = short(m.string_1, "test.string string-1")
+    return b"".join((
+        _B.pack(len(string_1)), string_1, _I.pack(len(m.string_2)), m.string_2,
+        _B.pack(m.operation),
+    ))
+
+
+def read_test_string_ok(buf: bytes, at: int) -> tuple[TestStringOk, int]:  # 0-8
+    (size,) = _I.unpack_from(buf, at)
+    end = at + 4 + size
+    result = buf[at + 4 : end]
+    at = end
+    return TestStringOk(result), at
+
+
+def write_test_string_ok(m: TestStringOk) -> bytes:  # 0-8
+    return _I.pack(len(m.result)) + m.result
+
+
+def read_test_table(buf: bytes, at: int) -> tuple[TestTable, int]:  # 0-8
+    (size,) = _I.unpack_from(buf, at)
+    end = at + 4 + size
+    table = buf[at + 4 : end]
+    at = end
+    integer_op, string_op = _BB.unpack_from(buf, at)
+    return TestTable(table, integer_op, string_op), at + 2
+
+
+def write_test_table(m: TestTable) -> bytes:  # 0-8
+    return _I.pack(len(m.table)) + m.table + _BB.pack(m.integer_op, m.string_op)
+
+
+def read_test_table_ok(buf: bytes, at: int) -> tuple[TestTableOk, int]:  # 0-8
+    integer_result, size = _QI.unpack_from(buf, at)
+    end = at + 12 + size
+    string_result = buf[at + 12 : end]
+    at = end
+    return TestTableOk(integer_result, string_result), at
+
+
+def write_test_table_ok(m: TestTableOk) -> bytes:  # 0-8
+    return _QI.pack(m.integer_result, len(m.string_result)) + m.string_result
+
+
+def read_test_content(buf: bytes, at: int) -> tuple[TestContent, int]:  # 0-8
+    return TestContent(), at
+
+
+def write_test_content(m: TestContent) -> bytes:  # 0-8
+    return b""
+
+
+def read_test_content_ok(buf: bytes, at: int) -> tuple[TestContentOk, int]:  # 0-8
+    (content_checksum,) = _I.unpack_from(buf, at)
+    return TestContentOk(content_checksum), at + 4
+
+
+def write_test_content_ok(m: TestContentOk) -> bytes:  # 0-8
+    return _I.pack(m.content_checksum)
 
 
 def read_connection_blocked(buf: bytes, at: int) -> tuple[ConnectionBlocked, int]:  # 0-9

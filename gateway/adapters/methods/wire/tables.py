@@ -516,17 +516,51 @@ V0_8 = version(
             w.DtxStartOk, w.read_dtx_start_ok, w.write_dtx_start_ok,
             False, True, (), False, "", "",
         ),
-        unimplemented("tunnel.request", 0x006e000a, True, False, content=True),
-        unimplemented("test.integer", 0x0078000a, True, True, replies=("test.integer-ok",)),
-        unimplemented("test.integer-ok", 0x0078000b, True, True),
-        unimplemented("test.string", 0x00780014, True, True, replies=("test.string-ok",)),
-        unimplemented("test.string-ok", 0x00780015, True, True),
-        unimplemented("test.table", 0x0078001e, True, True, replies=("test.table-ok",)),
-        unimplemented("test.table-ok", 0x0078001f, True, True),
-        unimplemented(
-            "test.content", 0x00780028, True, True, replies=("test.content-ok",), content=True,
+        Method(
+            "tunnel.request", 0x006e000a, b"\x00\x6e\x00\x0a",
+            w.TunnelRequest, w.read_tunnel_request, w.write_tunnel_request,
+            True, False, (), True, "", "",
         ),
-        unimplemented("test.content-ok", 0x00780029, True, True, content=True),
+        Method(
+            "test.integer", 0x0078000a, b"\x00\x78\x00\x0a",
+            w.TestInteger, w.read_test_integer, w.write_test_integer,
+            True, True, ("test.integer-ok",), False, "", "",
+        ),
+        Method(
+            "test.integer-ok", 0x0078000b, b"\x00\x78\x00\x0b",
+            w.TestIntegerOk, w.read_test_integer_ok, w.write_test_integer_ok,
+            True, True, (), False, "", "",
+        ),
+        Method(
+            "test.string", 0x00780014, b"\x00\x78\x00\x14",
+            w.TestString, w.read_test_string, w.write_test_string,
+            True, True, ("test.string-ok",), False, "", "",
+        ),
+        Method(
+            "test.string-ok", 0x00780015, b"\x00\x78\x00\x15",
+            w.TestStringOk, w.read_test_string_ok, w.write_test_string_ok,
+            True, True, (), False, "", "",
+        ),
+        Method(
+            "test.table", 0x0078001e, b"\x00\x78\x00\x1e",
+            w.TestTable, w.read_test_table, w.write_test_table,
+            True, True, ("test.table-ok",), False, "", "",
+        ),
+        Method(
+            "test.table-ok", 0x0078001f, b"\x00\x78\x00\x1f",
+            w.TestTableOk, w.read_test_table_ok, w.write_test_table_ok,
+            True, True, (), False, "", "",
+        ),
+        Method(
+            "test.content", 0x00780028, b"\x00\x78\x00\x28",
+            w.TestContent, w.read_test_content, w.write_test_content,
+            True, True, ("test.content-ok",), True, "", "",
+        ),
+        Method(
+            "test.content-ok", 0x00780029, b"\x00\x78\x00\x29",
+            w.TestContentOk, w.read_test_content_ok, w.write_test_content_ok,
+            True, True, (), True, "", "",
+        ),
     ),
     contents=(
         Content(
@@ -540,6 +574,14 @@ V0_8 = version(
         Content(
             "stream", 80, w.StreamProperties,
             w.read_stream_properties, w.write_stream_properties,
+        ),
+        Content(
+            "tunnel", 110, w.TunnelProperties,
+            w.read_tunnel_properties, w.write_tunnel_properties,
+        ),
+        Content(
+            "test", 120, w.TestProperties,
+            w.read_test_properties, w.write_test_properties,
         ),
     ),
     constants={
@@ -1113,7 +1155,11 @@ V0_9 = version(
             w.DtxStartOk, w.read_dtx_start_ok, w.write_dtx_start_ok,
             False, True, (), False, "", "",
         ),
-        unimplemented("tunnel.request", 0x006e000a, True, False, content=True),
+        Method(
+            "tunnel.request", 0x006e000a, b"\x00\x6e\x00\x0a",
+            w.TunnelRequest, w.read_tunnel_request, w.write_tunnel_request,
+            True, False, (), True, "", "",
+        ),
         unimplemented(
             "message.transfer", 0x0078000a, True, True, replies=("message.ok", "message.reject"),
         ),
@@ -1146,6 +1192,10 @@ V0_9 = version(
         Content(
             "stream", 80, w.StreamProperties,
             w.read_stream_properties, w.write_stream_properties,
+        ),
+        Content(
+            "tunnel", 110, w.TunnelProperties,
+            w.read_tunnel_properties, w.write_tunnel_properties,
         ),
     ),
     constants={

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Limits
+from gateway.adapters.methods.contents.class_test import checksum
 from gateway.adapters.methods.drafts import types as tables
-from gateway.adapters.methods.drafts.class_test import checksum
 from gateway.adapters.methods.wire import layouts_0_9a0 as first
 from gateway.adapters.methods.wire import layouts_0_9a6 as second
 from gateway.bodies import LargeBody, Spool

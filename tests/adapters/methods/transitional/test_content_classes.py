@@ -1,4 +1,4 @@
-"""Streams and files of the transitional 0-10, with a broker behind the server."""
+"""Streams, files and tunnels of the transitional 0-10, with a broker behind the server."""
 
 import struct
 from typing import Any
@@ -251,3 +251,24 @@ def test_headers_of_the_definition(version: str) -> None:
     start = client.octets(1, w.StreamPublish(routing_key="q"))
     (close,) = client.served.receive(start + content(80, wrong, b"packet"))
     assert close.name == "connection.close" and close.record.reply_code == 502
+
+
+@both
+def test_a_tunnelled_block(version: str) -> None:
+    client = ready(version)
+    table = client.table.contents[110]
+    for proxy, durable in (("q", 1), ("nobody", 0)):
+        properties = table.write(w.TunnelProperties(None, proxy, "frame", durable))
+        start = client.octets(1, w.TunnelRequest(meta_data=b"\x01aS\0\0\0\x01x"))
+        said = client.served.receive(start + content(110, properties, b"block"))
+        assert names(said) == ([] if durable else ["channel.close"])
+        if not durable:
+            assert said[0].record.reply_code == 404
+            client.say(1, w.ChannelCloseOk())
+            client.restarted(1).say(1, w.ChannelOpen())
+    got = client.say(1, w.BasicGet(queue="q"))
+    assert bodies(got) == b"block"
+    found = BASIC.read(got[1].record[12:])
+    assert found == Properties(
+        durable=True, type="frame", application={"x-tunnel-meta-data": {"a": "x"}}
+    )

@@ -391,13 +391,6 @@ def test_a_consumer_name_is_used_once(version: str) -> None:
     assert (close.name, close.record.reply_code) == ("connection.close", 530)
 
 
-@both
-def test_what_is_not_implemented(version: str) -> None:
-    client = Client(version).open()
-    (close,) = client.say(1, w.TunnelRequest())
-    assert (close.name, close.record.reply_code) == ("connection.close", 540)
-
-
 # --- the end of channels and connections ---------------------------------------------------------
 
 
