@@ -334,6 +334,8 @@ class Dispatcher:
                     behind.remove(consumer)
                 else:
                     consumer.give(entry)
+                    if self.short:  # the next message may fit
+                        self.state.schedule(self.queue, self.state.now + SOON)
         for lane in self.backlog.lanes:
             lane.forget_ahead()
         for consumer in searched:

@@ -1,15 +1,20 @@
 """Credit: how many more deliveries a consumer may get, whatever becomes of them."""
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gateway.broker.channel import Channel
 from gateway.message import Message
 from gateway.operations import Outcome
 from gateway.selector import Selector
-from tests.broker.fakes import House, consume, declare, delete_queue, limited, put
+from tests import in_memory
+from tests.broker.fakes import Heard, House, consume, declare, delete_queue, limited, put
+from tests.drawing import examples
 
 KINDS: list[dict[str, Any]] = [
     {},
@@ -251,3 +256,64 @@ def test_octets_are_counted_as_the_reader_counts_them(house: House) -> None:
     channel.credit("c", 10, 25)
     assert heard.bodies() == list("ab")
     assert None not in seen, "the rest of the time to live takes room too"
+
+
+class Spender(Heard):
+    """A consumer and what it may still get."""
+
+    def __init__(self, house: House, name: str, kind: dict[str, Any]) -> None:
+        super().__init__()
+        self.name, self.copies = name, "copy" in kind
+        self.channel = house.client.channel(ord(name), self)
+        self.count = self.octets = 0
+        self.got: list[str] = []
+        consume(self.channel, tag=name, credit=0, **kind)
+
+    def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        self.got.append(in_memory.text(message))
+        self.count -= 1
+        self.octets -= len(message.body)
+        assert self.count >= 0 and self.octets >= 0
+
+    def allow(self, count: int, octets: int) -> None:
+        self.count, self.octets = count, octets
+        self.channel.credit(self.name, count, octets)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(st.integers(), st.sampled_from([None, 0]), st.sampled_from([5, 1000]))
+def test_octets_against_a_model(seed: int, budget: int | None, looks: int) -> None:
+    """Nobody gets more than the credit, and the first message waits only if it fits nobody's."""
+    chance = Random(seed)
+    house = House(page_after_octets=budget, keep_in_memory=1, max_looks=looks)
+    publisher, _ = house.channel()
+    declare(publisher)
+    spenders = [Spender(house, name, chance.choice(KINDS)) for name in "xyz"]
+    takers = [each for each in spenders if not each.copies]
+    sent: list[str] = []
+    for number in range(40):
+        match chance.randrange(5):
+            case 0 | 1:
+                body = f"{number:02}" + "." * chance.choice([0, 0, 3, 20])
+                sent.append(body)
+                put(publisher, body)
+            case 2 | 3:
+                chance.choice(spenders).allow(chance.randrange(4), chance.choice([0, 2, 5, 30]))
+            case 4 if chance.random() < 0.3:
+                publisher.fetch("q", True)
+        for _ in range(40):
+            house.later(5)
+        waiting = publisher.browse("q", None, 1)
+        if waiting:
+            size = len(waiting[0].message.body)
+            assert not any(each.count and each.octets >= size for each in takers)
+    for each in spenders:
+        assert each.got == sorted(each.got)
+    taken = [body for each in takers for body in each.got]
+    assert len(set(taken)) == len(taken)
+    for each in spenders:
+        each.allow(1000, 10**6)
+    for _ in range(100):
+        house.later(5)
+    if takers:
+        assert publisher.vhost.queues["q"].depth == 0
