@@ -101,10 +101,12 @@ def _declare_exchange(op: DeclareExchange) -> w.ExchangeDeclare:
 
 def _declare_queue(op: DeclareQueue) -> w.QueueDeclare:
     arguments = dict(op.arguments)
-    alternate = arguments.pop("x-dead-letter-exchange", "")
+    alternate = arguments.get("x-dead-letter-exchange")
+    if alternate:  # the default exchange has no name to say there
+        del arguments["x-dead-letter-exchange"]
     return w.QueueDeclare(
         queue=op.name,
-        alternate_exchange=str(alternate),
+        alternate_exchange=str(alternate or ""),
         passive=op.passive,
         durable=op.durable,
         exclusive=op.exclusive,

@@ -178,6 +178,18 @@ def test_many_are_given_back_one_by_one(version: str) -> None:
 
 
 @both
+def test_dead_letters_through_the_default_exchange(version: str) -> None:
+    talk = Talk(version)
+    talk.done(DeclareQueue(1, 1, "dead"))
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    talk.done(DeclareQueue(1, 2, "q", arguments=arguments))
+    talk.tells(Publish(1, message(b"x"), False, False))
+    fetched = talk.done(Fetch(1, 3, "q"))
+    talk.tells(Settle(1, fetched.delivery, False, Outcome.REJECT))
+    assert talk.done(Fetch(1, 4, "dead")).message.body == b"x"
+
+
+@both
 def test_transactions(version: str) -> None:
     talk = Talk(version)
     talk.done(DeclareQueue(1, 1, "q"))
