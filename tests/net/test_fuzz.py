@@ -10,12 +10,13 @@ import pytest
 
 from gateway.adapters.methods.wire import layouts as w
 from gateway.adapters.methods.wire.tables import VERSIONS
+from gateway.adapters.segments.wire import tables as segments
 from tests.net.running import PATIENCE, Running, until
 from tests.net.wire import PERSISTENT, Wire
 from tests.talk import frame, method
 
 CONNECTIONS = 200
-HEADERS = [VERSIONS[version].header for version in ("0-9-1", "0-9", "0-8")]
+HEADERS = [*(VERSIONS[version].header for version in ("0-9-1", "0-9", "0-8")), segments.HEADER]
 
 
 @pytest.fixture(scope="module")
