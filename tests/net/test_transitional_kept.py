@@ -21,8 +21,8 @@ from gateway.operations import (
     StartBranch,
     Xid,
 )
+from tests.adapters.client_talk import message
 from tests.adapters.methods.transitional.serving import Client, Said
-from tests.adapters.methods.transitional.test_client import message
 from tests.net.peer import Peer
 from tests.net.running import Running, until
 from tests.net.test_transitional import LIMITS, LISTENERS, REVISIONS, Conversation, port_of, wire_to

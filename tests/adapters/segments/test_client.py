@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Credentials, Limits, Role
-from gateway.adapters.methods.content import BASIC
 from gateway.adapters.segments import operations as ops
 from gateway.adapters.segments.content import SEGMENTS
 from gateway.adapters.segments.encoding import write_texts
@@ -16,7 +15,7 @@ from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import BY_RECORD, HEADER
 from gateway.bodies import File, Spool, SpooledBody, unnamed
 from gateway.errors import Condition, LocalError, Lost
-from gateway.message import Message, Properties
+from gateway.message import Message
 from gateway.operations import (
     Acquire,
     BeginSession,
@@ -75,15 +74,11 @@ from gateway.operations import (
     Unsubscribe,
     Xid,
 )
+from tests.adapters.client_talk import ClientTalk, message
 from tests.adapters.segments.serving import LIMITS, Decoder, Said, Served, names
 
 
-def message(body: bytes, key: str = "q", exchange: str = "", **given: Any) -> Message:
-    header = BASIC.write(Properties(**given))
-    return Message(BASIC, header, body, exchange, key, BASIC.essentials(header))
-
-
-class Talk:
+class Talk(ClientTalk):
     """A client of ours, and our server with a broker."""
 
     def __init__(self, beside: "Talk | None" = None, **options: Any) -> None:
@@ -91,41 +86,11 @@ class Talk:
         served = None if beside is None else beside.served
         self.served: Served = Served(beside=served, **options)
         limits = options["limits"]
-        self.client = Engine("0-10", Role.CLIENT, credentials=Credentials(), limits=limits)
-        self.heard: list[Operation] = []
-        assert isinstance(self.says(Open("open", "/", "guest")), Done)
-        assert self.done(BeginSession(1, "begin")) is None
+        engine = Engine("0-10", Role.CLIENT, credentials=Credentials(), limits=limits)
+        super().__init__(engine, self._answer)
 
-    def carry(self) -> None:
-        while True:
-            asked = b""
-            while octets := b"".join(self.client.output()):
-                asked += octets
-                self.client.refill()
-            answered = self.served.octets(asked) if asked else self.served.rest()
-            if not asked and not answered:
-                return
-            self.heard += self.client.receive(answered) if answered else []
-            self.heard += self.client.found()
-
-    def tells(self, *operations: Operation) -> list[Operation]:
-        """Everything that comes of these."""
-        for operation in operations:
-            self.client.send(operation)
-        self.heard += self.client.found()
-        self.carry()
-        heard, self.heard = self.heard, []
-        return heard
-
-    def says(self, operation: Operation) -> Any:
-        (answer,) = self.tells(operation)
-        return answer
-
-    def done(self, operation: Any) -> Any:
-        """The result of a request."""
-        answer = self.says(operation)
-        assert isinstance(answer, Done) and answer.token == operation.token, answer
-        return answer.result
+    def _answer(self, asked: bytes) -> bytes:
+        return self.served.octets(asked) if asked else self.served.rest()
 
     def publish(self, *bodies: bytes, key: str = "q", **given: Any) -> list[Operation]:
         return self.tells(*(Publish(1, message(b, key, **given), False, False) for b in bodies))

@@ -29,8 +29,9 @@ from gateway.operations import (
     StartBranch,
     Xid,
 )
+from tests.adapters.client_talk import message
 from tests.adapters.methods.transitional.serving import Client, Said
-from tests.adapters.methods.transitional.test_client import Talk, message
+from tests.adapters.methods.transitional.test_client import Talk
 from tests.adapters.methods.transitional.test_server import (
     both,
     inline,

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Credentials, Limits, Role
-from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.transitional.engine import Engine
 from gateway.bodies import Spool
 from gateway.errors import Condition, LocalError, Lost
-from gateway.message import Message, Properties
 from gateway.operations import (
     BeginSession,
     Bind,
@@ -51,6 +49,7 @@ from gateway.operations import (
     Unbind,
     Unsubscribe,
 )
+from tests.adapters.client_talk import ClientTalk, message
 from tests.adapters.methods.transitional.recorded import NAMES, frames, octets
 from tests.adapters.methods.transitional.serving import LIMITS, Served
 from tests.adapters.test_fuzz import mutate
@@ -59,12 +58,7 @@ OLDER, NEWER = "0-10-07-24", "0-10-07-27"
 both = pytest.mark.parametrize("version", [OLDER, NEWER])
 
 
-def message(body: bytes, key: str = "q", exchange: str = "", **given: Any) -> Message:
-    header = BASIC.write(Properties(**given))
-    return Message(BASIC, header, body, exchange, key, BASIC.essentials(header))
-
-
-class Talk:
+class Talk(ClientTalk):
     """A client of ours, and our server with a broker."""
 
     def __init__(
@@ -76,7 +70,7 @@ class Talk:
         **options: Any,
     ) -> None:
         self.served = Served(listener or version, **options)
-        self.client = Engine(
+        engine = Engine(
             version,
             Role.CLIENT,
             credentials=Credentials(),
@@ -84,34 +78,7 @@ class Talk:
             class_message=class_message,
             class_session=class_session,
         )
-        self.heard: list[Operation] = []
-        assert isinstance(self.says(Open("open", "/", "guest")), Done)
-        assert self.done(BeginSession(1, "begin")) is None
-
-    def carry(self) -> None:
-        while asked := b"".join(self.client.output()):
-            answered = self.served.octets(asked)
-            self.heard += self.client.receive(answered) if answered else []
-            self.heard += self.client.found()
-
-    def tells(self, *operations: Operation) -> list[Operation]:
-        """Everything that comes of these."""
-        for operation in operations:
-            self.client.send(operation)
-        self.heard += self.client.found()
-        self.carry()
-        heard, self.heard = self.heard, []
-        return heard
-
-    def says(self, operation: Operation) -> Any:
-        (answer,) = self.tells(operation)
-        return answer
-
-    def done(self, operation: Any) -> Any:
-        """The result of a request."""
-        answer = self.says(operation)
-        assert isinstance(answer, Done) and answer.token == operation.token, answer
-        return answer.result
+        super().__init__(engine, lambda asked: self.served.octets(asked) if asked else b"")
 
 
 @both

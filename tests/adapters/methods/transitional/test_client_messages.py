@@ -33,8 +33,9 @@ from gateway.operations import (
     Subscribe,
     Unsubscribe,
 )
+from tests.adapters.client_talk import message
 from tests.adapters.methods.transitional.serving import Decoder
-from tests.adapters.methods.transitional.test_client import Talk, message
+from tests.adapters.methods.transitional.test_client import Talk
 from tests.adapters.methods.transitional.test_server import NEWER, OLDER, both
 
 
@@ -76,9 +77,10 @@ def test_nothing_of_class_basic_is_said(version: str) -> None:
 
     def listening(channel: int, record: Any, *more: int) -> int:
         spoken.append(record.NAME)
-        return sent(channel, record, *more)
+        number: int = sent(channel, record, *more)
+        return number
 
-    talk.client.send_method = listening  # type: ignore[method-assign, assignment]
+    talk.client.send_method = listening
     published(talk, b"1", b"2")
     fetched = talk.done(Fetch(1, 3, "q"))
     settled(talk, fetched.delivery)
@@ -273,11 +275,13 @@ class Server:
         for record in records:
             self.engine.send_method(1, record)
         octets = b"".join(self.engine.output())
-        return self.talk.client.receive(octets) + self.talk.client.found()
+        found: list[Operation] = self.talk.client.receive(octets) + self.talk.client.found()
+        return found
 
     def answers(self, record: Any, request: int, batch: int = 0) -> list[Operation]:
         self.engine.send_method(1, record, request, batch)
-        return self.talk.client.receive(b"".join(self.engine.output()))
+        found: list[Operation] = self.talk.client.receive(b"".join(self.engine.output()))
+        return found
 
     def heard(self) -> list[Any]:
         """What the client has said since."""

@@ -21,7 +21,8 @@ from gateway.operations import (
     Select,
     SessionLost,
 )
-from tests.adapters.methods.transitional.test_client import Talk, message
+from tests.adapters.client_talk import message
+from tests.adapters.methods.transitional.test_client import Talk
 from tests.adapters.methods.transitional.test_client_messages import Heard
 from tests.adapters.methods.transitional.test_server import both
 
