@@ -17,8 +17,26 @@ HOST, PORT = harness.address()
 SPEC = txamqp.spec.load(os.environ["INTEROP_SPEC"])
 
 
-async def connect(user="guest", password="guest", vhost="/", mechanism="AMQPLAIN"):
-    creator = protocol.ClientCreator(reactor, AMQClient, TwistedDelegate(), vhost, SPEC)
+class Taker(TwistedDelegate):
+    """Takes what is delivered in the classes stream and file too."""
+
+    def __init__(self):
+        super().__init__()
+        self.delivered = defer.DeferredQueue()
+
+    def stream_deliver(self, channel, message):
+        self.delivered.put(message)
+
+    def file_deliver(self, channel, message):
+        self.delivered.put(message)
+
+    def file_open(self, channel, message):
+        self.delivered.put(message)
+
+
+async def connect(user="guest", password="guest", vhost="/", mechanism="AMQPLAIN", delegate=None):
+    delegate = delegate or TwistedDelegate()
+    creator = protocol.ClientCreator(reactor, AMQClient, delegate, vhost, SPEC)
     client = await creator.connectTCP(HOST, PORT)
     await client.authenticate(user, password, mechanism)
     return client
@@ -179,7 +197,59 @@ async def unknown_vhost():
     return await rejected(vhost="/no-such-host")
 
 
+async def stream():
+    taker = Taker()
+    client = await connect(delegate=taker)
+    channel = await opened(client)
+    name, bodies = await queue(channel), []
+    await channel.stream_qos(prefetch_size=0, prefetch_count=0, consume_rate=0)
+    await channel.stream_consume(queue=name, consumer_tag="s", exclusive=True)
+    for body in ("one", "two"):
+        content = Content(body, properties={"content-type": "video/mpeg", "priority": 3})
+        channel.stream_publish(routing_key=name, content=content)
+        message = await taker.delivered.get()
+        bodies.append(text(message.content))
+    await channel.stream_cancel(consumer_tag="s")
+    left = (await channel.queue_delete(queue=name)).message_count
+    await client.close(within=5)
+    seen = message.content.properties
+    return {
+        "bodies": bodies,
+        "named": message.queue == name,
+        "priority": seen["priority"],
+        "left": left,
+    }
+
+
+async def file():
+    taker = Taker()
+    client = await connect(delegate=taker)
+    channel = await opened(client)
+    name, film = await queue(channel), "0123456789" * 1000
+    had = (await channel.file_open(identifier="film", content_size=len(film))).staged_size
+    channel.file_stage(content=Content(film, properties={"filename": "film.mpg"}))
+    channel.file_publish(routing_key=name, identifier="film")
+    await channel.file_consume(queue=name, consumer_tag="f")
+    offered = await taker.delivered.get()
+    staged = await channel.file_open_ok(staged_size=4000)
+    message = await taker.delivered.get()
+    channel.file_ack(delivery_tag=message.delivery_tag)
+    await channel.file_cancel(consumer_tag="f")
+    left = (await channel.queue_delete(queue=name)).message_count
+    await client.close(within=5)
+    return {
+        "had": had,
+        "size": offered.content_size,
+        "rest": text(staged.content) == film[4000:],
+        "filename": staged.content.properties["filename"],
+        "same": message.identifier == offered.identifier,
+        "left": left,
+    }
+
+
 CHECKS = (
+    stream,
+    file,
     get,
     order,
     tx,
