@@ -204,16 +204,17 @@ def run(case: Any, method: str, configuration: Configuration, seconds: int) -> t
                 verdict, why = "failed", "".join(traceback.format_exception(error))[-3000:]
         finally:
             signal.alarm(0)
-    tidy(verdict == "failed")
+    tidy(verdict == "failed" or hasattr(case, "subscribe"))
     return verdict, why
 
 
-def tidy(failed: bool) -> None:
-    """A test that failed has left its connections, with exclusive queues that the next one needs;
-    and maybe the thread of all connections has ended, which the client does not survive."""
+def tidy(left: bool) -> None:
+    """Tests of sessions, and those that failed, have ``left`` connections with exclusive queues
+    that the next one needs. And maybe the thread of all connections of the messaging API has
+    ended, which the client does not survive."""
     from qpid.selector import Selector  # type: ignore[import-not-found]
 
-    for connection in Socket.opened if failed else ():
+    for connection in Socket.opened if left else ():
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
     Socket.opened.clear()
