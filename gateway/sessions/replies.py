@@ -272,6 +272,10 @@ class Replies:
         self.deferred += 1
         return free
 
+    def all_deferred(self) -> list[Operation]:
+        """All deferred operations, which stay deferred."""
+        return [operation for queue in self.waiting.values() for operation in queue.deferred]
+
     def take_deferred(self) -> list[Operation]:
         """Deferred operations of the channels on which no answer waits any more, in their order."""
         found: list[Operation] = []

@@ -424,7 +424,7 @@ class Session:
     def _on_closed(self, operation: Closed) -> None:
         if operation.condition is not None:
             self.ending = f"{operation.condition.value}: {operation.text}"
-        if self.resting:
+        if self._named is not None and operation.token is None and self._named.lost([]):
             return  # ``finish`` ends it
         if operation.token is None or self.adapter.closing:
             self.end()
@@ -454,7 +454,7 @@ class Session:
         false."""
         self._pending += operations
         if self._named is not None:
-            self._named.lost(operations)
+            self._named.lost(self._pending)
 
     @property
     def resting(self) -> bool:

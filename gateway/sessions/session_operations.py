@@ -164,10 +164,13 @@ class SessionOperations:
 
     # --- a connection that is gone ---------------------------------------------------------------
 
-    def lost(self, operations: list[Operation]) -> None:
-        """The socket is gone; these are the last operations."""
+    def lost(self, operations: list[Operation]) -> bool:
+        """The connection ends; these are its last operations, besides those that are deferred.
+        Whether it has to wait for answers to sessions that are to be kept."""
         self.leaving = True
-        self._resting = {op.channel for op in operations if isinstance(op, KeepSession)}
+        left = (*operations, *self._replies.all_deferred())
+        self._resting |= {op.channel for op in left if isinstance(op, KeepSession)}
+        return self.resting
 
     @property
     def resting(self) -> bool:

@@ -14,6 +14,7 @@ from gateway.adapters.segments.session import Session
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import HEADER
 from gateway.broker.channel import Channel
+from gateway.errors import Condition
 from gateway.operations import ReplayRoom, SessionLimits
 from gateway.sessions.named import NamedSession, NamedSessions
 from gateway.sessions.registry import SessionRegistry
@@ -392,6 +393,40 @@ def test_a_session_lost_before_its_commands_are_stored() -> None:
     said = other.control(1, w.SessionExpected(((0, 0),), EMPTY_ARRAY))
     assert names(said) == ["session.command-point", "message.accept", "session.completed"]
     assert said[2].record.commands == ((0, 3),)
+
+
+@pytest.mark.parametrize("way", ["force", "detach", "close", "shut"])
+def test_a_session_given_up_before_its_commands_are_stored(way: str) -> None:
+    """Its connection is lost while it waits for them: they are completed all the same."""
+    client = kept()
+    served = client.served
+    client.say(w.QueueDeclare("stored", durable=True))
+    known = w.DeliveryProperties(delivery_mode=2, routing_key="stored")
+    header = ops.coded(0x0401, w.write_delivery_properties(known))
+    octets = command(1, ops.write_command(w.MessageTransfer("", 0), True), header, b"a")
+    other = connected(client)
+    attach = control(1, ops.write_control(w.SessionAttach(b"test", force=way == "force")))
+    if way == "detach":
+        octets += control(1, ops.write_control(w.SessionDetach(b"test")))
+    elif way == "close":
+        octets += control(0, ops.write_control(w.ConnectionClose(200, "")))
+    served.session.perform(served.adapter.receive(octets))
+    if way == "force":
+        other.served.session.perform(other.served.adapter.receive(attach))
+    elif way == "shut":
+        served.session.close(Condition.CONNECTION_FORCED, "the gateway stops")
+        closed = control(0, ops.write_control(w.ConnectionCloseOk()))
+        served.session.perform(served.adapter.receive(closed))
+    served.session.peer_gone(served.adapter.lost())
+    assert served.session.finish(), "the commands are not stored"
+    if way != "force":
+        other.served.session.perform(other.served.adapter.receive(attach))
+    served.settle()
+    assert not served.session.finish()
+    assert names(heard(other)) == ["session.attached", "session.flush"]
+    said = other.control(1, w.SessionExpected(((0, 0),), EMPTY_ARRAY))
+    assert names(said) == ["session.command-point", "message.accept", "session.completed"]
+    assert said[2].record.commands == ((0, 2),)
 
 
 def test_a_transaction_goes_on() -> None:
