@@ -87,7 +87,7 @@ class Bridge:
         self._tasks = [asyncio.create_task(one.run()) for one in self.shovels.values()]
 
     async def close(self) -> None:
-        """Close all connections. What is not settled stays at its source."""
+        """Close all connections. Messages that are not settled stay at their source."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

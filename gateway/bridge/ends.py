@@ -15,7 +15,7 @@ from gateway.operations import Outcome
 
 
 class Fate(Enum):
-    """What became of a message at its destination."""
+    """Fate of a message at its destination."""
 
     CONFIRMED = "confirmed"
     UNROUTABLE = "unroutable"

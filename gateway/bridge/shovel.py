@@ -224,7 +224,7 @@ class Passing:
         return self.source.version, self.destination.version
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
-        """What is done while the ends are open; each part raises when its end is lost."""
+        """The tasks while the ends are open; each raises when its end is lost."""
         watching = [end.watch() for end in self._opened if end is not self.destination]
         return [self._move(), self._watch_destination(), *watching]
 

@@ -296,7 +296,7 @@ class Branch:
         )
 
     def stored(self) -> StoredBranch:
-        """What the store keeps of it, without its messages and deliveries."""
+        """Its record in the store, without messages and deliveries."""
         vhost = self.branches.vhost.name
         return StoredBranch(
             vhost, self.xid, self.user, self.number, {}, [], self.since, self.status

@@ -149,7 +149,7 @@ class Groups:
         self.places = {place: key for place, key in self.places.items() if place in held}
 
     def go_on(self, key: Key, group: Group) -> None:
-        """Something has changed: who may have the next message of a group looks there again."""
+        """Something has changed: consumers for the next message of a group look there again."""
         owner = group.owner
         if not group.held and not (self.sticky and owner is not None and owner.started):
             owner = group.owner = None

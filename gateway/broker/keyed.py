@@ -118,7 +118,7 @@ class KeyedQueue(Queue):
     # --- out ------------------------------------------------------------------------------------
 
     def take(self) -> Entry | None:
-        """Fetch the first message whose group nobody holds, if it stands near the head."""
+        """Fetch the first message whose group no consumer holds, if it stands near the head."""
         groups = self.groups
         if groups is None:
             return super().take()

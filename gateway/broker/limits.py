@@ -93,7 +93,7 @@ class QueueArguments(NamedTuple):
     browse_only: bool = False
     """All consumers get copies."""
     no_local: bool = False
-    """No consumer gets what was published over its own connection."""
+    """No consumer gets messages that were published over its own connection."""
     group_sticky: bool = False
     """A group stays with its consumer until that ends."""
 

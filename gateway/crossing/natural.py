@@ -56,7 +56,7 @@ QUEUES = "/queues/"
 
 
 class Habits(NamedTuple):
-    """What the readers of a legacy form are used to. ``native``: that of ``to_field``.
+    """Conventions of the readers of a legacy form. ``native``: that of ``to_field``.
     ``segments``: the habits of 0-10, instead of those of the versions before it."""
 
     native: Natives = frozenset()

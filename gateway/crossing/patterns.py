@@ -25,7 +25,7 @@ _BEFORE_TIMES = [(bits & 1) + (bits >> 1 & 1) + 8 * (bits >> 2) for bits in rang
 
 CONTENT_LENGTH_OCTETS, ID_OCTETS, TIME_OCTETS = 8, 16, 8
 EARLIEST, LATEST = 10**11 + 1, 1 << 43
-"""Times in milliseconds: what is below counts seconds."""
+"""Times in milliseconds: smaller numbers count seconds."""
 OURS_OCTETS = OURS.encode()
 """Begins the names of application headers that may stand for a field, if they agree with it."""
 

@@ -204,7 +204,7 @@ class NamedSessions:
         vhost.remove_queues([queue for queue in queues if queue.owner is client])
 
     def user_removed(self, user: str) -> None:
-        """End what is kept for a user that was deleted."""
+        """End the kept sessions of a deleted user."""
         for session in self.kept:
             if session.key.user == user:
                 self.end(session)

@@ -493,7 +493,7 @@ class Session:
             deferred, self._pending = deferred + self._pending, []
             for operation in deferred:
                 try:
-                    if operation.__class__ is not KeepSession:  # nobody waits for its answers
+                    if operation.__class__ is not KeepSession:  # its answers go nowhere
                         self._act(operation)
                 except Refusal:
                     continue

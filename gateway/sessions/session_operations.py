@@ -158,7 +158,7 @@ class SessionOperations:
         self.ended(number)
 
     def closed(self) -> None:
-        """The connection has ended: what is not kept is over."""
+        """The connection has ended, and all of its sessions that are not kept."""
         for number in list(self._held):
             self.ended(number)
 

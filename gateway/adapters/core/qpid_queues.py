@@ -17,7 +17,7 @@ POLICIES = {
     "reject": "reject-publish",
     "self_destruct": "self-destruct",
 }
-"""What a full queue does. Of other policies, such as flow_to_disk, limits are no limits: long
+"""Behaviour of a full queue. Of other policies, such as flow_to_disk, limits are no limits: long
 queues are paged to the disk in any case."""
 
 

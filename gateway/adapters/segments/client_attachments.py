@@ -1,4 +1,4 @@
-"""Client role: sessions are attached and detached, under names that nobody else has."""
+"""Client role: sessions are attached and detached, under unique names."""
 
 from collections.abc import Callable
 from typing import Any, Protocol

@@ -397,4 +397,4 @@ REQUESTS: dict[type[Operation], Callable[[ClientSession, Any], None]] = {
     **client_branches.REQUESTS,
     Synchronize: lambda session, op: session.ask(op, w.ExecutionSync()),
 }
-"""What each operation on a session sends."""
+"""Commands of each operation on a session."""

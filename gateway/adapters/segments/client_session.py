@@ -115,7 +115,7 @@ class ClientSession:
         opening: Token,
         take: Mapping[int, Take],
     ) -> None:
-        """``take``: what to do with a command of the server, by its code."""
+        """``take``: handlers of commands of the server, by code."""
         self.number = number
         """Of the channel."""
         self.name = name
@@ -256,7 +256,7 @@ class ClientSession:
             self._engine.tell_soon(self)
 
     def tell_due(self) -> None:
-        """Send what was put off to the end of the turn."""
+        """Send the commands and controls that were put off to the end of the turn."""
         self._due = False
         if self.state is not State.ATTACHED or not self.linked:
             return
@@ -279,7 +279,7 @@ class ClientSession:
         self.send_control(w.SessionCompleted(self.received.complete_ranges()))
 
     def flushed(self, confirmed: bool) -> None:
-        """The server asks what is complete (session.flush)."""
+        """The server asks for the completed commands (session.flush)."""
         if confirmed:
             ranges = self.received.complete_ranges()
             self.send_control(w.SessionConfirmed(ranges, EMPTY_ARRAY))
@@ -457,7 +457,7 @@ class ClientSession:
             self.log = None
 
     def leave(self) -> None:
-        """The connection is gone; what we have to say waits."""
+        """The connection is gone; our commands wait."""
         self.state, self.opening = State.LEFT, None
         self.pointed = self.linked = self._due = False
 
@@ -470,7 +470,7 @@ class ClientSession:
         self._engine, self._buffer = engine, engine.buffer
 
     def opened(self, result: Any, found: list[Operation]) -> None:
-        """It is attached, and what the server lacked is sent."""
+        """It is attached, and the commands that the server lacked are sent."""
         token, self.opening = self.opening, None
         if token is not None:
             found.append(Done(self.number, token, result))

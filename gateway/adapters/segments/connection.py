@@ -121,7 +121,7 @@ def refuse(
     fail(engine, Violation(condition, text), found)
 
 
-# --- what both handshakes do ----------------------------------------------------------------------
+# --- parts of both handshakes ---------------------------------------------------------------------
 
 
 def most_channels(limits: Limits) -> int:

@@ -178,7 +178,7 @@ class Engine:
         return self.buffer.take()
 
     def tell_due(self) -> None:
-        """Have the sessions say what they put off."""
+        """Have the sessions send what they put off."""
         due, self._due = self._due, {}
         for session in due:
             session.tell_due()

@@ -472,8 +472,8 @@ class Session:
         self._engine.tell_soon(self)
 
     def flushed(self, confirmed: bool) -> None:
-        """The peer asks what is complete (session.flush). It is told once a turn, as that costs a
-        step per command that is pending."""
+        """The peer asks for the completed commands (session.flush). It is told once a turn, as
+        that costs a step per command that is pending."""
         self.received.wanted = self.received.following - 1
         self.confirming = self.confirming or confirmed
         self.tell_soon()
@@ -484,7 +484,7 @@ class Session:
             self.tell_soon()
 
     def tell_due(self) -> None:
-        """Send what was put off to the end of the turn."""
+        """Send the commands and controls that were put off to the end of the turn."""
         if self.confirming and self.state is ATTACHED:
             self.confirming = False
             self.send_control(w.SessionConfirmed(self.received.complete_ranges(), EMPTY_ARRAY))

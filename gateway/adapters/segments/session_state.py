@@ -16,7 +16,7 @@ class State(Enum):
     DETACHING = "detaching"
     """We have detached: everything until the answer is ignored."""
     LEFT = "left"
-    """Kept without a connection, or about to be: what we have to say waits."""
+    """Kept without a connection, or about to be: our commands wait."""
     ENDED = "ended"
 
 

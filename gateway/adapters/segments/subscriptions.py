@@ -39,7 +39,7 @@ class Subscription:
         self.behind: list[Callable[[], None]] = []
         self.channel = channel
         self._told = Credit(channel, None, name, 0)
-        """What the broker was told of the credit. Deliveries before it is performed count for
+        """The credit as the broker was told. Deliveries before it is performed count for
         it."""
         self.deleted = ""
         """The queue is deleted, which the client is told in these words when it gives credit."""

@@ -32,7 +32,7 @@ from gateway.operations import (
 )
 
 XA_OK = 8
-"""What the programs answer with; the definition has 0."""
+"""Status in answers of the programs; the definition has 0."""
 XIDS = "xids"
 """The field of recover-ok."""
 HEAD = Struct(">IBB")

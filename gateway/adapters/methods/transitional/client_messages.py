@@ -85,7 +85,7 @@ def _consume(op: Subscribe) -> w.MessageConsume:
 RANGES = 256
 """Ranges of deliveries in one ``execution.complete``."""
 FETCHED = "amqp-gateway-fetched"
-"""Destination of what is fetched."""
+"""Destination of fetched messages."""
 
 ASK: dict[type[Operation], Callable[[Any], Any]] = {
     Prefetch: lambda op: w.MessageQos(op.size, op.count, op.shared),

@@ -35,7 +35,7 @@ from gateway.partial_bodies import Key
 
 PLAIN, AMQPLAIN = "PLAIN", "AMQPLAIN"
 PROTOCOL = "0-10-07"
-"""Both revisions, in names of what outlives a connection."""
+"""Both revisions, in names of states that outlive a connection."""
 ARGUMENTS = 1 << 16
 """Octets of a frame besides the body of its message; and of any frame before the login."""
 

@@ -109,8 +109,8 @@ class References:
         return body, reference.transfers
 
     def checkpoint(self, name: bytes, identifier: str) -> None:
-        """What has come of this body is kept under the identifier, and so is what comes of it from
-        now on, until the reference is closed."""
+        """The received part of this body is kept under the identifier, and so is the rest of it
+        from now on, until the reference is closed."""
         reference = self._get(name)
         key = (*self._owner, identifier)
         if reference.kept is not None:

@@ -69,7 +69,7 @@ def outlives(m: Any) -> bytes:
 
 
 def counterpart(server: bool, channel: Channel, record: Any, asked: Any = None) -> Any:
-    """What we say on a channel of a session, instead of this method of class channel; ``None`` if
+    """Our method on a channel of a session, instead of this one of class channel; ``None`` if
     nothing. ``asked``: the method that it answers."""
     if not channel.session:
         return record
