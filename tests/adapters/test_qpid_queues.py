@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from gateway.adapters.core.qpid_queues import qpid_arguments, queue_arguments
+from gateway.broker.limits import read_queue_arguments
+from gateway.errors import Condition, Refusal
 from gateway.message import Table
 
 CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -34,7 +36,9 @@ CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"x-qpid-maximum-message-ttl": 100}, {"x-message-ttl": 100}),
     ({"qpid.browse-only": 1}, {"x-browse-only": True}),
     ({"no-local": "true"}, {"x-no-local": True}),
-    ({"qpid.max_count": -1, "qpid.priorities": [1]}, {"x-overflow": "reject-publish"}),
+    ({"qpid.max_size": b"500"}, {"x-max-length-bytes": 500, "x-overflow": "reject-publish"}),
+    ({"qpid.max_count": "0", "qpid.max_size": 0}, {"x-overflow": "reject-publish"}),
+    ({"qpid.max_count": None, "qpid.auto_delete_timeout": 0}, {"x-overflow": "reject-publish"}),
     ({"qpid.file_count": 8}, {}),
     ({"x-max-length": 7}, {}),
 ]
@@ -52,6 +56,17 @@ def test_our_client_says_the_same(given: Table) -> None:
     again = queue_arguments(qpid_arguments(ours))
     kept = {name: value for name, value in again.items() if name in ours}
     assert ours == kept or ours == {"x-overflow": "reject-publish"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["qpid.max_count", "qpid.max_size", "qpid.priorities", "qpid.auto_delete_timeout"],
+)
+@pytest.mark.parametrize("value", [-1, 3.14159, "foo", "2222222.22222", "-3", True, [1]])
+def test_the_broker_refuses_what_is_no_number(name: str, value: Any) -> None:
+    with pytest.raises(Refusal) as refusal:
+        read_queue_arguments(queue_arguments({name: value}), "queue 'q'")
+    assert refusal.value.condition is Condition.PRECONDITION_FAILED
 
 
 def test_names_of_the_broker_go_first() -> None:

@@ -21,17 +21,19 @@ POLICIES = {
 queues are paged to the disk in any case."""
 
 
-def _count(value: Any) -> int | None:
-    if isinstance(value, str) and value.isdigit() and value.isascii() and len(value) < 20:
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return int(value)
-    return None
+def _count(value: Any) -> Any:
+    """A number, also as text; 0 is no limit. Anything else stays what it is, and the broker refuses
+    it, as Qpid's does."""
+    digits = value.decode("latin-1") if isinstance(value, bytes) else value
+    if isinstance(digits, str) and digits.isdigit() and digits.isascii() and len(digits) < 20:
+        value = int(digits)
+    return None if value == 0 and not isinstance(value, bool) else value
 
 
-def _seconds(value: Any) -> int | None:
+def _seconds(value: Any) -> Any:
     seconds = _count(value)
-    return None if seconds is None else seconds * 1000
+    is_number = isinstance(seconds, int) and not isinstance(seconds, bool)
+    return seconds * 1000 if is_number else seconds
 
 
 def _name(value: Any) -> str | None:
