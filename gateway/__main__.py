@@ -159,6 +159,7 @@ def versions(
     ] = False,
 ) -> None:
     """Show the methods that each AMQP version supports, found by trying each one."""
+    from gateway.adapters.registry import VERSIONS
     from gateway.adapters.support import markdown, support
 
     rows = support()
@@ -168,8 +169,46 @@ def versions(
     table = Table("version", "header", "roles", "handled in full", "refused")
     for row in rows:
         handled, refused = ", ".join(row.handled), ", ".join(row.refused) or "-"
-        table.add_row(row.version, row.header, "server, client", handled, refused)
+        roles = ", ".join(role.value for role in VERSIONS[row.version].roles)
+        table.add_row(row.version, row.header, roles, handled, refused)
     out.print(table)
+
+
+@cli.command()
+def probe(
+    address: Annotated[str, typer.Argument(help="amqp://host:port or amqps://host:port.")],
+    vhost: Annotated[str, typer.Option(help="Virtual host there.")] = "/",
+    user: Annotated[str, typer.Option(help="User there.")] = "guest",
+    password: Annotated[str, typer.Option(help="Password there.")] = "guest",
+    seconds: Annotated[float, typer.Option(help="Time limit of each login.")] = 5.0,
+) -> None:
+    """Show the versions that another broker speaks, found by logging in with each one."""
+    from gateway.adapters import Credentials
+    from gateway.bridge.probe import probe_broker
+    from gateway.config.bridge import read_address
+
+    try:
+        where = read_address(address)
+    except ValueError as error:
+        fail(str(error))
+    table = Table("version", "product", "mechanism", "confirms", "transactions", "error")
+    spoken = 0
+
+    async def ask() -> None:
+        nonlocal spoken
+        async for one in probe_broker(where, vhost, Credentials(user, password), seconds):
+            marks = ("", "") if one.error else map(yes_or_no, (one.confirms, one.transactions))
+            table.add_row(one.version, one.product, one.mechanism, *marks, one.error)
+            spoken += not one.error
+
+    run(ask())
+    out.print(table)
+    if not spoken:
+        fail(f"{where}: no version could log in")
+
+
+def yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 @cli.command()

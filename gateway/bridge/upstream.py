@@ -1,15 +1,15 @@
 """A broker that the gateway connects to: its addresses, and how the last attempts went."""
 
 import random
-import ssl
 import time
 from typing import NamedTuple
 
 from gateway.adapters import Credentials, Limits, Product
 from gateway.bodies import Spool
 from gateway.config.bridge import Address, UpstreamSettings, read_address
-from gateway.errors import ConfigError, Refusal
+from gateway.errors import Refusal
 from gateway.net.dialer import Remote, dial
+from gateway.net.tls import client_context
 from gateway.operations import Peer
 
 
@@ -41,20 +41,14 @@ class Upstream:
         self._limits = limits._replace(handshake_timeout=settings.connect_seconds)
         self._spool = spool
         self._credentials = Credentials(settings.user, settings.secret())
-        self._tls = self._context() if any(one.tls for one in self.addresses) else None
+        encrypted = any(one.tls for one in self.addresses)
+        self._tls = client_context(settings.ca) if encrypted else None
         self._remotes: dict[Remote, None] = {}
         self._address: Address | None = None
         self._version = ""
         self._peer = Peer()
         self._since = 0
         self._error = ""
-
-    def _context(self) -> ssl.SSLContext:
-        try:
-            return ssl.create_default_context(cafile=self.settings.ca)
-        except (OSError, ssl.SSLError) as error:
-            where = f"upstreams.{self.settings.name}: {self.settings.ca}"
-            raise ConfigError(f"{where}: {error}") from None
 
     async def connect(self, purpose: str) -> Remote:
         """A new connection to the first address that answers, beginning with the last that did.

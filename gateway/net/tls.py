@@ -27,6 +27,15 @@ def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.
     return context
 
 
+def client_context(ca: Path | None) -> ssl.SSLContext:
+    """For connections to other brokers, whose certificates must be signed by an authority of the
+    file, or of the system. Raises ``ConfigError``."""
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"TLS authorities {ca}: {error}") from None
+
+
 def common_name(certificate: dict[str, Any]) -> str | None:
     """The common name in a peer certificate's subject, for SASL EXTERNAL."""
     for part in certificate.get("subject", ()):

@@ -318,6 +318,25 @@ def test_sessions_are_listed_and_ended(tmp_path: Path) -> None:
         refused(run("session", "end", "1", *login), "404")
 
 
+# --- probe ----------------------------------------------------------------------------------------
+
+
+def test_a_broker_is_probed(tmp_path: Path) -> None:
+    with Running(tmp_path) as gateway:
+        done = run("probe", f"amqp://127.0.0.1:{gateway.port}")
+        assert done.returncode == 0, done
+        rows = [[cell.strip() for cell in line.split("│")] for line in done.stdout.splitlines()]
+        found = {row[1]: row[2:] for row in rows if len(row) > 6}
+        for version in ("0.8a2", "0-8", "0-9", "0-9-1", "0-10", "1.0"):
+            product, mechanism, confirms, transactions, error, _ = found[version]
+            assert (confirms, transactions, error) == ("yes", "yes", ""), (version, found)
+            assert product.startswith("amqp-gateway") or version == "0.8a2"
+            assert mechanism or version == "0.8a2"
+        assert all(found[version][4] for version in ("0-9a0", "0-10-07-24")), "not on this listener"
+    refused(run("probe", f"amqp://127.0.0.1:{gateway.port}", "--seconds", "1"), "no version")
+    refused(run("probe", "http://127.0.0.1"), "should be amqp://host:port")
+
+
 # --- shovels --------------------------------------------------------------------------------------
 
 SHOVEL = """
