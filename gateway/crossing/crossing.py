@@ -26,7 +26,7 @@ from gateway.crossing.capsule import (
     part_of_body,
 )
 from gateway.crossing.conversion import Hop, natural_form
-from gateway.crossing.forms import Form
+from gateway.crossing.forms import SECTIONS_FORM, Form
 from gateway.crossing.legacy_forms import FORMS, form_of
 from gateway.crossing.patterns import Patterns
 from gateway.crossing.returning import OpenedCapsule, edited, open_capsule, original_of
@@ -225,12 +225,17 @@ class Crossing:
             natural = reader.native(natural)
         original = source.without_capsule(header)
         back, outer, *_ = natural_form(reader, source, natural, inner, exact=self.octets)
-        if back == original and outer == body:
+        unsettled: tuple[str, ...] = ()
+        if source is not SECTIONS_FORM and not lenient:
+            unsettled = reader.unsettled(natural)
+        if back == original and outer == body and not unsettled:
             return Conversion(natural, inner, Fidelity.EXACT)
         encoded = flat_kind not in (None, "none")
-        if not self.octets and source.same(back, original) and same_body(outer, body, encoded):
+        equal = source.same(back, original) and same_body(outer, body, encoded)
+        if equal and not self.octets and not unsettled:
             return Conversion(natural, inner, Fidelity.EQUIVALENT)
-        inexact = tuple(source.unequal(back, original)) or ("body",)
+        inexact = unsettled if equal and unsettled else tuple(source.unequal(back, original))
+        inexact = inexact or ("body",)
         if lenient:
             return Conversion(natural, inner, Fidelity.LOSSY, inexact)
         digests = digests_of(reader.parts(natural))

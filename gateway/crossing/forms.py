@@ -95,6 +95,11 @@ class Form(ABC):
         """The header with these properties. ``form`` is the form of the body, as in a header of
         1.0."""
 
+    def unsettled(self, header: bytes) -> tuple[str, ...]:
+        """Names of the properties that an older version wrote and that it would get back from this
+        header itself, but not by way of 1.0."""
+        return ()
+
     def as_published(self, header: bytes, digests: tuple[bytes, ...]) -> bytes:
         """The header as the publisher wrote it, without additions of later hops. ``digests``: of
         its capsule."""

@@ -375,10 +375,19 @@ def from_binding_url(text: str | None) -> str | None:
     key = options.get("routingkey") or url["queue"] or url["name"]
     exchange = url["exchange"]
     if not exchange:
-        return key if PLAIN.fullmatch(key) else f"/queues/{quote(key, safe='')}"
+        return key if PLAIN.fullmatch(key) else f"/queues/{_quoted(key)}"
     if url["type"] == "topic":
         key = options.get("routingkey") or url["name"]
-    return f"{EXCHANGES}{quote(exchange, safe='')}/{quote(key, safe='')}"
+    return f"{EXCHANGES}{_quoted(exchange)}/{_quoted(key)}"
+
+
+def _quoted(name: str) -> str:
+    """A part of an address; a name that is no UTF-8 has its octets there."""
+    return quote(name, safe="", errors="surrogateescape")
+
+
+def _unquoted(part: str) -> str:
+    return unquote(part, errors="surrogateescape")
 
 
 def to_binding_url(address: str | None) -> str | None:
@@ -388,7 +397,7 @@ def to_binding_url(address: str | None) -> str | None:
         return None
     if address.startswith(EXCHANGES):
         exchange, slash, key = address.removeprefix(EXCHANGES).partition("/")
-        exchange, key = unquote(exchange), unquote(key)
+        exchange, key = _unquoted(exchange), _unquoted(key)
     else:
         exchange, slash, key = address.partition("/")
         if exchange != "amq.topic":

@@ -171,6 +171,9 @@ class CommandForm(Legacy):
     def native(self, header: bytes) -> bytes:
         return self._without(header, (OUR_ORIGIN, MORE, *CARRIERS))
 
+    def _stated(self, header: bytes) -> bytes:
+        return self._without(header, (MORE,)) if NO_MORE in header else header
+
     def _without(self, header: bytes, beginnings: tuple[str, ...]) -> bytes:
         record = read_header(header)
         kept = [raw for name, raw in cut(record) if not name.startswith(beginnings)]
@@ -178,7 +181,9 @@ class CommandForm(Legacy):
         return write_message_properties(record)[SIZE_OCTETS:]
 
     def same(self, one: bytes, other: bytes) -> bool:
-        """Tables that differ in size have lost an entry."""
+        """Tables that differ in size have lost an entry; an empty table of other versions equals an
+        absent one."""
+        one, other = map(self._stated, (one, other))
         return len(one) == len(other) and not self._differences(one, other)
 
     def unequal(self, one: bytes, other: bytes) -> list[str]:
@@ -213,6 +218,9 @@ def cut(record: MessageProperties) -> list[tuple[str, bytes]]:
         at = end
     return found
 
+
+NO_MORE = fields.written(MORE, BASIC_FORM.dialect.write(Properties(application={})))
+"""The field of a message whose only property of other versions is an empty table."""
 
 USUAL = COMMAND.write(Properties())
 """The header of a message without properties."""

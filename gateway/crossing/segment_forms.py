@@ -100,6 +100,12 @@ class SegmentForm(Legacy):
         if type(text) is str:
             found.correlation_id = references.get(text, references.get(f"{JMS_ID}{text}", text))
 
+    def unsettled(self, header: bytes) -> tuple[str, ...]:
+        """A correlation id of octets that are no text. Older versions have it as it is; 1.0 has a
+        binary, which becomes text before 1.0 (``AMQP_BINARY:80``)."""
+        id_ = message_properties(header)[0].correlation_id
+        return ("correlation-id",) if jms.raw_id(id_) is not id_ else ()
+
     def parts(self, header: bytes) -> Parts:
         """The fields but those that a broker writes anew, and the headers."""
         delivery, message = records(header)

@@ -15,6 +15,7 @@ from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.splicing import NO_BODY, delivery_properties, message_properties
 from gateway.adapters.segments.wire.layouts import DeliveryProperties, MessageProperties, ReplyTo
 from gateway.crossing.crossing import Crossing, Fidelity
+from gateway.crossing.legacy_forms import form_of
 from gateway.crossing.sameness import same
 from gateway.message import Dialect, Message, Properties
 from gateway.values import Byte, Char, Float, Int, Milliseconds, Symbol, UByte, UInt, ULong, UShort
@@ -62,7 +63,8 @@ def there_and_back(message: Message, to: Dialect, crossing: Any = None) -> Messa
     there, fidelity = crossed(message, to, crossing)
     assert fidelity in EXACT, crossing.cross(message, to).inexact
     back, _ = crossed(there, message.dialect, crossing)
-    found, original = message.dialect.read(back.header), message.dialect.read(message.header)
+    home = form_of(message.dialect)
+    found, original = (home.dialect.read(home.without_capsule(m.header)) for m in (back, message))
     for each in (found, original):
         for name in ("x-exchange", "x-routing-key"):
             (each.annotations or {}).pop(name, None)
