@@ -515,7 +515,7 @@ def restore_branches(
     lanes = {
         lane.number: (queue, lane)
         for vhost in vhosts.values()
-        for queue in vhost.queues.values()
+        for queue in (*vhost.queues.values(), *vhost.leaving)
         for lane in queue.backlog.lanes
     }
     for stored in read_branches(records):

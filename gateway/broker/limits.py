@@ -80,6 +80,8 @@ class QueueArguments(NamedTuple):
     overflow: str = "drop-head"
     dead_letter_exchange: str | None = None
     dead_letter_key: str | None = None
+    dead_letter_on_delete: bool = False
+    """The dead letter exchange gets the messages of the queue when it is deleted."""
     max_priority: int | None = None
     single_active: bool = False
     delivery_limit: int | None = None
@@ -242,6 +244,10 @@ def one_of(reason: str, *words: str) -> Callable[[Any], str]:
 SELF_DESTRUCT = "self-destruct"
 """A queue that has become too long is deleted."""
 
+ON_DELETE = "x-dead-letter-on-delete"
+"""The messages of a deleted queue go to its dead letter exchange. A declaration need not repeat it:
+that of 0-10 sets it, and those of other versions do not."""
+
 QUEUE_CHECKS = {
     "x-message-ttl": ("ttl", timer),
     "x-expires": ("expires", lifetime),
@@ -255,6 +261,7 @@ QUEUE_CHECKS = {
     ),
     "x-dead-letter-exchange": ("dead_letter_exchange", text),
     "x-dead-letter-routing-key": ("dead_letter_key", text),
+    ON_DELETE: ("dead_letter_on_delete", flag),
     "x-max-priority": ("max_priority", priorities),
     "x-single-active-consumer": ("single_active", flag),
     "x-queue-mode": ("", one_of("\"unsupported queue mode '{value}'\"", "default", "lazy")),
@@ -275,7 +282,7 @@ QUEUE_CHECKS = {
     "x-group-sticky": ("group_sticky", flag),
 }
 
-QUEUE_ARGUMENTS = tuple(QUEUE_CHECKS)
+QUEUE_ARGUMENTS = tuple(name for name in QUEUE_CHECKS if name != ON_DELETE)
 EXCHANGE_ARGUMENTS = ("alternate-exchange",)
 
 

@@ -14,6 +14,7 @@ from gateway.broker.backlog import Backlog
 from gateway.broker.consumers import Consumer
 from gateway.broker.dispatcher import Dispatcher
 from gateway.broker.exclusions import ExclusionIndex, Exclusions
+from gateway.broker.handover import DELETED, Handover
 from gateway.broker.lanes import Entry, Lane, in_lanes
 from gateway.broker.limits import LONGEST_TIMER, SELF_DESTRUCT, QueueArguments
 from gateway.broker.long_operations import PORTION
@@ -27,7 +28,9 @@ class DeadLetters(Protocol):
 
     busy: bool
 
-    def publish(self, queue: "Queue", message: Message, reason: str) -> None: ...
+    def publish(
+        self, queue: "Queue", message: Message, reason: str, origin: object = None
+    ) -> None: ...
     def would_route(self, queue: "Queue", message: Message) -> bool: ...
 
 
@@ -93,7 +96,8 @@ class Queue:
         "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "backlog", "unsettled",
         "passed", "published", "delivered", "acked", "redelivered", "used", "due", "gone",
         "abandoned", "created", "watchers", "excluded", "senders", "pending_dead_letters",
-        "reserved", "reserved_octets", "dispatcher", "consumers", "waiting", "filtered_waiting",
+        "handover", "reserved", "reserved_octets", "dispatcher", "consumers", "waiting",
+        "filtered_waiting",
     )  # fmt: skip
 
     def __init__(
@@ -139,6 +143,8 @@ class Queue:
         self.excluded = ExclusionIndex()
         self.pending_dead_letters: deque[tuple[Entry, str]] = deque()
         """Rejected deliveries for whose dead letters there was no time yet."""
+        self.handover: Handover | None = None
+        """It is deleted, and its messages are on their way to its dead letter exchange."""
         self.reserved = 0
         """Messages for which there must be room, though they are not there yet."""
         self.reserved_octets = 0
@@ -301,7 +307,7 @@ class Queue:
             while entries:
                 for entry in entries[-PORTION:]:
                     self.unsettled -= 1
-                    self.finish(entry)
+                    self.reject(entry, DELETED)
                 del entries[-PORTION:]
                 yield
             return
@@ -387,20 +393,25 @@ class Queue:
         message = entry.message
         body = message.body  # its weight, without a call
         self.state.octets -= len(message.header) + (len(body) if body.__class__ is bytes else 0)
-        if entry.stored and not self.gone:
+        handover = self.handover
+        if entry.stored and (not self.gone or handover is not None):
             lane = entry.lane
             self.state.store.remove(lane.number, entry.position)
             if lane.out:
                 lane.out.discard(entry.position)
         if self.excluded:
             self.excluded.forget(entry.lane, entry.position)
+        if handover is not None:
+            handover.end_if_done()
 
     def discard(self, entry: Entry, reason: str) -> None:
         """It leaves unwanted: to the dead letters if there is such a place."""
         self.state.drops += 1
+        wanted = not self.gone or self.handover is not None
         self.finish(entry)
-        if not self.gone:
-            self.dead_letter(entry.message, reason)
+        if wanted:
+            origin = entry.origin if reason == DELETED else None
+            self.vhost.dead_letters.publish(self, entry.message, reason, origin)
 
     @property
     def has_dead_letter_exchange(self) -> bool:
@@ -462,7 +473,8 @@ class Queue:
     def reject(self, entry: Entry, reason: str) -> None:
         """A delivery comes back unwanted. It may wait for a later turn, and is in the store as an
         unsettled one until then."""
-        if self.limits.dead_letter_exchange is not None and not self.gone and self.enough():
+        wanted = not self.gone or self.handover is not None
+        if wanted and self.limits.dead_letter_exchange is not None and self.enough():
             self.pending_dead_letters.append((entry, reason))
         else:
             self.discard(entry, reason)
@@ -515,6 +527,8 @@ class Queue:
 
     def on_due(self) -> None:
         if self.gone:
+            if self.handover is not None:
+                self.handover.work(self.vhost.dead_letters.busy)
             return
         lifetime = self.limits.expires
         if lifetime is not None and not self.consumers:

@@ -7,14 +7,16 @@ from typing import Any
 
 from gateway.broker.exchange_types import EXCHANGE_TYPES
 from gateway.broker.exchanges import Binding, Destination
+from gateway.broker.handover import KIND as DELETED
 from gateway.broker.keyed import KeyedQueue, queue_kind
 from gateway.broker.limits import read_queue_arguments
 from gateway.broker.plain import read_table
+from gateway.broker.queues import Queue
 from gateway.broker.store import Depth, Record
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Refusal, StoreError
 
-TOPOLOGY = ("vhost", "exchange", "queue", "binding", "journal", "branch")
+TOPOLOGY = ("vhost", "exchange", "queue", "binding", DELETED, "journal", "branch")
 """Kinds of records that a broker starts with. (Messages of journals and branches stand like a
 queue's.)"""
 
@@ -22,7 +24,7 @@ queue's.)"""
 def restore_topology(vhosts: dict[str, VirtualHost], records: list[Record]) -> None:
     """Exchanges, queues and bindings, in that order, into virtual hosts that exist."""
     depths = next(iter(vhosts.values())).store.depths() if vhosts else {}
-    for wanted in ("exchange", "queue", "binding"):
+    for wanted in ("exchange", "queue", "binding", DELETED):
         for kind, key, value in records:
             vhost = vhosts.get(key[0]) if kind == wanted else None
             if vhost is None:
@@ -30,7 +32,9 @@ def restore_topology(vhosts: dict[str, VirtualHost], records: list[Record]) -> N
             if kind == "exchange":
                 restore_exchange(vhost, key[1], value)
             elif kind == "queue":
-                restore_queue(vhost, key[1], value, depths)
+                vhost.enter_queue(restored_queue(vhost, key[1], value, depths))
+            elif kind == DELETED:
+                restore_deleted(vhost, value, depths)
             else:
                 restore_binding(vhost, key, value)
     claimed = {
@@ -54,9 +58,10 @@ def restore_exchange(vhost: VirtualHost, name: str, value: dict[str, Any]) -> No
     )
 
 
-def restore_queue(
+def restored_queue(
     vhost: VirtualHost, name: str, value: dict[str, Any], depths: dict[int, Depth]
-) -> None:
+) -> Queue:
+    """A queue of a virtual host, which it is not entered in yet."""
     arguments = read_table(value["arguments"])
     lanes = {int(priority): number for priority, number in value["lanes"].items()}
     limits = read_queue_arguments(arguments, vhost.title("queue", name))
@@ -75,7 +80,16 @@ def restore_queue(
     queue.backlog.restore(lanes, depths)
     if isinstance(queue, KeyedQueue):
         queue.index()
-    vhost.enter_queue(queue)
+    return queue
+
+
+def restore_deleted(vhost: VirtualHost, value: dict[str, Any], depths: dict[int, Depth]) -> None:
+    """A deleted queue whose messages are on their way to its dead letter exchange: so are those
+    now that were unsettled."""
+    queue = restored_queue(vhost, value["name"], value, depths)
+    queue.gone = True
+    vhost.hand_over(queue)
+    vhost.state.schedule(queue, vhost.state.now)
 
 
 def restore_binding(vhost: VirtualHost, key: tuple[str, ...], value: dict[str, Any]) -> None:
@@ -105,7 +119,7 @@ def drop_orphans(
     known = {
         lane.number
         for vhost in vhosts.values()
-        for queue in vhost.queues.values()
+        for queue in (*vhost.queues.values(), *vhost.leaving)
         for lane in queue.backlog.lanes
     }
     for number in depths.keys() - known - claimed:

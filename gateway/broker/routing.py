@@ -11,6 +11,7 @@ from gateway.broker.deadletters import (
     peek_properties,
 )
 from gateway.broker.exchanges import Exchange, Step
+from gateway.broker.handover import DELETED
 from gateway.broker.limits import DEAD_LETTER_COST
 from gateway.broker.names import title
 from gateway.broker.queues import DiscardQueue, Queue
@@ -112,7 +113,7 @@ class DeadLetterRouter:
         self.vhost = vhost
         self.router = router
         self.state = state
-        self.waiting: deque[tuple[Queue, Message, str]] = deque()
+        self.waiting: deque[tuple[Queue, Message, str, object]] = deque()
         self.busy = False
 
     def would_route(self, queue: Queue, message: Message) -> bool:
@@ -125,13 +126,14 @@ class DeadLetterRouter:
         dead = message.routed_as(exchange.name, message.key if key is None else key)
         return bool(self.router.route(exchange, dead))
 
-    def publish(self, queue: Queue, message: Message, reason: str) -> None:
-        """A message has left its queue unwanted: "rejected", "expired" or "maxlen". A message that
-        dies again in the next queue is dead-lettered in the same call, up to ``max_cascade``."""
+    def publish(self, queue: Queue, message: Message, reason: str, origin: object = None) -> None:
+        """A message has left its queue unwanted: "rejected", "expired" or "maxlen"; or the queue is
+        "deleted". A message that dies again in the next queue is dead-lettered in the same call,
+        up to ``max_cascade``. ``origin`` is the connection that published it, if that counts."""
         if queue.limits.dead_letter_exchange is None:
             return
         letters = self.waiting
-        letters.append((queue, message, reason))
+        letters.append((queue, message, reason, origin))
         if self.busy:
             return
         self.busy = True
@@ -150,7 +152,7 @@ class DeadLetterRouter:
             letters.clear()
             self.busy = False
 
-    def _publish(self, queue: Queue, message: Message, reason: str) -> int:
+    def _publish(self, queue: Queue, message: Message, reason: str, origin: object) -> int:
         """The cost of it, as ``Limits.max_drops`` counts."""
         exchange = self.router.exchanges.get(queue.limits.dead_letter_exchange or "")
         if exchange is None:
@@ -162,6 +164,6 @@ class DeadLetterRouter:
         first = self.router.route(exchange, dead)
         for to in self.router.route_copies(exchange, dead, first, copies):
             cost += 1
-            if reason == "rejected" or not is_cycle(to.name, headers):
-                to.put(dead)
+            if reason in ("rejected", DELETED) or not is_cycle(to.name, headers):
+                to.put(dead, origin)
         return cost + len(deaths_of(headers))

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from gateway.broker.consumers import ConsumedQueue, Consumer, Window, unknown_tag
 from gateway.broker.exclusions import ExcludingQueue, Exclusions
+from gateway.broker.handover import DELETED
 from gateway.broker.lanes import DeliverySource, Entry, Holder
 from gateway.broker.long_operations import PORTION
 from gateway.broker.returning import Returned, handed
@@ -377,6 +378,8 @@ def return_or_end(entry: Entry, outcome: Outcome, back: Back, atomic: bool = Fal
     queue.unsettled -= 1
     if outcome is Outcome.REJECT:
         (queue.discard if atomic else queue.reject)(entry, reason)
+    elif outcome is Outcome.RELEASE:
+        queue.reject(entry, DELETED)
     else:
         queue.finish(entry)
 

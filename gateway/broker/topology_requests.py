@@ -92,6 +92,7 @@ class TopologyRequests:
         if op.if_unused and found.used:
             what = self.vhost.title("exchange", op.name)
             raise Refusal(Condition.PRECONDITION_FAILED, f"{what} in use")
+        self.vhost.hurry(op.name)
         if self.rules.alternates_exist and self.vhost.is_alternate(op.name):
             what = self.vhost.title("exchange", op.name)
             raise Refusal(Condition.NOT_ALLOWED, f"{what} in use as an alternate exchange")

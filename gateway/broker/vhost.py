@@ -19,6 +19,7 @@ from gateway.broker.exchanges import (
     HeadersExchange,
     Topic,
 )
+from gateway.broker.handover import KIND, Handover
 from gateway.broker.keyed import queue_kind
 from gateway.broker.limits import (
     EXCHANGE_ARGUMENTS,
@@ -102,6 +103,8 @@ class VirtualHost:
         """The bindings that have arguments, by source, destination and key."""
         self.forgotten = False
         """It is deleted, and the store has forgotten its topology."""
+        self.handovers: dict[Handover, str] = {}
+        """Deleted queues whose messages go to a dead letter exchange, and its name."""
         self.unrouted = 0
         self.past = Totals()
 
@@ -162,9 +165,17 @@ class VirtualHost:
 
     def is_alternate(self, name: str) -> bool:
         """Whether an exchange or a queue sends what it cannot keep to this exchange."""
-        return any(each.alternate == name for each in self.exchanges.values()) or any(
-            queue.limits.dead_letter_exchange == name for queue in self.queues.values()
+        return (
+            any(each.alternate == name for each in self.exchanges.values())
+            or any(queue.limits.dead_letter_exchange == name for queue in self.queues.values())
+            or any(to == name and each.ready for each, to in self.handovers.items())
         )
+
+    def hurry(self, name: str) -> None:
+        """Hand over to this exchange what this turn can of deleted queues."""
+        for handover, to in list(self.handovers.items()):
+            if to == name:
+                handover.work(self.dead_letters.busy)
 
     def enter_exchange(self, exchange: Exchange) -> None:
         self.exchanges[exchange.name] = exchange
@@ -304,6 +315,22 @@ class VirtualHost:
         self.router.default.routes.pop(queue.name, None)
         if queue.durable and queue.owner is None and not self.forgotten:
             self.store.forget("queue", (self.name, queue.name))
+        limits = queue.limits
+        if limits.dead_letter_on_delete and not self.forgotten and (queue.depth or queue.unsettled):
+            self.hand_over(queue)
+            if queue.keeps:
+                key = self.name, str(queue.backlog.lanes[0].number)
+                self.store.save(KIND, key, {**queue_record(queue), "name": queue.name})
+
+    def hand_over(self, queue: Queue) -> None:
+        """What is left of a deleted queue goes to its dead letter exchange, from ``on_due`` on."""
+        key = self.name, str(queue.backlog.lanes[0].number)
+        Handover(queue, key, self.handovers, queue.limits.dead_letter_exchange or "")
+
+    @property
+    def leaving(self) -> list[Queue]:
+        """Deleted queues that still have messages for their dead letter exchanges."""
+        return [each.queue for each in self.handovers if isinstance(each.queue, Queue)]
 
     def taking_apart(self, queues: list[Queue]) -> Iterator[None]:
         """A long operation."""
@@ -315,7 +342,11 @@ class VirtualHost:
     def take_apart(self, queue: Queue) -> int:
         """Remove the messages, bindings and consumers of a queue that was left out; the number of
         messages."""
-        count = queue.purge()
+        count = queue.depth
+        if queue.handover is None:
+            queue.purge()
+        else:
+            queue.acked += count  # they count from now on, as all else that it did
         self.unbind_all(self.bindings_to(queue))
         for consumer in list(queue.consumers):
             consumer.stop()
@@ -329,6 +360,11 @@ class VirtualHost:
             sender.queue_gone()
         queue.senders.clear()
         self.past = self.past.plus(queue_totals(queue))
+        if queue.handover is not None:
+            if queue.unsettled:
+                self.state.schedule(queue, self.state.now)  # in this turn some may come back before
+            else:
+                queue.on_due()
         return count
 
     def check_room(self, what: str, have: int, most: int | None) -> None:
@@ -447,8 +483,10 @@ class VirtualHost:
         whenever they are removed."""
         self.forgotten = True
         self.store.forget("vhost", (self.name,))
-        for kind in ("queue", "exchange", "binding"):
+        for kind in ("queue", "exchange", "binding", KIND):
             self.store.forget_under(kind, (self.name,))
+        for handover in list(self.handovers):
+            handover.end()
 
     def emptying(self) -> Iterator[None]:
         """A long operation: take out the contents of a deleted virtual host."""

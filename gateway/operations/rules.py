@@ -58,6 +58,8 @@ PUBLISHED = VersionRules(
     channel_prefetch=True,
 )
 """The documents of 0-8 and 0-9."""
+TRANSITIONAL = PUBLISHED._replace(alternates_exist=True)
+"""0-10 of July 2007."""
 EARLY = VersionRules(unknown_vhost=Condition.INVALID_PATH)
 """The documents of 2005: 0.8a2 (with RFC 011, 402), 0-9a0 and 0-9a6."""
 FINAL_0_10 = PUBLISHED._replace(

@@ -21,8 +21,9 @@ if sys.platform != "win32":
 
 APPLICATION = 0x414D5147
 FORMAT = 3
-"""Format 2: a body may be the number of a file in ``large``. Format 3: records of kind "branch" own
-messages, which an earlier gateway would remove as those of a deleted queue."""
+"""Format 2: a body may be the number of a file in ``large``. Format 3: records of kinds
+"branch" and "deleted" own messages, which an earlier gateway would remove as those of a deleted
+queue."""
 PAGE = 8192
 """Octets. 4096, 8192 and 16384 write equally fast; 8192 deletes faster than 4096 and keeps
 bodies of up to 8 KB on one page."""

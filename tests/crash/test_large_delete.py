@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.wire import layouts as w
 from gateway.broker.vhost import PORTION
 from gateway.store.writer import DROPPED_ROWS
@@ -105,4 +106,36 @@ def test_killed_while_messages_are_being_removed(tmp_path: Path, how: str) -> No
         gateway.start()
         wire = gateway.wire(1)
         assert [wire.got("q") for _ in range(1 + held)] == [b"x" * 100] * held + [b"new"]
+        wire.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_killed_while_messages_go_to_the_dead_letter_exchange(tmp_path: Path) -> None:
+    """None of them is lost, and the queue does not come back."""
+    many, letters = 20, {"x-dead-letter-exchange": "letters", "x-dead-letter-on-delete": True}
+    arguments = fields.write_table(letters)
+    with Running(tmp_path) as gateway:
+        wire = gateway.wire(1)
+        wire.call(1, w.ExchangeDeclare(exchange="letters", type="fanout", durable=True),
+                  w.ExchangeDeclareOk)  # fmt: skip
+        wire.declare("dead", durable=True)
+        wire.call(1, w.QueueBind(queue="dead", exchange="letters"), w.QueueBindOk)
+        wire.declare("q", durable=True, arguments=arguments)
+        wire.call(1, w.ConfirmSelect(), w.ConfirmSelectOk)
+        octets = wire.message("q", b"x" * 100, PERSISTENT) * 1000
+        for _ in range(many):
+            wire.send(octets)
+        while wire.heard(w.BasicAck).delivery_tag < 1000 * many:
+            pass
+        wire.call(1, w.QueueDelete(queue="q"), w.QueueDeleteOk)
+        gateway.kill()
+        wire.close()
+        gateway.start()
+        wire = gateway.wire(1)
+        moved = 0
+        while moved < 1000 * many:
+            moved = wire.declare("dead", durable=True).message_count
+        assert moved == 1000 * many
+        assert wire.declare("q", durable=True).message_count == 0
         wire.close()

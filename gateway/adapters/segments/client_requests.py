@@ -18,7 +18,7 @@ from gateway.adapters.segments.completion import ranges_of, unwrapped
 from gateway.adapters.segments.decoding import read_map
 from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.operations import struct_of
-from gateway.adapters.segments.server import ALTERNATE, DEAD_LETTER
+from gateway.adapters.segments.server import ALTERNATE, DEAD_LETTER, ON_DELETE
 from gateway.adapters.segments.wire import layouts as w
 from gateway.errors import LocalError
 from gateway.message import Table
@@ -136,6 +136,7 @@ def _declare_queue(session: ClientSession, op: DeclareQueue) -> None:
     alternate = None
     if arguments.get(DEAD_LETTER):  # an empty name, the default exchange, is no alternate one
         alternate = str(arguments.pop(DEAD_LETTER))
+        arguments.pop(ON_DELETE, None)  # goes without saying
     declare = w.QueueDeclare(
         name,
         alternate,

@@ -54,6 +54,7 @@ from gateway.operations import (
 
 ALTERNATE = "alternate-exchange"
 DEAD_LETTER = "x-dead-letter-exchange"
+ON_DELETE = "x-dead-letter-on-delete"
 TIMEOUT = "x-auto-delete-timeout"
 REJECT_CODE, REJECT_TEXT = "x-reject-code", "x-reject-text"
 """Headers of the dead letters of rejected messages."""
@@ -118,7 +119,7 @@ def _declare_queue(r: Request) -> list[Operation]:
     m: w.QueueDeclare = r.record
     arguments = queue_arguments(_table(m.arguments))
     if m.alternate_exchange:
-        arguments = {**arguments, DEAD_LETTER: m.alternate_exchange}
+        arguments = {**arguments, DEAD_LETTER: m.alternate_exchange, ON_DELETE: True}
     name = _named(m.queue, "the queue")
     exclusive, auto_delete = m.exclusive, m.auto_delete
     if TIMEOUT in arguments:

@@ -203,7 +203,12 @@ REQUESTS: list[tuple[Any, list[Operation], Any]] = [
     (
         DeclareQueue(1, 7, "q", arguments={"x-dead-letter-exchange": "y"}),
         [
-            DeclareQueue(1, None, "q", arguments={"x-dead-letter-exchange": "y"}),
+            DeclareQueue(
+                1,
+                None,
+                "q",
+                arguments={"x-dead-letter-exchange": "y", "x-dead-letter-on-delete": True},
+            ),
             FindQueue(1, None, "q"),
         ],
         QueueState("q", 5, 3),

@@ -104,6 +104,7 @@ def _declare_queue(op: DeclareQueue) -> w.QueueDeclare:
     alternate = arguments.get("x-dead-letter-exchange")
     if alternate:  # the default exchange has no name to say there
         del arguments["x-dead-letter-exchange"]
+        arguments.pop("x-dead-letter-on-delete", None)  # goes without saying
     return w.QueueDeclare(
         queue=op.name,
         alternate_exchange=str(alternate or ""),

@@ -30,7 +30,7 @@ from gateway.adapters.methods.wire import layouts_0_10_07 as w
 from gateway.adapters.options import Credentials, Limits, Product
 from gateway.errors import Condition, LocalError, PeerError
 from gateway.operations import Closed, Done, Open, Operation, Peer
-from gateway.operations.rules import PUBLISHED
+from gateway.operations.rules import TRANSITIONAL
 from gateway.partial_bodies import Key
 
 PLAIN, AMQPLAIN = "PLAIN", "AMQPLAIN"
@@ -143,7 +143,7 @@ class Connection:
         token = PendingReply(self._engine.table.by_name["connection.open"])
         where = m.virtual_host or "/"
         self._engine.owner = (PROTOCOL, where, self._user)
-        found.append(Open(token, where, self._user, self.peer, rules=PUBLISHED))
+        found.append(Open(token, where, self._user, self.peer, rules=TRANSITIONAL))
 
     def opened(self, asked: Any) -> None:
         """The virtual host is there."""

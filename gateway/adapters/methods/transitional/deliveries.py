@@ -3,7 +3,7 @@ them from 1."""
 
 from bisect import bisect_left, bisect_right, insort
 
-from gateway.errors import Condition, PeerError
+from gateway.errors import Condition, Lost, PeerError
 from gateway.operations import Outcome, Settle
 
 FETCHED = 1 << 63
@@ -66,12 +66,15 @@ class Deliveries:
         self._names.clear()
         self._fetched.clear()
 
-    def settle(self, name: int, outcome: Outcome = Outcome.ACCEPT) -> Settle:
-        """One delivery. Raises ``PeerError``: the connection is closed (530)."""
+    def settle(
+        self, name: int, outcome: Outcome = Outcome.ACCEPT, lost: Lost = Lost.SESSION
+    ) -> Settle:
+        """One delivery. Raises ``PeerError`` (530), which costs the channel if nothing else is
+        said."""
         kept = self._fetched if name & FETCHED else self._numbers
         delivery = kept.pop(name, None)
         if delivery is None:
-            raise PeerError(Condition.NOT_ALLOWED, f"no unsettled delivery {name}")
+            raise PeerError(Condition.NOT_ALLOWED, f"no unsettled delivery {name}", lost)
         return Settle(self.channel, delivery, False, outcome)
 
     def discard(self, name: int) -> None:

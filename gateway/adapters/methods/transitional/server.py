@@ -90,7 +90,11 @@ def _declare_queue(r: Received) -> list[Operation]:
     m: w.QueueDeclare = r.m
     arguments = queue_arguments(table(m.arguments))
     if m.alternate_exchange:
-        arguments = {**arguments, "x-dead-letter-exchange": m.alternate_exchange}
+        arguments = {
+            **arguments,
+            "x-dead-letter-exchange": m.alternate_exchange,
+            "x-dead-letter-on-delete": True,
+        }
     # Auto-delete had no effect on an exclusive queue: it is deleted with its connection.
     flags = m.passive, m.durable, m.exclusive, m.auto_delete and not m.exclusive
     return [DeclareQueue(r.number, r.token, m.queue, *flags, arguments)]
@@ -195,7 +199,7 @@ def _complete(r: Received) -> list[Operation]:
         raise PeerError(Condition.NOT_ALLOWED, str(error)) from error
     for first, last in ranges:
         if first == last:
-            found.append(deliveries.settle(named(first)))
+            found.append(deliveries.settle(named(first), lost=Lost.CONNECTION))
             continue
         low, high = named(first), named(last)
         if low >= 0:

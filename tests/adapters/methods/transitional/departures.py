@@ -14,6 +14,7 @@ from tests.adapters.methods.transitional.test_server import (
     body_of,
     consuming,
     inline,
+    messages_in,
     names,
     published,
     ready,
@@ -142,6 +143,79 @@ def recover_without_scan(version: str) -> None:
     assert names(said) == ["dtx-coordination.recover-ok"]
 
 
+def tune(version: str) -> None:
+    client = Client(version)
+    client.served.receive(client.table.header)
+    client.answer(0, w.ConnectionStartOk(b"", "PLAIN", b"\0guest\0guest", "en_US"), 1)
+    client.answer(0, w.ConnectionTuneOk(65535, 1 << 31, 0), 2)
+    assert names(client.say(0, w.ConnectionOpen("/"))) == ["connection.open-ok"]
+    assert client.served.adapter.frame_max == 65536
+
+
+def exchange(client: Client, name: str, alternate: str = "") -> None:
+    record = w.ExchangeDeclare(
+        exchange=name, type="direct", alternate_exchange=alternate, auto_delete=True
+    )
+    assert not [said for said in client.say(1, record) if said.name.endswith(".close")]
+
+
+def bound(client: Client, queue: str, to: str, key: str = "k") -> list[Said]:
+    return client.say(1, w.QueueBind(queue=queue, exchange=to, routing_key=key))
+
+
+def second_alternate(version: str) -> None:
+    client = ready(version)
+    bound(client, "q", "amq.fanout")
+    exchange(client, "second", "amq.fanout")
+    exchange(client, "first", "second")
+    client.say(1, w.MessageTransfer(destination="first", routing_key="k", body=inline(b"")))
+    assert messages_in(client) == 1
+
+
+def durable_to_transient(version: str) -> None:
+    client = Client(version).open()
+    client.say(1, w.QueueDeclare(queue="q", durable=True))
+    exchange(client, "transient")
+    bound(client, "q", "transient")
+    assert client.served.broker.vhosts["/"].exchanges["transient"].bindings
+
+
+def bind_fails(version: str) -> None:
+    closed = only(bound(Client(version).open(), "none", "amq.direct"))
+    assert isinstance(closed, w.ChannelClose) and closed.reply_code == 404
+
+
+def default_exchange(version: str) -> None:
+    client = ready(version)
+    bound(client, "q", "")
+    assert client.served.broker.vhosts["/"].exchanges[""].bindings
+
+
+def any_names(version: str) -> None:
+    client = Client(version).open()
+    exchange(client, "e/\u00e9 #")
+    client.say(1, w.QueueDeclare(queue="q/\u00e9 #"))
+    assert "q/\u00e9 #" in client.served.broker.vhosts["/"].queues
+
+
+def delivered_again(client: Client, times: int) -> None:
+    """A message is rejected with requeue as often as this, and delivered to the same client."""
+    published(client, b"x")
+    (said,) = [s for s in client.say(1, w.BasicConsume(queue="q")) if s.name == "basic.deliver"]
+    for _ in range(times):
+        answers = client.say(1, w.BasicReject(said.record.delivery_tag, True))
+        (said,) = [each for each in answers if each.name == "basic.deliver"]
+        assert said.record.redelivered
+
+
+def rejected_again(version: str) -> None:
+    delivered_again(ready(version), 1)
+
+
+def five_deliveries(version: str) -> None:
+    delivered_again(ready(version), 12)
+
+
 def of_both(probe: Callable[[str], None]) -> Callable[[str], None]:
     def tried(_: str) -> None:
         for version in BOTH:
@@ -155,7 +229,9 @@ PROBES = {
     for probe in (
         letters, identifiers, frame_max, close_ok, long_uuid, tickets,
         exclusive_auto_delete, priorities, recover_in_tx, timestamp, reject_code, xa_ok,
-        text_of_xids, recover_without_scan,
+        text_of_xids, recover_without_scan, tune,
+        second_alternate, durable_to_transient, bind_fails, default_exchange, any_names,
+        rejected_again, five_deliveries,
     )
 }  # fmt: skip
 """By the names in the table."""

@@ -161,7 +161,7 @@ def test_a_file(version: str) -> None:
     assert names(client.say(1, w.FileCancel("t"))) == ["file.cancel-ok"]
     assert client.say(1, w.QueueDeclare(queue="q"))[0].record.message_count == 1
     (close,) = client.say(1, w.FileAck(fourth.delivery_tag))
-    assert close.name == "connection.close" and close.record.reply_code == 530
+    assert close.name == "channel.close" and close.record.reply_code == 530
 
 
 @both

@@ -59,6 +59,16 @@ REFUSED: dict[str, tuple[list[Any], str, int]] = {
         CHANNEL,
         406,
     ),
+    "delete an exchange that is the alternate of one": (
+        [E, exchange("f", alternate_exchange="e"), w.ExchangeDelete(exchange="e")],
+        CHANNEL,
+        530,
+    ),
+    "delete an exchange that is the alternate of a queue": (
+        [E, queue(alternate_exchange="e"), w.ExchangeDelete(exchange="e")],
+        CHANNEL,
+        530,
+    ),
     # class queue
     'a queue starting with "amq."': ([queue("amq.mine")], CHANNEL, 403),
     "passive and no such queue": ([queue("amq.mine", passive=True)], CHANNEL, 404),
@@ -197,6 +207,21 @@ def test_what_no_queue_takes_goes_to_the_alternate_exchange(version: str) -> Non
         said = client.say(1, publish("nothing", destination))
         assert not [each for each in said if each.name.endswith((".close", "reject"))]
     assert client.served.broker.vhosts["/"].queues["q"].depth == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_left_in_a_deleted_queue_goes_to_its_alternate_exchange(version: str) -> None:
+    client = Client(version).open()
+    for record in (
+        queue("dead"),
+        bind("dead", "amq.fanout"),
+        queue(alternate_exchange="amq.fanout"),
+    ):
+        client.say(1, record)
+    client.say(1, publish())
+    client.say(1, publish())
+    client.say(1, w.QueueDelete(queue="q"))
+    assert client.served.broker.vhosts["/"].queues["dead"].depth == 2
 
 
 @pytest.mark.parametrize("version", VERSIONS)

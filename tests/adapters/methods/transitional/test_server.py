@@ -107,10 +107,11 @@ def test_completion_of_what_was_not_delivered_closes_the_connection(words: bytes
 
 
 @both
-def test_an_unknown_delivery_tag_closes_the_connection(version: str) -> None:
+@pytest.mark.parametrize("record", [w.BasicAck(77), w.BasicReject(77), w.BasicReject(77, True)])
+def test_an_unknown_delivery_tag_closes_the_channel(version: str, record: Any) -> None:
     client = ready(version)
-    (close,) = client.say(1, w.BasicAck(77))
-    assert (close.name, close.record.reply_code) == ("connection.close", 530)
+    (close,) = client.say(1, record)
+    assert (close.name, close.record.reply_code) == ("channel.close", 530)
 
 
 @both
