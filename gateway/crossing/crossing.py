@@ -10,6 +10,7 @@ import struct
 from collections import Counter
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
+from uuid import UUID
 
 from gateway.adapters.methods.content import BODY, REFERENCE
 from gateway.adapters.performatives.content import SECTIONS
@@ -243,8 +244,13 @@ class Crossing:
         return Conversion(natural, inner, Fidelity.CAPSULE, inexact, capsule)
 
     def _remember(self, text: str, id_: Any) -> None:
-        """Remember an id: a legacy reader gets this text for it and may reply with that."""
-        if len(self._references) >= REFERENCES:
+        """Remember an id: a legacy reader gets this text for it and may reply with that. A UUID
+        does not replace the id that it is made of: no other id that makes it can be found, but
+        anybody can send the UUID itself."""
+        if text in self._references:
+            if isinstance(id_, UUID):
+                return
+        elif len(self._references) >= REFERENCES:
             self._references.pop(next(iter(self._references)))
         self._references[text] = id_
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.performatives.content import SECTIONS
-from gateway.adapters.segments.content import SEGMENTS
+from gateway.adapters.segments.content import SEGMENTS, uuid_of
 from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.splicing import NO_BODY, delivery_properties, message_properties
 from gateway.adapters.segments.wire.layouts import DeliveryProperties, MessageProperties, ReplyTo
-from gateway.crossing.crossing import Crossing, Fidelity
+from gateway.crossing.crossing import REFERENCES, Crossing, Fidelity
 from gateway.crossing.legacy_forms import form_of
 from gateway.crossing.sameness import same
 from gateway.message import Dialect, Message, Properties
@@ -169,6 +169,31 @@ def test_replies_to_0_9_1(id_: str) -> None:
     there, _ = crossed(request, SEGMENTS, crossing)
     uuid = UUID(bytes=message_properties(there.header)[0].message_id or b"")
     assert answered(request, f"ID:{uuid}", crossing) == id_
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_uuid_of_another_asker_spoils_no_reply(first: bool) -> None:
+    """Another asker has for an id the UUID that this one's id makes in 0-10."""
+    crossing = Crossing(KEY)
+    request = modern(0x77, "t", message_id="m-1", reply_to="q")
+    other = modern(0x77, "t", message_id=uuid_of("m-1"), reply_to="other")
+    for message in (other, request) if first else (request, other):
+        crossed(message, SEGMENTS, crossing)
+    assert answered(request, f"ID:{uuid_of('m-1')}", crossing) == "m-1"
+
+
+def test_an_id_that_is_sent_again_pushes_no_other_out() -> None:
+    crossing = Crossing(KEY)
+    request = modern(0x77, "t", message_id="m-1", reply_to="q")
+    crossed(request, SEGMENTS, crossing)
+    for number in range(REFERENCES - 1):
+        other = modern(0x77, "t", message_id=f"o-{number}", reply_to="q")
+        crossed(other, SEGMENTS, crossing)
+    for number in range(3):  # another header each time: it is converted again
+        again = modern(0x77, "t", message_id="o-7", reply_to="q", group_sequence=number)
+        crossed(again, SEGMENTS, crossing)
+    assert answered(request, f"ID:{uuid_of('m-1')}", crossing) == "m-1"
+    assert len(crossing._references) == REFERENCES
 
 
 def test_ids_that_nobody_answers_are_not_kept() -> None:
