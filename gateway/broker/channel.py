@@ -23,7 +23,7 @@ from gateway.broker.long_operations import PORTION, freeing
 from gateway.broker.names import check_name
 from gateway.broker.permissions import PermissionCache
 from gateway.broker.publish_path import PublishListener, PublishPath
-from gateway.broker.queues import Queue
+from gateway.broker.queues import Queue, QueueOwner
 from gateway.broker.replies import REPLY_TO
 from gateway.broker.returning import handed
 from gateway.broker.settlements import ChannelSettlements
@@ -72,12 +72,22 @@ class ChannelClient(Protocol):
     prefetch: tuple[int, int]
     channels: "dict[int, Channel]"
     exclusive: dict[Queue, None]
+    is_session: bool
 
     def close(self) -> None: ...
 
     def keep(self, channel: "Channel") -> None: ...
 
     def forget(self, channel: "Channel") -> None: ...
+
+
+class SessionQueues:
+    """Owner of the exclusive queues of one session, where they do not belong to the connection."""
+
+    is_session = True
+
+    def __init__(self) -> None:
+        self.exclusive: dict[Queue, None] = {}
 
 
 class Channel:
@@ -87,7 +97,7 @@ class Channel:
     __slots__ = (
         "client", "broker", "vhost", "number", "recipient", "permissions", "window", "publish_path",
         "topology", "settlements", "transactions", "links", "consumer_limit", "consumer_size",
-        "branches",
+        "branches", "owner",
     )  # fmt: skip
 
     def __init__(self, client: ChannelClient, number: int, recipient: Recipient) -> None:
@@ -96,6 +106,8 @@ class Channel:
         self.vhost = vhost = client.vhost
         self.number = number
         self.recipient = recipient
+        self.owner: QueueOwner = SessionQueues() if client.rules.session_exclusive else client
+        """Of exclusive queues that are declared here."""
         self.permissions = PermissionCache(broker.access, client.user, vhost.name)
         self.window = Window()
         self.publish_path = PublishPath(
@@ -108,7 +120,7 @@ class Channel:
             client.rules.returns_refused,
         )
         self.topology = TopologyRequests(
-            client, vhost, self.permissions, client.rules, broker.templates
+            self.owner, vhost, self.permissions, client.rules, broker.templates
         )
         self.settlements = ChannelSettlements(self.window, vhost)
         self.transactions = TransactionCoordinator(self.publish_path, self.settlements)
@@ -191,7 +203,7 @@ class Channel:
             no_local, copy, arguments = False, False, {}
         else:
             self.permissions.need("read", "queue", name)
-            found = self.vhost.queue(name, self.client)
+            found = self.vhost.queue(name, self.owner)
         limits = found.limits
         copy, no_local = copy or limits.browse_only, no_local or limits.no_local
         priority = read_consumer_priority(arguments, self.vhost.title("queue", name))
@@ -356,7 +368,7 @@ class Channel:
         """Refuses with 403, 404, or 405 if it is another's."""
         name = self.topology.named(queue)
         self.permissions.need("read", "queue", name)
-        return self.vhost.queue(name, self.client)
+        return self.vhost.queue(name, self.owner)
 
     def browse(
         self, queue: str, after: Place | None = None, limit: int = 100, octets: int = 1 << 20
@@ -457,9 +469,27 @@ class Channel:
         if much:
             steps = self.giving_back(posts, entries)
             self.broker.state.long_operations.begin(steps, lambda refusal: then(), atomic=False)
+            self.leave_queues()
         else:
             self.settlements.conclude((entry, Outcome.RELEASE) for entry in entries)
+            self.leave_queues()
             then()
+
+    def leave_queues(self) -> None:
+        """The exclusive queues of a session are deleted, or free for others."""
+        if not self.owner.is_session:
+            return
+        ending = []
+        for queue in list(self.owner.exclusive):
+            if queue.auto_delete and queue.limits.auto_delete_timeout is None:
+                ending.append(queue)
+                continue
+            del self.owner.exclusive[queue]
+            queue.owner = None
+            queue.touch()
+            if queue.auto_delete:
+                queue.abandon()
+        self.vhost.remove_queues(ending)
 
     def giving_back(self, posts: list[list[Any]], entries: list[Entry]) -> Iterator[None]:
         """Forget the publishes that wait for a commit, and release the deliveries, in portions."""

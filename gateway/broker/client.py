@@ -29,6 +29,7 @@ class Client:
         self.prefetch: tuple[int, int] = (0, 0)
         self.channels: dict[int, Channel] = {}
         self.exclusive: dict[Queue, None] = {}
+        self.is_session = False
         self.closed = self.left = False
         self._kept = 0
         """The number of the last channel that was kept, negative."""

@@ -49,9 +49,12 @@ class QueueHost(Protocol):
 
 
 class QueueOwner(Protocol):
-    """The connection that an exclusive queue belongs to, and ends with."""
+    """The connection, or in 0-10 the session, that an exclusive queue belongs to. A queue of a
+    connection ends with it."""
 
     exclusive: "dict[Queue, None]"
+    is_session: bool
+    """An auto-delete queue stays as long as it has this owner, and others outlive it."""
 
 
 class Watcher(Protocol):
@@ -445,14 +448,21 @@ class Queue:
         self.dispatcher.remove(consumer)
         if not self.consumers:
             self.touch()
-            if self.auto_delete and not self.gone and not keep_queue:
-                timeout = self.limits.auto_delete_timeout
-                if timeout is None:
-                    self.vhost.remove_queue(self)
-                    return
-                self.abandoned = True
-                self.state.schedule(self, self.used + timeout)
+            keep_queue = keep_queue or (self.owner is not None and self.owner.is_session)
+            if self.auto_delete and not self.gone and not keep_queue and self.abandon():
+                return
         self.dispatcher.serve_others()
+
+    def abandon(self) -> bool:
+        """An auto-delete queue is not in use any more: it is deleted, now (true) or after the time
+        that an argument says."""
+        timeout = self.limits.auto_delete_timeout
+        if timeout is None:
+            self.vhost.remove_queue(self)
+            return True
+        self.abandoned = True
+        self.state.schedule(self, self.used + timeout)
+        return False
 
     # --- too much, too old ----------------------------------------------------------------------
 

@@ -29,9 +29,9 @@ from gateway.operations.rules import VersionRules
 
 
 class TopologyRequests:
-    """``owner`` is the connection, to which exclusive queues belong. ``declared`` is the last queue
-    declared, which an empty name stands for; ``templates`` are arguments of queues by the name that
-    a declaration may give for them."""
+    """``owner`` is the connection or session to which exclusive queues belong. ``declared`` is the
+    last queue declared, which an empty name stands for; ``templates`` are arguments of queues by
+    the name that a declaration may give for them."""
 
     __slots__ = ("owner", "vhost", "permissions", "rules", "templates", "declared")
 
@@ -116,7 +116,12 @@ class TopologyRequests:
         return QueueState(queue.name, queue.depth, len(queue.consumers))
 
     def passive_queue(self, op: DeclareQueue) -> Queue:
-        return self.vhost.queue(self.named(op.name), self.owner)
+        if not self.rules.session_exclusive:
+            return self.vhost.queue(self.named(op.name), self.owner)
+        found = self.vhost.queue(self.named(op.name))
+        if op.exclusive and found.owner is not self.owner and not found.durable:
+            raise self.vhost.locked(found.name)
+        return found
 
     def declare_replies(self, name: str) -> QueueState:
         """Declare a queue for direct replies passively: only consuming from it makes one."""
@@ -127,13 +132,21 @@ class TopologyRequests:
 
     def active_queue(self, op: DeclareQueue) -> Queue:
         vhost = self.vhost
-        if op.exclusive and op.durable and not op.auto_delete and self.rules.lasting_exclusive:
+        lasts = op.durable and not (op.auto_delete and "x-auto-delete-timeout" not in op.arguments)
+        if op.exclusive and lasts and self.rules.lasting_exclusive:
             op = replace(op, exclusive=False)
         name = op.name or vhost.new_name(op.hint)
         self.permissions.need("configure", "queue", name)
         found = vhost.queues.get(name)
         if found is not None:
+            # Only a durable one is kept in the store, and belongs to nobody.
+            free = found.owner is None and not found.consumers and not found.durable
+            taken = op.exclusive and free and self.rules.session_exclusive
+            if taken:
+                op = replace(op, exclusive=False)
             vhost.check_same_queue(found, op, self.owner, self.rules)
+            if taken:
+                vhost.own(found, self.owner)
             return found
         if op.name.startswith(RESERVED):
             raise reserved("queue", name)

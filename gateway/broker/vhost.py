@@ -268,12 +268,17 @@ class VirtualHost:
             levels=op.levels,
         )
         if op.exclusive:
-            owner.exclusive[queue] = None
+            self.own(queue, owner)
         self.enter_queue(queue)
         self.save_queue(queue)
         for text in without_effect(op.arguments):
             self.state.warn(f"{self.title('queue', name)}: {text}")
         return queue
+
+    def own(self, queue: Queue, owner: QueueOwner) -> None:
+        """An exclusive queue has an owner."""
+        queue.owner, queue.abandoned = owner, False
+        owner.exclusive[queue] = None
 
     def enter_queue(self, queue: Queue) -> None:
         self.queues[queue.name] = queue

@@ -45,6 +45,10 @@ class VersionRules(NamedTuple):
     lasting_exclusive: bool = False
     """An exclusive queue that is durable and not auto-delete outlives its connection, and other
     connections may use it: clients of Qpid keep a durable subscription in one."""
+    session_exclusive: bool = False
+    """Exclusive queues belong to sessions, not to connections: those that are auto-delete end with
+    the session, others are free for the next one that declares them exclusive. A passive
+    declaration needs no exclusive use, unless it asks for it."""
 
 
 RABBITMQ = VersionRules()
@@ -75,5 +79,6 @@ FINAL_0_10 = PUBLISHED._replace(
     exclusive_use=Condition.RESOURCE_LOCKED,
     returns_refused=True,
     lasting_exclusive=True,
+    session_exclusive=True,
 )
 """0-10 as it was published in 2008."""

@@ -77,11 +77,10 @@ class SessionTimeout:
 @dataclass(slots=True)
 class KeepSession(Request):
     """The session is not attached any more, and kept as long as was granted. Its earlier requests
-    are answered first. ``queues`` are deleted when it ends. In the client role the requests that
+    are answered first. In the client role the requests that
     are under way are answered when it is attached again."""
 
     state: KeptState
-    queues: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

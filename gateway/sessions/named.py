@@ -195,13 +195,10 @@ class NamedSessions:
         if channel is None or kept is None:
             return
         kept.state.mark_ended()
-        vhost, client = channel.vhost, channel.client
         channel.close()
         recipient = channel.recipient
         assert isinstance(recipient, ChannelRecipient)
         recipient.part()
-        queues = [vhost.queues[name] for name in kept.queues if name in vhost.queues]
-        vhost.remove_queues([queue for queue in queues if queue.owner is client])
 
     def user_removed(self, user: str) -> None:
         """End the kept sessions of a deleted user."""

@@ -130,24 +130,20 @@ class Group(NamedTuple):
 
 
 GROUPS = (
-    Group("messaging", ("qpid.tests.[!c]*", "qpid.tests.codec010.*", "qpid.tests.conn*"), 285),
-    Group("sessions", ("qpid_tests.broker_0_10.*",), 138),
+    Group("messaging", ("qpid.tests.[!c]*", "qpid.tests.codec010.*", "qpid.tests.conn*"), 286),
+    Group("sessions", ("qpid_tests.broker_0_10.*",), 141),
 )
 """All but the codec of 0-8."""
 
 SESSIONS = "qpid_tests.broker_0_10."
 KNOWN = {
     "*.testReject": "dead letters have the headers x-death, here too",
-    "*.testReliabilityAtLeastOnce": "an exclusive queue ends with its connection",
-    f"{SESSIONS}queue.*.test_declare_*exclusive": "exclusive queues belong to connections, not to "
-    "sessions",
     f"{SESSIONS}new_api.*acquired_to_alt*2_consumers": "messages of a deleted queue that a "
     "consumer holds go to its alternate exchange when they come back, not at once",
     f"{SESSIONS}dtx.*": "codes of exceptions and a default timeout as qpidd has them, where the "
     "specification has others; a branch that ends with its session is forgotten",
     f"{SESSIONS}exchange.*.test_qpid": 'names that begin with "qpid." are reserved by qpidd',
     f"{SESSIONS}exchange.*.testHeadersBindNoMatchArg": "a binding without x-match is one for all",
-    f"{SESSIONS}extensions.*timed_autodelete": "the delay of auto-delete begins with a consumer",
     f"{SESSIONS}management.*": "the management of qpidd (QMF)",
     f"{SESSIONS}threshold.*": "the management of qpidd (QMF)",
     f"{SESSIONS}new_api.SequenceNumberTests.*": "no sequence numbers (qpid.queue_msg_sequence)",

@@ -20,7 +20,6 @@ from gateway.adapters.segments.wire.tables import DetachCode
 from gateway.errors import Condition
 from gateway.operations import (
     AttachSession,
-    DeleteQueue,
     Done,
     EndSession,
     Operation,
@@ -193,7 +192,6 @@ class Attachments:
             return
         session.flush_unsafe(found)
         session.state = State.ENDING
-        found += [DeleteQueue(session.number, None, name) for name in session.owned]
         found.append(EndSession(session.number, token))
 
     def detached(self, session: Session) -> None:

@@ -34,7 +34,7 @@ def leave(session: Session, token: Any = None) -> list[Operation]:
     session.state = State.LEFT
     session.pointed = session.linked = False
     session.allow_deliveries(False)
-    found.append(KeepSession(session.number, token, session, tuple(session.owned)))
+    found.append(KeepSession(session.number, token, session))
     return found
 
 

@@ -55,7 +55,6 @@ from gateway.operations import (
 ALTERNATE = "alternate-exchange"
 DEAD_LETTER = "x-dead-letter-exchange"
 ON_DELETE = "x-dead-letter-on-delete"
-TIMEOUT = "x-auto-delete-timeout"
 REJECT_CODE, REJECT_TEXT = "x-reject-code", "x-reject-text"
 """Headers of the dead letters of rejected messages."""
 MOST_BEHIND = 256
@@ -115,20 +114,12 @@ def _bound(r: Request) -> list[Operation]:
 
 
 def _declare_queue(r: Request) -> list[Operation]:
-    """A queue that is exclusive and auto-delete ends with its session."""
     m: w.QueueDeclare = r.record
     arguments = queue_arguments(_table(m.arguments))
     if m.alternate_exchange:
         arguments = {**arguments, DEAD_LETTER: m.alternate_exchange, ON_DELETE: True}
     name = _named(m.queue, "the queue")
-    exclusive, auto_delete = m.exclusive, m.auto_delete
-    if TIMEOUT in arguments:
-        exclusive = exclusive and not auto_delete  # it outlives its session
-    elif exclusive and auto_delete:
-        auto_delete = False
-        if not m.passive:
-            r.session.owned[name] = None
-    flags = m.passive, m.durable, exclusive, auto_delete
+    flags = m.passive, m.durable, m.exclusive, m.auto_delete
     return [DeclareQueue(r.session.number, r, name, *flags, arguments)]
 
 
@@ -405,13 +396,12 @@ def _queue_found(r: Request, found: FoundQueue | None) -> Any:
     """Of an unknown queue a struct without any field."""
     if found is None:
         return w.QueueQueryResult()
-    owned = found.name in r.session.owned
     return w.QueueQueryResult(
         found.name,
         found.arguments.get(DEAD_LETTER),
         found.durable,
         found.exclusive,
-        found.auto_delete or owned,
+        found.auto_delete,
         write_map(found.arguments),
         found.messages,
         found.consumers,
@@ -475,10 +465,6 @@ def _rolled_back(r: Request, result: Any) -> None:
             session.follow(SettleMany(session.number, taken, outcome, reason))
 
 
-def _deleted(r: Request, result: Any) -> None:
-    r.session.owned.pop(r.record.queue, None)
-
-
 _ANSWERS: dict[str, Answer] = {
     "exchange.query": _exchange_found,
     "queue.query": _queue_found,
@@ -489,7 +475,6 @@ _ANSWERS: dict[str, Answer] = {
     "message.flush": _flushed,
     "tx.commit": _committed,
     "tx.rollback": _rolled_back,
-    "queue.delete": _deleted,
     **branches.ANSWERS,
 }
 ANSWERS = {_CODES[name]: answer for name, answer in _ANSWERS.items()}

@@ -242,8 +242,6 @@ class Session:
         """Transfers whose publisher hears of their fate, by the identity of their messages."""
         self.acquiring = 0
         """Messages named by acquires that are not answered."""
-        self.owned: dict[str, None] = {}
-        """Queues that end with the session."""
         self.answers = answers
         self._serve = serve
         self._batched = batched

@@ -474,7 +474,7 @@ def test_the_timeout_ends_a_session() -> None:
     assert depth(client) == 0 and "mine" in queues and "ours" in queues
     assert [each.key.name for each in named.kept] == [b"test"]
     pass_time(client, 1)
-    assert depth(client) == 1 and "mine" not in queues and "ours" not in queues
+    assert depth(client) == 1 and "mine" not in queues and queues["ours"].owner is None
     assert not named.kept and named.room.used == 0
     assert not client.served.broker.vhosts["/"].clients
     connected(client).attach(1, b"test")  # a new one

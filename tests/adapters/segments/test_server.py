@@ -528,6 +528,78 @@ def test_a_session_may_be_attached_again_after_an_exception(client: Client) -> N
     assert "ignored" not in client.served.broker.vhosts["/"].queues
 
 
+def another(client: Client, record: Any) -> list[Said]:
+    """What another session of the connection is told."""
+    client.attach(2, b"other")
+    said = client.say(record, channel=2)
+    client.control(2, w.SessionDetach(b"other"))
+    return said
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        w.QueueDeclare("mine", exclusive=True, auto_delete=True),
+        w.QueueDeclare("mine"),
+        w.QueueDelete("mine"),
+        w.QueuePurge("mine"),
+        w.MessageSubscribe("mine", "d", 0, 0),
+        w.ExchangeBind("mine", "amq.direct", "key"),
+        w.ExchangeUnbind("mine", "amq.fanout", ""),
+    ],
+    ids=lambda record: record.NAME,
+)
+def test_exclusive_queues_belong_to_one_session(client: Client, record: Any) -> None:
+    """0-10, queue.declare, exclusive, exception "in-use"."""
+    client.say(w.QueueDeclare("mine", exclusive=True, auto_delete=True))
+    client.say(w.ExchangeBind("mine", "amq.fanout", ""))
+    assert exception(another(client, record)).error_code == ErrorCode.RESOURCE_LOCKED
+    assert names(client.say(w.QueueDeclare("mine", exclusive=True))) == ["session.completed"]
+
+
+def test_a_passive_declaration_needs_no_exclusive_use(client: Client) -> None:
+    """As with Qpid's broker, for queues of replies."""
+    client.say(w.QueueDeclare("mine", exclusive=True, auto_delete=True))
+    client.say(w.QueueDeclare("durable", exclusive=True, durable=True))
+    passive = w.QueueDeclare("mine", passive=True)
+    assert names(another(client, passive)) == ["session.completed"]
+    for name, code in (("mine", 405), ("q", 405), ("durable", None)):
+        said = another(client, w.QueueDeclare(name, passive=True, exclusive=True))
+        failed = [each for each in said if each.name == "execution.exception"]
+        assert [each.record.error_code for each in failed] == ([code] if code else [])
+
+
+def test_a_queue_that_is_not_auto_delete_is_free_behind_its_session(client: Client) -> None:
+    record = w.QueueDeclare("mine", exclusive=True)
+    client.say(record)
+    client.transfer("mine", b"a")
+    assert exception(another(client, record)).error_code == ErrorCode.RESOURCE_LOCKED
+    client.control(1, w.SessionDetach(b"test"))
+    queue = client.served.broker.vhosts["/"].queues["mine"]
+    assert queue.depth == 1 and queue.owner is None
+    assert names(another(client, record)) == ["session.completed"]
+    client.attach(1, b"again")
+    client.say(w.MessageSubscribe("mine", "d", 0, 0))
+    assert exception(another(client, record)).error_code == ErrorCode.RESOURCE_LOCKED
+
+
+def test_the_delay_of_auto_delete_begins_with_the_end_of_the_session(client: Client) -> None:
+    octets = write_map({"qpid.auto_delete_timeout": 5})
+    record = w.QueueDeclare("mine", arguments=octets, exclusive=True, auto_delete=True)
+    client.say(record)
+    client.control(1, w.SessionDetach(b"test"))
+    state, queues = client.served.broker.state, client.served.broker.vhosts["/"].queues
+    client.attach(1, b"in time")
+    client.say(record)
+    state.tick(state.now + 6000)
+    assert "mine" in queues
+    client.control(1, w.SessionDetach(b"in time"))
+    state.tick(state.now + 4000)
+    assert "mine" in queues
+    state.tick(state.now + 2000)
+    assert "mine" not in queues
+
+
 def test_exclusive_queues_end_with_their_session(client: Client) -> None:
     client.say(w.QueueDeclare("mine", exclusive=True, auto_delete=True))
     client.say(w.MessageSubscribe("mine", "m", 1, 0))
