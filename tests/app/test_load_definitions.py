@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from gateway.__main__ import cli
 from gateway.adapters.methods.wire import layouts as w
+from tests.app.test_cli import refused, run
 from tests.net.running import Running
 
 SALT = b"salt"
@@ -63,13 +62,6 @@ def test_a_wrong_file_is_told_in_one_line(tmp_path: Path, text: str | None, told
     file = tmp_path / "definitions.json"
     if text is not None:
         file.write_text(text)
-    environment = {
-        "AMQP_GATEWAY_DEFINITIONS": str(file),
-        "AMQP_GATEWAY_DURABLE": "false",
-        "AMQP_GATEWAY_AMQP__PORT": "0",
-        "AMQP_GATEWAY_HTTP__PORT": "0",
-    }
-    result = CliRunner().invoke(cli, ["serve"], env=environment)
-    assert result.exit_code == 2
-    assert told in result.output
-    assert "Traceback" not in result.output
+    settings = tmp_path / "gateway.toml"
+    settings.write_text(f'definitions = "{file}"\ndurable = false\n')
+    refused(run("serve", "--config", settings, "--amqp-port", "0", "--http-port", "0"), told)
