@@ -186,7 +186,9 @@ ShovelName = Annotated[str, typer.Argument(help="Its name in the configuration."
 def shovel_list(url: Url = WHERE, user: Login = "guest", password: Password = None) -> None:
     """List shovels: states, counts and the last error."""
     found = ask_gateway("GET", url, "/v1/admin/shovels", user, password)["shovels"]
-    table = Table("name", "state", "source", "destination", "moved", "parked", "under way", "error")
+    table = Table(
+        "name", "state", "source", "destination", "moved", "parked", "under way", "last error"
+    )
     for one in found:
         ends = (f"{one[end]} {one[f'{end}_version']}".strip() for end in ("source", "destination"))
         counts = (str(one[name]) for name in ("moved", "parked", "under_way"))
