@@ -94,7 +94,8 @@ class ClassForm(Legacy):
         if not hasattr(record, "headers"):
             raise ValueError(f"{self.name} has no headers")
         text = binascii.b2a_base64(octets, newline=False).decode()
-        record.headers = (record.headers or b"") + self._class.table({OUR_ORIGIN: text})
+        tables = self._class.tables
+        record.headers = tables.usual(record.headers or b"") + tables.write({OUR_ORIGIN: text})
         return self._class.joined(record, children)
 
     def without_capsule(self, header: bytes) -> bytes:
