@@ -134,6 +134,9 @@ class Shovel:
                 await self._pass()
             except (OSError, GatewayError) as error:
                 self.failed(str(error) or type(error).__name__)
+            except Exception as error:  # the shovel must not end with its work undone
+                log.exception("shovel %s: internal error", self.settings.name)
+                self.failed(f"internal error: {error!r}")
             if not self._wanted.is_set():
                 continue
             if self.moved > moved:

@@ -1,11 +1,11 @@
 """Messages of a deleted queue on their way to its dead letter exchange.
 
-An alternate exchange of 0-10 gets what is left of a queue when that is deleted (queue.declare,
+An alternate exchange of 0-10 gets the rest of a queue when that is deleted (queue.declare,
 alternate-exchange); a dead letter exchange of RabbitMQ gets nothing then. So the queue has the
 argument ``x-dead-letter-on-delete``, which declarations of 0-10 set.
 
-What is ready goes at once, in as many turns as it needs. Deliveries that are unsettled go when they
-are released or rejected. Until all of it has gone the store has a record of kind "deleted" in place
+Ready messages go at once, in as many turns as that needs. Unsettled deliveries go when they are
+released or rejected. Until all of it has gone the store has a record of kind "deleted" in place
 of the queue's own: after a restart it all goes on from there.
 """
 
@@ -90,7 +90,7 @@ class Handover:
         queue.state.store.forget(KIND, self.key)
 
     def end(self) -> None:
-        """Drop what is left, if anything."""
+        """Drop the rest, if there is any."""
         queue = self.queue
         queue.handover = None
         self.others.pop(self, None)

@@ -328,7 +328,7 @@ class VirtualHost:
                 self.store.save(KIND, key, {**queue_record(queue), "name": queue.name})
 
     def hand_over(self, queue: Queue) -> None:
-        """What is left of a deleted queue goes to its dead letter exchange, from ``on_due`` on."""
+        """The rest of a deleted queue goes to its dead letter exchange, from ``on_due`` on."""
         key = self.name, str(queue.backlog.lanes[0].number)
         Handover(queue, key, self.handovers, queue.limits.dead_letter_exchange or "")
 

@@ -102,7 +102,7 @@ class Subscription:
 
     def tell(self, token: Token = None, drain: bool = False) -> Credit:
         """The credit as the broker needs it. Of several that are on their way to the broker, each
-        must set what is left when it gets there: without a token they are one operation."""
+        must set the rest when it gets there: without a token they are one operation."""
         count, told = self.messages, self._told
         if count is None and self.octets is not None:
             count = MANY
