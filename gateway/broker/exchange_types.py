@@ -1,4 +1,4 @@
-"""All exchange types, and those that the drafts of 2005 name and RabbitMQ does not have.
+"""All exchange types; here are those that the drafts of 2005 name and RabbitMQ does not have.
 
 0-9a6 has classes selector, matcher and lossy, and leaves their arguments open.
 Here they are types that every version may declare: ``x-selector``, ``x-matcher``, ``x-lossy``.
@@ -25,6 +25,7 @@ from gateway.broker.exchanges import (
     tested,
     wants_all,
 )
+from gateway.broker.federation import FederationExchange
 from gateway.broker.limits import invalid, type_name
 from gateway.errors import Refusal
 from gateway.message import Message, Table
@@ -212,6 +213,7 @@ EXCHANGE_TYPES: dict[str, type[Exchange]] = {
         SelectorExchange,
         MatcherExchange,
         LossyExchange,
+        FederationExchange,
     )
 }
 

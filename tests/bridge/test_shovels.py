@@ -3,50 +3,38 @@
 import asyncio
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-from gateway.adapters.methods.content import BASIC
 from gateway.bridge.shovel import hops_of
 from gateway.config import read_settings
 from gateway.errors import ConfigError
-from gateway.message import Message, Properties
-from gateway.net.dialer import Remote, dial
 from gateway.operations import (
-    BeginSession,
     Bind,
-    Confirm,
     DeclareExchange,
-    DeclareQueue,
-    Deliver,
-    Outcome,
     Publish,
     SelectConfirms,
-    Settle,
-    Subscribe,
 )
 from tests import in_memory
+from tests.bridge.moving import (
+    configuration,
+    declare,
+    empty,
+    entered,
+    message,
+    pause,
+    publish,
+    resume,
+    shovels,
+    taken,
+)
 from tests.bridge.relay import Relay
 from tests.net.running import PATIENCE, Running, until
 
 VERSIONS = ("0.8a2", "0-8", "0-9", "0-9-1", "0-10", "1.0")
-
-
-def configuration(folder: Path, port: int, shovels: str, version: str = "auto") -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "gateway.toml"
-    upstream = f"""
-[[upstreams]]
-name = "old"
-addresses = ["amqp://127.0.0.1:{port}"]
-version = "{version}"
-"""
-    file.write_text(upstream + shovels)
-    return file
 
 
 OUT_AND_IN = """
@@ -64,76 +52,6 @@ retry_seconds = 0.05
 """
 
 
-def shovels(running: Running) -> dict[str, Any]:
-    return {one["name"]: one for one in running.asked("/v1/admin/shovels")["shovels"]}
-
-
-def declare(running: Running, *queues: str) -> None:
-    """Durable queues; a shovel waits until its queue exists."""
-
-    async def all_of_them() -> None:
-        remote = await entered(running.port)
-        for name in queues:
-            await remote.request(DeclareQueue(1, None, name, durable=True))
-        await remote.close()
-
-    asyncio.run(all_of_them())
-
-
-async def entered(port: int, version: str = "0-9-1") -> Remote:
-    remote = await dial(("127.0.0.1", port), version=version)
-    await remote.request(BeginSession(1, None))
-    return remote
-
-
-def message(n: int, queue: str) -> Message:
-    """A durable message that no other is like."""
-    properties = Properties(durable=True, application={"n": n, "text": f"ü {n}"})
-    header = BASIC.write(properties)
-    return Message(BASIC, header, f"body {n}".encode(), "", queue, BASIC.essentials(header))
-
-
-def publish(port: int, queue: str, numbers: Sequence[int]) -> None:
-    """Publish and wait until all are confirmed."""
-
-    async def confirmed() -> None:
-        remote = await entered(port)
-        await remote.request(SelectConfirms(1, None))
-        for n in numbers:
-            remote.send(Publish(1, message(n, queue), True, False))
-        remote.wake()
-        async for operation in remote:
-            assert isinstance(operation, Confirm), operation
-            assert operation.accepted
-            if operation.sequence == len(numbers):
-                break
-        await remote.close()
-
-    asyncio.run(asyncio.wait_for(confirmed(), PATIENCE))
-
-
-def taken(port: int, queue: str, enough: int) -> list[Deliver]:
-    """Accept messages until there were so many different ones."""
-    found: list[Deliver] = []
-
-    async def take() -> None:
-        remote = await entered(port)
-        await remote.request(Subscribe(1, None, queue))
-        different = set()
-        async for operation in remote:
-            assert isinstance(operation, Deliver), operation
-            found.append(operation)
-            remote.send(Settle(1, operation.delivery, False, Outcome.ACCEPT))
-            remote.wake()
-            different.add(in_memory.text(operation.message))
-            if len(different) == enough:
-                break
-        await remote.close()
-
-    asyncio.run(asyncio.wait_for(take(), PATIENCE))
-    return found
-
-
 @pytest.mark.parametrize("version", ["0-8", "0-9-1"])
 def test_a_shovel_waits_for_its_queues(old: Running, tmp_path: Path, version: str) -> None:
     """Nothing is parked because the queue at the other end is not there yet."""
@@ -147,11 +65,6 @@ def test_a_shovel_waits_for_its_queues(old: Running, tmp_path: Path, version: st
         found = taken(old.port, later, 3)
         assert [in_memory.text(one.message) for one in found] == ["body 0", "body 1", "body 2"]
         assert shovels(new)["out"]["parked"] == 0
-
-
-def empty(running: Running, queue: str) -> bool:
-    found = running.asked(f"/api/queues/%2F/{queue}")
-    return bool(found["messages"] == 0)
 
 
 @pytest.fixture(scope="module")
@@ -326,20 +239,6 @@ def bind_and_publish(port: int) -> None:
         await remote.close()
 
     asyncio.run(asyncio.wait_for(work(), PATIENCE))
-
-
-def pause(running: Running, name: str) -> None:
-    act(running, name, "pause")
-    until(lambda: shovels(running)[name]["state"] == "paused", "paused")
-
-
-def resume(running: Running, name: str) -> None:
-    act(running, name, "resume")
-
-
-def act(running: Running, name: str, action: str) -> None:
-    url = f"http://127.0.0.1:{running.http_port}/v1/admin/shovels/{name}/{action}"
-    httpx.post(url, auth=("guest", "guest"), timeout=PATIENCE).raise_for_status()
 
 
 def test_upstreams_are_shown(old: Running, tmp_path: Path) -> None:
