@@ -42,8 +42,8 @@ STATES = dict(
 )
 """How those in doubt are shown."""
 REMEMBERED = 3_600_000
-"""Milliseconds for which a branch whose time was over is known, so that its coordinator hears
-why."""
+"""Milliseconds for which a branch that was rolled back without its coordinator is known, so that
+the coordinator hears why."""
 
 
 class Work:
@@ -217,9 +217,9 @@ class Branch:
         return sum(work.size for work in self.works) > PORTION
 
     def set_timeout(self, seconds: int) -> None:
-        """Its time starts anew, unless it is over."""
+        """Its time starts anew, unless it is rolled back already."""
         self.seconds = seconds
-        if self.status is BranchStatus.ROLLBACK_TIMEOUT:
+        if self.xid in self.branches.remembered:
             return
         self.deadline = None
         if seconds and not self.prepared:
@@ -235,27 +235,29 @@ class Branch:
         if self.deadline > state.now:
             state.schedule(self, self.deadline)
             return
-        if self.status is BranchStatus.ROLLBACK_TIMEOUT and not self.associated:
+        if self.xid in self.branches.remembered and not self.associated:
             self.branches.drop(self)
             return
         self.status = BranchStatus.ROLLBACK_TIMEOUT
-        self.deadline = state.now + REMEMBERED
-        state.schedule(self, self.deadline)
+        self.branches.remember(self)
         state.long_operations.begin(self.undoing(), unanswered, atomic=False)
 
     def undoing(self) -> Iterator[None]:
         for work in self.works:
             yield from work.undoing()
+        if not self.associated:
+            self.works = []
 
     def lose(self, work: Work) -> tuple[list[tuple[Message, bool, bool]], list[Entry]]:
-        """A channel has gone while it was associated: the branch is rolled back. Answers with the
-        publishes and deliveries of the channel."""
+        """A channel has gone while it was associated: the branch is rolled back, and can only be
+        rolled back (0-10, dtx.end, rule "session-closed"). Answers with the publishes and
+        deliveries of the channel."""
         work.associated = False
         taken = work.take()
         if self.status is BranchStatus.OK:
             self.status = BranchStatus.ROLLBACK
         if not self.associated:
-            self.branches.drop(self)
+            self.branches.remember(self)
             steps = self.undoing()
             self.branches.state.long_operations.begin(steps, unanswered, atomic=False)
         return taken
@@ -263,8 +265,8 @@ class Branch:
     # --- completion, as long operations ---------------------------------------------------------
 
     def preparing(self) -> Completing:
-        """Afterwards it can be committed, also after a crash. If it cannot be, it is rolled
-        back."""
+        """Afterwards it can be committed, also after a crash. If it cannot be, its work is rolled
+        back, and it can only be rolled back."""
         if self.status is not BranchStatus.OK:
             return (yield from self.ending())
         try:
@@ -339,14 +341,20 @@ class Branch:
         if self.decided:
             self.completing = False
             return self.status
-        yield from self.ending()
+        self.branches.drop(self)
+        yield from self.undoing()
         timed_out = self.status is BranchStatus.ROLLBACK_TIMEOUT
         return self.status if timed_out else BranchStatus.OK
 
     def ending(self) -> Completing:
-        """It is rolled back and unknown."""
-        self.branches.drop(self)
+        """It cannot be prepared or committed. Its coordinator, told that it can only be rolled
+        back, may do that; told that its time was over, it is done."""
+        if self.status is BranchStatus.ROLLBACK:
+            self.branches.remember(self)
+        else:
+            self.branches.drop(self)
         yield from self.undoing()
+        self.completing = False
         return self.status
 
 
@@ -357,6 +365,9 @@ class Branches:
         self.vhost = vhost
         self.state: BrokerState = vhost.state
         self.known: dict[Xid, Branch] = {}
+        self.remembered: dict[Xid, Branch] = {}
+        """Those of them that were rolled back without their coordinator; the oldest are forgotten
+        first, also where their room is needed."""
         self.octets = 0
         """Of their publishes."""
 
@@ -371,6 +382,8 @@ class Branches:
     def make(self, xid: Xid, user: str) -> Branch:
         """Refuses (506) too many."""
         most = self.state.limits.max_branches
+        if len(self.known) >= most:
+            self.forget_remembered()
         if len(self.known) >= most:
             text = f"cannot have more than {most} branches in vhost '{self.vhost.name}'"
             raise Refusal(Condition.RESOURCE_ERROR, text)
@@ -447,9 +460,24 @@ class Branches:
         """Those in doubt of a user."""
         return [branch.xid for branch in self.in_doubt if branch.user == user]
 
+    def remember(self, branch: Branch) -> None:
+        """Its work is rolled back: its coordinator is told so, for some time from now on."""
+        self.forget_work(branch)
+        self.remembered[branch.xid] = branch
+        branch.deadline = self.state.now + REMEMBERED
+        self.state.schedule(branch, branch.deadline)
+
+    def forget_remembered(self) -> None:
+        """Make room for another branch."""
+        for branch in self.remembered.values():
+            if not (branch.associated or branch.completing):
+                self.drop(branch)
+                return
+
     def drop(self, branch: Branch) -> None:
         """It is unknown from now on, also to the store."""
         self.known.pop(branch.xid, None)
+        self.remembered.pop(branch.xid, None)
         branch.deadline = None
         if branch.number:
             self.forget_work(branch)

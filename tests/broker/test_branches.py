@@ -140,8 +140,7 @@ def test_an_active_branch_is_rolled_back_with_its_channel(house: House, suspende
     if suspended:
         mine.end(X, suspend=True)
     channel.close()
-    with refused(Condition.NOT_FOUND):
-        prepare(house)
+    assert prepare(house) is BranchStatus.ROLLBACK
     other, _ = house.channel()
     first = other.fetch("q")
     assert first is not None and first.redelivered
@@ -266,9 +265,53 @@ def test_one_of_two_channels_is_lost(house: House) -> None:
     assert more.start(X, join=True) is BranchStatus.ROLLBACK
     assert more.active is None
     assert theirs.end(X) is BranchStatus.ROLLBACK
-    assert prepare(house) is BranchStatus.ROLLBACK
+    for _ in range(2):
+        assert prepare(house) is BranchStatus.ROLLBACK
     assert fetch_all(third) == []
+    assert rollback(house) is OK
     assert (branches(house).known, branches(house).octets) == ({}, 0)
+
+
+def test_a_branch_whose_channel_is_lost_can_only_be_rolled_back(house: House) -> None:
+    """AMQP 0-10, dtx.end, rule "session-closed". It holds nothing meanwhile."""
+    channel, mine = selected(house)
+    other, theirs = selected(house)
+    declare(channel)
+    put(channel, "a")
+    mine.start(X)
+    got = channel.fetch("q")
+    assert got is not None
+    channel.settlements.settle(got.delivery, False, Outcome.ACCEPT)
+    put(channel, "new")
+    channel.close()
+    assert fetch_all(other) == ["a"]
+    branch = branches(house).find(X, "guest")
+    assert (branch.works, branches(house).octets, branches(house).recover("guest")) == ([], 0, [])
+    with refused(Condition.NOT_ALLOWED):
+        theirs.start(X)
+    assert theirs.start(X, join=True) is BranchStatus.ROLLBACK
+    branch.set_timeout(0)  # does not keep it
+    assert commit(house, one_phase=True) is BranchStatus.ROLLBACK
+    house.later(3_600_000)
+    with refused(Condition.NOT_FOUND):
+        rollback(house)
+    assert (branches(house).known, branches(house).remembered) == ({}, {})
+
+
+def test_lost_branches_make_room_for_others() -> None:
+    house = House(max_branches=2)
+    for number in range(5):
+        channel, mine = selected(house)
+        mine.start(Xid(number, b"lost"))
+        channel.close()
+    assert [xid.format for xid in branches(house).known] == [3, 4]
+    channel, mine = selected(house)
+    mine.start(X)
+    other, theirs = selected(house)
+    theirs.start(Y)
+    third, more = selected(house)
+    with refused(Condition.RESOURCE_ERROR):
+        more.start(Xid(9, b"no room"))
 
 
 def test_failed(house: House) -> None:
@@ -279,6 +322,7 @@ def test_failed(house: House) -> None:
     assert mine.end(X, fail=True) is BranchStatus.ROLLBACK
     assert commit(house, one_phase=True) is BranchStatus.ROLLBACK
     assert fetch_all(channel) == []
+    assert rollback(house) is OK
     mine.start(X)
     mine.end(X, fail=True)
     assert rollback(house) is OK
@@ -358,6 +402,7 @@ def test_a_full_queue_votes_for_rollback(house: House) -> None:
     put(channel, "3", key="other", durable=True)
     mine.end(X)
     assert prepare(house) is BranchStatus.ROLLBACK
+    assert rollback(house) is OK
     assert branches(house).known == {}
     assert fetch_all(channel) == fetch_all(channel, "other") == []
     mine.start(X)

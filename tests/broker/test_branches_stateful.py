@@ -45,6 +45,8 @@ class Known:
     settled: list[tuple[int, int]] = field(default_factory=list)
     """Number of the channel, and of the message."""
     deadline: int | None = None
+    over: bool = False
+    """It was rolled back without its coordinator."""
 
     @property
     def decided(self) -> bool:
@@ -95,6 +97,12 @@ class OneHost(RuleBasedStateMachine):
 
     def drop(self, xid: Xid) -> None:
         self.give_back(self.known.pop(xid))
+
+    def remember(self, xid: Xid) -> None:
+        """It is rolled back, and known for some time."""
+        branch = self.known[xid]
+        self.give_back(branch)
+        branch.deadline, branch.over = self.now + REMEMBERED, True
 
     def outcome(self, act: Callable[[], Result]) -> Result:
         """A status, or the condition of a refusal."""
@@ -223,7 +231,7 @@ class OneHost(RuleBasedStateMachine):
                     branch.status = ROLLBACK
                 self.give_back(branch, index)
                 if not branch.suspended:
-                    self.drop(xid)
+                    self.remember(xid)
         self.channels[index] = self.opened()
         self.settle()
 
@@ -247,7 +255,7 @@ class OneHost(RuleBasedStateMachine):
             elif wanted is OK:
                 branch.prepared, branch.deadline = True, None
             else:
-                self.drop(xid)
+                self.told(xid)
         assert result is wanted
 
     @rule(xid=st.sampled_from(XIDS), one_phase=st.booleans())
@@ -263,8 +271,15 @@ class OneHost(RuleBasedStateMachine):
                 self.ready.update((number, False) for _, number in branch.published)
                 del self.known[xid]
             elif not branch.decided:
-                self.drop(xid)
+                self.told(xid)
         assert result is wanted
+
+    def told(self, xid: Xid) -> None:
+        """Its coordinator wanted to prepare or commit it, and heard that it is rolled back."""
+        if self.known[xid].status is ROLLBACK:
+            self.remember(xid)
+        else:
+            self.drop(xid)
 
     @rule(xid=st.sampled_from(XIDS))
     def rollback(self, xid: Xid) -> None:
@@ -322,7 +337,7 @@ class OneHost(RuleBasedStateMachine):
         found = self.house.branches.find(xid, "guest")
         found.set_timeout(seconds)
         assert found.seconds == seconds
-        if not branch.prepared and branch.status is not TIMEOUT:
+        if not branch.prepared and not branch.over:
             branch.deadline = self.now + 1000 * seconds if seconds else None
 
     @rule(milliseconds=st.sampled_from([500, 1000, 9000, HOUR]))
@@ -332,12 +347,11 @@ class OneHost(RuleBasedStateMachine):
         for xid, branch in list(self.known.items()):
             if branch.deadline is None or branch.deadline > self.now:
                 continue
-            if branch.status is TIMEOUT and not branch.suspended:
+            if branch.over and not branch.suspended:
                 self.drop(xid)
                 continue
             branch.status = TIMEOUT
-            branch.deadline = self.now + REMEMBERED
-            self.give_back(branch)
+            self.remember(xid)
         self.settle()
 
     @rule()

@@ -10,7 +10,7 @@ from gateway.adapters.segments.frames import command
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import BY_RECORD, EXCEPTIONS
 from gateway.broker.branches import Branches
-from gateway.operations import Xid
+from gateway.operations import BranchStatus, Xid
 from tests.adapters.segments.serving import Client, Said, names
 from tests.adapters.segments.test_resumption import connected, kept, pass_time, resumed
 from tests.adapters.segments.test_server import bodies, exception, flow, ready, subscribe
@@ -145,16 +145,22 @@ def test_a_branch_that_fails_can_only_be_rolled_back(client: Client) -> None:
     client.transfer("q")
     assert statuses(client.say(w.DtxEnd(X, fail=True))) == [ROLLBACK]
     assert statuses(client.say(w.DtxPrepare(X))) == [ROLLBACK]
+    assert statuses(client.say(w.DtxRollback(X))) == [OK]
     assert (ready(client), branches(client).known) == (0, {})
 
 
-def test_a_session_that_ends_rolls_its_branch_back(client: Client) -> None:
+def test_a_session_that_ends_leaves_its_branch_to_be_rolled_back(client: Client) -> None:
+    """dtx.end, rule "session-closed"."""
     subscribe(client)
     flow(client)
     client.transfer("q", b"a")
     begin(client, w.DtxStart(X))
     client.say(w.MessageAccept(((0, 0),)))
     client.control(1, w.SessionDetach(b"test"))
+    assert ready(client) == 1
+    client.attach(1, b"later")
+    assert statuses(client.say(w.DtxPrepare(X))) == [ROLLBACK]
+    assert statuses(client.say(w.DtxRollback(X))) == [OK]
     assert (ready(client), branches(client).known) == (1, {})
 
 
@@ -288,4 +294,5 @@ def test_a_branch_goes_on_in_a_session_that_is_resumed() -> None:
 def test_a_branch_ends_with_a_session_that_is_not_resumed() -> None:
     other = working()
     pass_time(other, 61)
-    assert (ready(other), branches(other).known) == (0, {})
+    (branch,) = branches(other).known.values()
+    assert (ready(other), branch.status) == (0, BranchStatus.ROLLBACK)
