@@ -23,9 +23,11 @@ from gateway.operations import (
     Done,
     EndSession,
     Operation,
+    Outcome,
     Refused,
     RequestTimeout,
     SessionLost,
+    SettleMany,
 )
 
 
@@ -266,6 +268,15 @@ def _completed(session: Session, m: w.SessionCompleted, found: list[Operation]) 
         session.send_control(w.SessionKnownCompleted(m.commands))
 
 
+def _completed_by_client(session: Session, m: w.SessionCompleted, found: list[Operation]) -> None:
+    """It is also done with messages that it has browsed with accept-mode none."""
+    if session.browsed is not None:
+        seen = session.browsed.take(unwrapped(m.commands, session.sent))
+        if seen:
+            found.append(SettleMany(session.number, list(seen.values()), Outcome.UNDO))
+    _completed(session, m, found)
+
+
 HANDLERS: Mapping[str, Callable[[Session, Any, list[Operation]], None]] = {
     "session.command-point": _command_point,
     "session.flush": _flush,
@@ -276,4 +287,8 @@ HANDLERS: Mapping[str, Callable[[Session, Any, list[Operation]], None]] = {
 }
 """Other controls need no answer: session.confirmed promises less than the log of our commands
 needs, session.timeout is about the peer."""
-SERVER_HANDLERS = {**HANDLERS, "session.request-timeout": _request_timeout}
+SERVER_HANDLERS: Mapping[str, Callable[[Session, Any, list[Operation]], None]] = {
+    **HANDLERS,
+    "session.completed": _completed_by_client,
+    "session.request-timeout": _request_timeout,
+}

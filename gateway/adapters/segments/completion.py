@@ -7,7 +7,7 @@ peer costs a step per command that it still concerns, not per number.
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from gateway.adapters.segments.types import Ranges
@@ -282,3 +282,22 @@ class SentCommands(Generic[Value]):
     def clear(self) -> None:
         self._values.clear()
         self._numbers.clear()
+
+
+class BrowsedTransfers(SentCommands[int]):
+    """Transfers of messages that were browsed with accept-mode none, with the numbers of their
+    deliveries: the peer may acquire them until it has completed them. As it need not complete any,
+    the older half of more than ``most`` is given to ``forget``."""
+
+    __slots__ = ("_forget", "_most")
+
+    def __init__(self, forget: Callable[[list[int]], None], most: int) -> None:
+        super().__init__()
+        self._forget = forget
+        self._most = most
+
+    def add(self, number: int, value: int) -> None:
+        super().add(number, value)
+        if len(self) > self._most:
+            oldest = list(self._values)[: (len(self) + 1) // 2]
+            self._forget(list(self.take([(oldest[0], oldest[-1])]).values()))

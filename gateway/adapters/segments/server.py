@@ -7,12 +7,17 @@ from typing import Any
 from gateway.adapters.core.qpid_arguments import binding_arguments, read_consumer_arguments
 from gateway.adapters.core.qpid_queues import queue_arguments
 from gateway.adapters.segments import branches
-from gateway.adapters.segments.completion import ranges_of, unwrapped
+from gateway.adapters.segments.completion import (
+    BrowsedTransfers,
+    SentCommands,
+    ranges_of,
+    unwrapped,
+)
 from gateway.adapters.segments.content import cost
 from gateway.adapters.segments.decoding import read_map
 from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.fields import MOST_RANGES
-from gateway.adapters.segments.session import Answer, Request, Serve, Unacceptable
+from gateway.adapters.segments.session import Answer, Request, Serve, Session, Unacceptable
 from gateway.adapters.segments.subscriptions import UNLIMITED, Subscription
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import (
@@ -62,6 +67,9 @@ MOST_BEHIND = 256
 MOST_ACQUIRED = 1 << 18
 """Messages that acquires may name while earlier ones are not answered: to look them up takes time,
 and the next command may name the same ones."""
+MOST_BROWSED = 1 << 16
+"""Messages of a session that were browsed with accept-mode none, are not completed by the client,
+and may still be acquired."""
 
 
 def _table(octets: bytes | None) -> Table:
@@ -148,7 +156,12 @@ def _subscribe(r: Request) -> list[Operation]:
     accept, acquire = m.accept_mode or AcceptMode.EXPLICIT, m.acquire_mode or 0
     if accept > AcceptMode.NONE or acquire > AcquireMode.NOT_ACQUIRED:
         raise Unacceptable(ErrorCode.INVALID_ARGUMENT, f"there are no modes {accept}, {acquire}")
-    subscription = Subscription(session.number, name, accept, acquire)
+    unsettled: SentCommands[int] = session.unsettled
+    if accept == AcceptMode.NONE and acquire == AcquireMode.NOT_ACQUIRED:
+        unsettled = session.browsed = session.browsed or BrowsedTransfers(
+            partial(_settle_later, session, outcome=Outcome.UNDO), MOST_BROWSED
+        )
+    subscription = Subscription(session.number, name, accept, acquire, unsettled)
     session.subscriptions[name] = subscription
     return [
         Subscribe(
@@ -294,9 +307,12 @@ def _acquire(r: Request) -> list[Operation]:
     if session.acquiring > MOST_ACQUIRED:
         text = f"more than {MOST_ACQUIRED} messages are being acquired already"
         raise Unacceptable(ErrorCode.RESOURCE_LIMIT_EXCEEDED, text)
-    known = session.unsettled.look(unwrapped(r.record.transfers, session.sent))
-    session.acquiring += len(known)
-    return [Acquire(session.number, r, list(known.values()))]
+    ranges = unwrapped(r.record.transfers, session.sent)
+    named = list(session.unsettled.look(ranges).values())
+    if session.browsed is not None:
+        named += session.browsed.look(ranges).values()
+    session.acquiring += len(named)
+    return [Acquire(session.number, r, named)]
 
 
 def _resume(r: Request) -> list[Operation]:
@@ -419,16 +435,31 @@ def _bindings_found(r: Request, found: FoundBindings) -> Any:
 
 
 def _acquired(r: Request, result: Any) -> Any:
-    """Which messages the client has now. Those that do not fit the set are put back."""
+    """Which messages the client has now. Those that do not fit the set are put back; those that
+    need no accept are settled."""
     session, held = r.session, set(result)
     session.acquiring = 0
-    known = session.unsettled.look(unwrapped(r.record.transfers, session.sent))
+    named = unwrapped(r.record.transfers, session.sent)
+    known, browsed = session.unsettled.look(named), session.browsed
+    if browsed is not None:
+        known = dict(sorted({**known, **browsed.look(named)}.items()))
     ranges = ranges_of([number for number, each in known.items() if each in held])
     if len(ranges) > MOST_RANGES:
         beyond = unwrapped(ranges[MOST_RANGES:], session.sent)
-        back = list(session.unsettled.take(beyond).values())
-        session.follow(SettleMany(session.number, back, Outcome.UNDO))
-    return w.Acquired(ranges[:MOST_RANGES])
+        ranges = ranges[:MOST_RANGES]
+        back = session.unsettled.take(beyond)
+        if browsed is not None:
+            back |= browsed.take(beyond)
+        _settle_later(session, list(back.values()), Outcome.UNDO)
+    if browsed is not None:
+        taken = browsed.take(unwrapped(ranges, session.sent))
+        _settle_later(session, list(taken.values()), Outcome.ACCEPT)
+    return w.Acquired(ranges)
+
+
+def _settle_later(session: Session, deliveries: list[int], outcome: Outcome) -> None:
+    """What follows from an answer, or from a delivery."""
+    session.follow(*_settled(session.number, deliveries, outcome))
 
 
 def _started_over(r: Request, result: Any) -> Any:

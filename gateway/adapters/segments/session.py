@@ -15,6 +15,7 @@ from gateway.adapters.core.allowance import MOST_VALUES
 from gateway.adapters.core.output import CROWD, HEAVY, OutputBuffer
 from gateway.adapters.segments.completion import (
     SERIALS,
+    BrowsedTransfers,
     ReceivedCommands,
     SentCommands,
     ranges_of,
@@ -191,7 +192,7 @@ class Session:
         "sent", "subscriptions", "unsettled", "windowed", "transactional", "branching", "accepted",
         "explicit", "acquiring", "owned", "answers", "_serve", "_batched", "_engine", "performing",
         "_buffer", "_pending", "_unsafe", "_messages", "timeout", "log",
-        "linked", "known", "given_up",
+        "linked", "known", "given_up", "browsed",
     )  # fmt: skip
 
     def __init__(
@@ -229,6 +230,8 @@ class Session:
         self.subscriptions: dict[str, Subscription] = {}
         self.unsettled: SentCommands[int] = SentCommands()
         """Numbers of deliveries by those of their transfers."""
+        self.browsed: BrowsedTransfers | None = None
+        """The same of deliveries that need no accept but may be acquired, if there are any."""
         self.windowed: SentCommands[tuple[Subscription, int, int]] = SentCommands()
         """Transfers whose completion gives credit back: subscription, octets, epoch."""
         self.transactional = False
@@ -448,11 +451,11 @@ class Session:
         return []
 
     def _drop(self) -> None:
-        self.subscriptions.clear()
-        self.unsettled.clear()
-        self.windowed.clear()
-        self.explicit.clear()
-        self.performing.clear()
+        for each in (
+            self.subscriptions, self.unsettled, self.windowed, self.explicit, self.performing
+        ):  # fmt: skip
+            each.clear()
+        self.browsed = None
         self._unsafe, self._messages = {}, []
         if self.log is not None:
             self.log.end()
@@ -568,7 +571,7 @@ class Session:
                 self._buffer.weigh(size)
             pending.append(command(self.number, subscription.segment, header, body, limit))
         if not subscription.settled:
-            self.unsettled.add(number, delivery)
+            subscription.unsettled.add(number, delivery)
         cost = len(header) + size
         if subscription.window and subscription.limited:
             self.windowed.add(number, (subscription, cost, subscription.epoch))

@@ -3,9 +3,10 @@ what it was told; a message goes out if both are enough for the whole of it (mes
 
 from collections.abc import Callable
 
+from gateway.adapters.segments.completion import SentCommands
 from gateway.adapters.segments.operations import write_command
 from gateway.adapters.segments.wire.layouts import MessageTransfer
-from gateway.adapters.segments.wire.tables import AcceptMode, CreditUnit
+from gateway.adapters.segments.wire.tables import AcceptMode, AcquireMode, CreditUnit
 from gateway.operations import Credit, Token
 
 UNLIMITED = 0xFFFFFFFF
@@ -16,18 +17,26 @@ MANY = 1 << 62
 class Subscription:
     """One subscription. It begins in window mode, without credit in either unit.
 
-    ``None`` is credit without limit. ``settled``: deliveries need no accept. ``epoch`` counts how
-    often the credit was dropped: a transfer that completes gives back only credit of its own
-    epoch."""
+    ``None`` is credit without limit. ``settled``: deliveries need no accept, nor can they be
+    acquired; others are added to ``unsettled``. ``epoch`` counts how often the credit was dropped:
+    a transfer that completes gives back only credit of its own epoch."""
 
     __slots__ = (
-        "name", "settled", "segment", "window", "messages", "octets", "epoch", "flushing", "behind",
-        "channel", "deleted", "_told", "_asked",
+        "name", "settled", "unsettled", "segment", "window", "messages", "octets", "epoch",
+        "flushing", "behind", "channel", "deleted", "_told", "_asked",
     )  # fmt: skip
 
-    def __init__(self, channel: int, name: str, accept_mode: int, acquire_mode: int) -> None:
+    def __init__(
+        self,
+        channel: int,
+        name: str,
+        accept_mode: int,
+        acquire_mode: int,
+        unsettled: SentCommands[int],
+    ) -> None:
         self.name = name
-        self.settled = accept_mode == AcceptMode.NONE
+        self.settled = accept_mode == AcceptMode.NONE and acquire_mode == AcquireMode.PRE_ACQUIRED
+        self.unsettled = unsettled
         self.segment = write_command(MessageTransfer(name, accept_mode, acquire_mode))
         """The command of a transfer to it, encoded."""
         self.window = True

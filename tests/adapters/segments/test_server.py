@@ -6,6 +6,7 @@ import pytest
 
 from gateway.adapters import Limits
 from gateway.adapters.segments import operations as ops
+from gateway.adapters.segments import server
 from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.frames import command, control
 from gateway.adapters.segments.wire import layouts as w
@@ -342,6 +343,51 @@ def test_copies_may_be_acquired_after_the_subscription(client: Client) -> None:
     assert ops.read_struct(said[0].record.value).transfers == ((1, 1),)
     client.say(w.MessageAccept(((1, 1),)))
     assert ready(client) == 1 and client.served.broker.vhosts["/"].queues["q"].unsettled == 0
+
+
+def acquired(said: list[Said]) -> Any:
+    (result,) = [each.record for each in said if each.name == "execution.result"]
+    return ops.read_struct(result.value).transfers
+
+
+def test_what_is_acquired_with_accept_mode_none_is_gone(client: Client) -> None:
+    for letter in (b"a", b"b", b"c", b"d"):
+        client.transfer("q", letter)
+    subscribe(client, accept=1, acquire=1)
+    assert bodies(flow(client)) == [b"a", b"b", b"c", b"d"]
+    queue = client.served.broker.vhosts["/"].queues["q"]
+    assert (queue.depth, queue.unsettled) == (4, 0)
+    said = client.say(w.MessageAcquire(((1, 2),)))
+    assert acquired(said) == ((1, 2),) and (queue.depth, queue.unsettled) == (2, 0)
+    client.say(w.MessageRelease(((0, 3),)))
+    assert acquired(client.say(w.MessageAcquire(((1, 3),)))) == ((3, 3),)
+    client.control(1, w.SessionDetach(b"test"))
+    assert (queue.depth, queue.unsettled) == (1, 0)
+
+
+def test_messages_that_were_seen_may_be_acquired_until_they_are_completed(client: Client) -> None:
+    for letter in (b"a", b"b"):
+        client.transfer("q", letter)
+    subscribe(client, accept=1, acquire=1)
+    assert bodies(flow(client, 2)) == [b"a", b"b"]
+    client.control(1, w.SessionCompleted(((0, 0),)))
+    assert len(client.served.session.channels[1].window.unsettled) == 1
+    assert acquired(client.say(w.MessageAcquire(((0, 1),)))) == ((1, 1),)
+    assert not client.served.session.channels[1].window.unsettled and ready(client) == 1
+
+
+def test_the_oldest_that_were_seen_are_forgotten(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MOST_BROWSED", 8)
+    subscribe(client, accept=1, acquire=1)
+    flow(client)
+    for _ in range(100):
+        client.transfer("q")
+        assert len(client.served.session.channels[1].window.unsettled) <= 8
+    first, end = acquired(client.say(w.MessageAcquire(((0, 99),))))[0]
+    assert end == 99 and 4 <= end + 1 - first <= 8
+    assert ready(client) == first
 
 
 def test_only_one_acquires(client: Client) -> None:

@@ -1,5 +1,6 @@
 """The credit of a subscription while the broker has not heard of all of it yet."""
 
+from gateway.adapters.segments.completion import SentCommands
 from gateway.adapters.segments.subscriptions import Subscription
 from gateway.adapters.segments.wire.tables import CreditUnit
 from gateway.operations import Credit
@@ -7,7 +8,7 @@ from gateway.operations import Credit
 
 def test_credit_in_many_steps_is_their_sum() -> None:
     """The flows of one read reach the broker one after the other, which delivers in between."""
-    subscription = Subscription(1, "d", 0, 0)
+    subscription = Subscription(1, "d", 0, 0, SentCommands())
     subscription.add(CreditUnit.BYTE, 0xFFFFFFFF)
     told: list[Credit] = [subscription.tell()]
     for _ in range(5):
@@ -22,7 +23,7 @@ def test_credit_in_many_steps_is_their_sum() -> None:
 
 
 def test_octets_in_many_steps_are_their_sum() -> None:
-    subscription = Subscription(1, "d", 0, 0)
+    subscription = Subscription(1, "d", 0, 0, SentCommands())
     subscription.add(CreditUnit.MESSAGE, 0xFFFFFFFF)
     told: list[Credit] = []
     for _ in range(5):
