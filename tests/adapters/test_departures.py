@@ -1,4 +1,4 @@
-"""What the documents say is not done as 0.8a2 and the drafts have it: a row is there for a reason
+"""What the documents say is not done as the definitions have it: a row is there for a reason
 that can be tried, and goes when the reason does."""
 
 from collections.abc import Callable, Iterator
@@ -15,6 +15,7 @@ from gateway.sessions.subscriptions import CLIENT, USER
 from tests.adapters.commands.harness import Harness, Peer
 from tests.adapters.methods.drafts.house import Guest, House, bodies, named
 from tests.adapters.methods.transitional import departures as transitional
+from tests.adapters.segments import departures as segments
 
 ROOT = Path(__file__).parents[2]
 TRANSITIONAL = "0-10-07"
@@ -36,10 +37,17 @@ def departures() -> Iterator[tuple[str, str]]:
             yield version, row[0]
     for row in table("0-10-transitional.md"):
         yield TRANSITIONAL, row[0]
+    for row in table("0-10.md"):
+        yield "0-10", row[0]
 
 
 Probe = Callable[[str], None]
 """A version -> it is found to do as the table says."""
+
+
+def of_one(probe: Callable[[], None]) -> Probe:
+    """One that knows its version."""
+    return lambda _: probe()
 
 
 def closed(heard: list[tuple[str, Any]], code: int) -> None:
@@ -270,6 +278,7 @@ PROBES: dict[tuple[str, str], Probe] = {
     ("0.8a2", "query-from"): query_from,
     ("0.8a2", "names"): commands_names,
     **{(TRANSITIONAL, name): probe for name, probe in transitional.PROBES.items()},
+    **{("0-10", name): of_one(probe) for name, probe in segments.PROBES.items()},
 }
 
 
