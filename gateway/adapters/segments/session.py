@@ -318,9 +318,8 @@ class Session:
             return
         serve = self._serve.get(code)
         if serve is None:
-            self.refuse(
-                number, code, ErrorCode.NOT_IMPLEMENTED, f"{kind.name} is not implemented", found
-            )
+            text = f"{kind.name} is not implemented"
+            self.refuse(number, code, ErrorCode.NOT_IMPLEMENTED, text, found)
             return
         if code not in self._batched:
             self.flush_unsafe(found)
