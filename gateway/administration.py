@@ -182,16 +182,20 @@ def session_end(
 ShovelName = Annotated[str, typer.Argument(help="Its name in the configuration.")]
 
 
+COUNTS = ("moved", "parked", "dropped", "delayed", "under_way")
+
+
 @shovels.command("list")
 def shovel_list(url: Url = WHERE, user: Login = "guest", password: Password = None) -> None:
     """List shovels: states, counts and the last error."""
     found = ask_gateway("GET", url, "/v1/admin/shovels", user, password)["shovels"]
     table = Table(
-        "name", "state", "source", "destination", "moved", "parked", "under way", "last error"
-    )
+        "name", "state", "source", "destination", "moved", "parked", "dropped", "delayed",
+        "under way", "last error",
+    )  # fmt: skip
     for one in found:
         ends = (f"{one[end]} {one[f'{end}_version']}".strip() for end in ("source", "destination"))
-        counts = (str(one[name]) for name in ("moved", "parked", "under_way"))
+        counts = (str(one[name]) for name in COUNTS)
         table.add_row(one["name"], one["state"], *ends, *counts, one["error"])
     out.print(table)
 

@@ -38,6 +38,7 @@ APART = {
     "exchange": "of a declared route and of a shovel",
     "upstream": "at both ends of a shovel",
     "user": "at an upstream, and of a shovel here",
+    "octets": "of kept sessions, and per second of a shovel",
 }
 """Names that stand for different settings, in different tables of the file."""
 LIMIT = re.compile(r"^max_|_max$|_(seconds|ms|octets|items|events|sources|warn)$")

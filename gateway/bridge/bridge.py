@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from gateway.adapters import Limits
 from gateway.bodies import Spool
 from gateway.bridge.core_ends import Core, CoreDestination, CoreSource
-from gateway.bridge.ends import Destination, Report, Source
+from gateway.bridge.ends import Destination, Ends, Report, Source
 from gateway.bridge.remote_ends import open_destination, open_source
-from gateway.bridge.shovel import Ends, Shovel
+from gateway.bridge.shovel import Shovel
 from gateway.bridge.upstream import Upstream
 from gateway.config.bridge import ShovelSettings, UpstreamSettings
+from gateway.selector import Selector
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,10 @@ class ShovelEnds:
             upstream = self.upstreams[source.upstream]
             return await open_source(upstream, self.name, source.queue, window)
         user = self.settings.user
-        return CoreSource(self.core, source.vhost, user, self.name, source.queue, window)
+        matches = (
+            Selector(self.settings.filter).matches if self.settings.filters_at_source else None
+        )
+        return CoreSource(self.core, source.vhost, user, self.name, source.queue, window, matches)
 
     async def destination(self, report: Report) -> Destination:
         settings = self.settings.destination

@@ -61,9 +61,17 @@ class CoreSource(CoreEnd):
     """A queue of this gateway; a ``Source``."""
 
     def __init__(
-        self, core: Core, vhost: str, user: str, name: str, queue: str, window: int
+        self,
+        core: Core,
+        vhost: str,
+        user: str,
+        name: str,
+        queue: str,
+        window: int,
+        matches: Callable[[Message], bool] | None = None,
     ) -> None:
-        """Raises ``Refusal``, as a subscription does."""
+        """``matches``: the other messages stay in the queue. Raises ``Refusal``, as a subscription
+        does."""
         super().__init__(core, vhost, user, name)
         self.queue = queue
         self._arrivals = Arrivals()
@@ -71,13 +79,13 @@ class CoreSource(CoreEnd):
             try:
                 self._channel = self.open_channel(self)
                 self._channel.prefetch(window, 0)
-                self._channel.start(self._channel.subscribe(queue))
+                self._channel.start(self._channel.subscribe(queue, matches=matches))
             except Refusal:
                 self._client.close()
                 raise
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
-        self._arrivals.add(delivery, message)
+        self._arrivals.add(delivery, message, redelivered)
 
     def cancelled(self, tag: str) -> None:
         self.lose(f"the queue {self.queue!r} was deleted")

@@ -6,7 +6,7 @@ and raises ``Refusal`` when it is lost.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -35,6 +35,8 @@ class Taken(NamedTuple):
 
     delivery: int
     message: Message
+    redelivered: bool
+    """It may have been delivered before."""
 
 
 class Source(Protocol):
@@ -74,6 +76,15 @@ class Destination(Protocol):
     async def close(self) -> None: ...
 
 
+class Ends(NamedTuple):
+    """How a shovel opens its ends. All raise ``OSError`` or ``Refusal``."""
+
+    source: Callable[[], Awaitable[Source]]
+    destination: Callable[[Report], Awaitable[Destination]]
+    parking: Callable[[Report], Awaitable[Destination]]
+    """The queue of messages that the destination does not take."""
+
+
 class Arrivals:
     """Deliveries that wait for the shovel. The window of the source bounds their number."""
 
@@ -81,8 +92,8 @@ class Arrivals:
         self._taken: list[Taken] = []
         self._some = asyncio.Event()
 
-    def add(self, delivery: int, message: Message) -> None:
-        self._taken.append(Taken(delivery, message))
+    def add(self, delivery: int, message: Message, redelivered: bool) -> None:
+        self._taken.append(Taken(delivery, message, redelivered))
         self._some.set()
 
     async def take(self) -> list[Taken]:

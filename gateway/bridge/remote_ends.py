@@ -64,9 +64,10 @@ class RemoteSource:
         self._arrivals = Arrivals()
 
     async def watch(self) -> None:
+        arrived = self._arrivals.add
         async for operation in self._remote:
             if isinstance(operation, Deliver):
-                self._arrivals.add(operation.delivery, operation.message)
+                arrived(operation.delivery, operation.message, operation.redelivered)
                 continue
             raise_if_lost(operation)
             if isinstance(operation, Cancelled):

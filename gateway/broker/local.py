@@ -14,6 +14,7 @@ from gateway.broker.browsing import Place, Seen
 from gateway.broker.channel import Channel, Recipient
 from gateway.broker.client import Client
 from gateway.broker.confirms import Confirms
+from gateway.broker.cursors import Matches
 from gateway.broker.exchanges import Binding, Exchange
 from gateway.broker.lanes import Entry
 from gateway.broker.publish_path import read_copies
@@ -330,12 +331,14 @@ class LocalChannel:
         no_ack: bool = False,
         exclusive: bool = False,
         permitted: bool = False,
+        matches: Matches | None = None,
     ) -> str:
         """The tag of a new consumer, which gets nothing before ``start``. ``permitted``: the caller
-        has checked that this queue may be read. Raises ``Refusal``."""
+        has checked that this queue may be read. ``matches`` is its filter; other messages stay.
+        Raises ``Refusal``."""
         if permitted:
             self._channel.permissions.grant("read", queue)
-        return self._channel.subscribe(queue, "", no_ack, exclusive)
+        return self._channel.subscribe(queue, "", no_ack, exclusive, matches=matches)
 
     def start(self, tag: str) -> None:
         """Deliveries may begin."""

@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from gateway.adapters.registry import PREFERRED
 from gateway.config.section import Section
 from gateway.errors import ConfigError
+from gateway.selector import Selector
 
 NAME = r"^[A-Za-z0-9._~-]{1,128}$"
 PORTS = {"amqp": 5672, "amqps": 5671}
@@ -128,6 +129,18 @@ class ShovelDestination(Section):
         )
 
 
+class RateSettings(Section):
+    """How fast a shovel may move messages."""
+
+    messages: float | None = Field(None, gt=0, description="messages per second; unset: no limit")
+    octets: float | None = Field(
+        None, gt=0, description="octets of headers and bodies per second; unset: no limit"
+    )
+    burst_seconds: float = Field(
+        1, gt=0, description="what comes in so many seconds may go at once after a pause"
+    )
+
+
 class ShovelSettings(Section):
     """A shovel: moves the messages of a queue to another place, as long as the gateway runs."""
 
@@ -150,6 +163,41 @@ class ShovelSettings(Section):
     max_hops: int = Field(
         4, ge=1, description="shovels that a message may have passed; the next one refuses it"
     )
+    filter: str = Field(
+        "", description="selector (JMS 2.0 §3.8.1) of the messages that are moved; empty: all"
+    )
+    unmatched: Literal["leave", "drop", "park"] = Field(
+        "leave",
+        description="other messages: `leave` them in the queue, which only a source in this "
+        "gateway can; `drop`: settle and count them; `park` them as those that are refused",
+    )
+    rate: RateSettings | None = Field(None, description="limits per second")
+
+    @field_validator("filter")
+    @classmethod
+    def _filter(cls, given: str) -> str:
+        if given:
+            Selector(given)
+        return given
+
+    @model_validator(mode="after")
+    def _leaving(self) -> "ShovelSettings":
+        if self.filter and self.unmatched == "leave" and self.source.upstream:
+            raise ValueError(
+                f"shovel {self.name}: an upstream delivers all messages of a queue: say with "
+                "unmatched whether those that the filter does not match are dropped or parked"
+            )
+        return self
+
+    @property
+    def filters_at_source(self) -> bool:
+        """Whether the queue delivers only messages that the filter matches."""
+        return bool(self.filter) and self.unmatched == "leave"
+
+    @property
+    def parks(self) -> bool:
+        """Whether messages may be parked."""
+        return self.refused == "park" or bool(self.filter) and self.unmatched == "park"
 
     @property
     def parking_vhost(self) -> str:

@@ -141,7 +141,7 @@ class Counters(Collector):
         if bridge is None or not bridge.shovels:
             return
         infos = [one.info() for one in bridge.shovels.values()]
-        for name in ("moved", "parked", "rejected", "retried"):
+        for name in ("moved", "parked", "rejected", "retried", "dropped", "delayed"):
             family = CounterMetricFamily(
                 f"{PREFIX}shovel_messages_{name}", f"Messages {name}.", labels=("shovel",)
             )

@@ -3,7 +3,8 @@
 import asyncio
 from typing import Any, NoReturn
 
-from gateway.bridge.shovel import Ends, Shovel
+from gateway.bridge.ends import Ends
+from gateway.bridge.shovel import Shovel
 from gateway.config.bridge import ShovelDestination, ShovelSettings, ShovelSource
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.bridge.shovel import hops_of
+from gateway.bridge.notes import hops_of
 from gateway.config import read_settings
 from gateway.errors import ConfigError
 from gateway.operations import (

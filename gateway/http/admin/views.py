@@ -328,6 +328,8 @@ class ShovelView(Shape):
     parked: int = Field(description="messages in its queue for those that were not taken")
     rejected: int = Field(description="messages rejected at the source")
     retried: int
+    dropped: int = Field(description="messages settled because the filter does not match them")
+    delayed: int = Field(description="messages that have waited for the rate limit")
     under_way: int = Field(description="messages without a confirm")
     connected: int = Field(description="how often both ends were opened")
     since: int = Field(description="time of the last change of state, ms since 1970")

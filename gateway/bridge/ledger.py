@@ -1,0 +1,47 @@
+"""What a shovel remembers from one opening of its ends to the next."""
+
+import logging
+
+from gateway.bridge.notes import digest_of
+from gateway.message import Message
+
+log = logging.getLogger("gateway.bridge")
+
+MOST_SUSPECTS = 1000
+"""Messages that are remembered because a destination was lost over them."""
+
+
+class Ledger:
+    """Counts, the last error, and the messages over which the destination was lost."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.moved = self.parked = self.rejected = self.retried = 0
+        self.dropped = 0
+        """Messages that the filter does not match, settled without being moved."""
+        self.delayed = 0
+        """Messages that have waited for the rate limit."""
+        self.error = ""
+        self.careful = 0
+        """Messages that are still sent one at a time, since the destination was lost over one of
+        them."""
+        self.suspects: dict[bytes, int] = {}
+        """Digests of messages that were alone under way when the destination was lost, and how
+        often that happened."""
+
+    def failed(self, text: str) -> None:
+        """Show why a message or an end was lost; log it if it is another reason than before."""
+        if text != self.error:
+            log.warning("shovel %s: %s", self.name, text)
+        self.error = text
+
+    def suspect(self, message: Message) -> None:
+        """The destination was lost while this message alone was under way."""
+        digest = digest_of(message)
+        self.suspects[digest] = self.suspects.pop(digest, 0) + 1
+        if len(self.suspects) > MOST_SUSPECTS:
+            del self.suspects[next(iter(self.suspects))]
+
+    def losses(self, message: Message) -> int:
+        """How often the destination was lost over this message."""
+        return self.suspects.get(digest_of(message), 0) if self.suspects else 0

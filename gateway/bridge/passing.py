@@ -1,0 +1,249 @@
+"""The work of a shovel while both of its ends are open.
+
+A message is *under way* from its delivery to its settlement. It is screened, sent, perhaps sent
+again, perhaps parked, and settled at its source when it is done with.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from itertools import count
+from typing import Any
+
+from gateway.bridge.ends import Destination, Ends, Fate, Source, Taken
+from gateway.bridge.ledger import Ledger
+from gateway.bridge.notes import HOPS, hops_of
+from gateway.bridge.pacing import Pace
+from gateway.config.bridge import ShovelSettings
+from gateway.errors import GatewayError
+from gateway.message import Message
+from gateway.operations import Outcome
+from gateway.selector import Selector
+
+log = logging.getLogger("gateway.bridge")
+
+
+class Passage:
+    """A message between its delivery and its settlement."""
+
+    __slots__ = ("delivery", "message", "attempts", "sent", "parking", "done")
+
+    def __init__(self, delivery: int, message: Message) -> None:
+        self.delivery = delivery
+        self.message = message
+        self.attempts = 0
+        self.sent = False
+        """It was given to the destination."""
+        self.parking = False
+        self.done = False
+
+
+class Passing:
+    """From the opening of the ends to the loss of one."""
+
+    def __init__(self, settings: ShovelSettings, ledger: Ledger) -> None:
+        self.settings = settings
+        self.ledger = ledger
+        self.under_way: dict[int, Passage] = {}
+        """Messages that are not settled, by number, in the order of their delivery."""
+        self._numbers = count(1)
+        self._done: list[int] = []
+        self._settling = False
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._settled = asyncio.Event()
+        self._opened: list[Source | Destination] = []
+        self._loop = asyncio.get_running_loop()
+        self._pace = None if settings.rate is None else Pace(settings.rate, self._loop.time)
+        text = "" if settings.filters_at_source else settings.filter
+        self._matches = Selector(text).matches if text else None
+
+    async def open(self, ends: Ends) -> None:
+        self.destination = await ends.destination(self._report)
+        self._opened.append(self.destination)
+        if self.settings.parks:
+            self.parking = await ends.parking(self._report)
+            self._opened.append(self.parking)
+        self.source = await ends.source()
+        self._opened.append(self.source)
+
+    @property
+    def versions(self) -> tuple[str, str]:
+        return self.source.version, self.destination.version
+
+    def work(self) -> list[Coroutine[Any, Any, None]]:
+        """The tasks while the ends are open; each raises when its end is lost."""
+        watching = [end.watch() for end in self._opened if end is not self.destination]
+        return [self._move(), self._watch_destination(), *watching]
+
+    async def close(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        for end in reversed(self._opened):
+            try:
+                await end.close()
+            except (OSError, GatewayError) as error:
+                log.debug("shovel %s: %s", self.settings.name, error)
+
+    async def _watch_destination(self) -> None:
+        try:
+            await self.destination.watch()
+        except GatewayError:
+            sent = [one for one in self.under_way.values() if one.sent and not one.done]
+            self.ledger.careful = max(self.ledger.careful, len(sent))
+            if len(sent) == 1:
+                self.ledger.suspect(sent[0].message)
+            raise
+
+    async def _move(self) -> None:
+        ledger = self.ledger
+        while True:
+            batch = await self.source.batch()
+            while batch and ledger.careful:
+                await self._send(self._screen(batch[:1]))
+                del batch[0]
+                while self.under_way:
+                    self._settled.clear()
+                    await self._settled.wait()
+                ledger.careful -= 1
+            if batch:
+                await self._send(self._screen(batch))
+
+    # --- on the way to the destination ------------------------------------------------------------
+
+    def _screen(self, batch: list[Taken]) -> list[tuple[int, Message]]:
+        """The messages that are to be published, as they are published. The others are parked,
+        rejected or settled."""
+        wanted: list[tuple[int, Message]] = []
+        matches, most, ledger = self._matches, self.settings.max_hops, self.ledger
+        for delivery, message, _ in batch:
+            number = next(self._numbers)
+            hops = hops_of(message)
+            addressed = self._addressed(message, hops + 1)
+            self.under_way[number] = Passage(delivery, addressed)
+            if matches is not None and not matches(message):
+                self._exclude(number)
+            elif hops >= most:
+                self._give_up(number, f"the message has passed {hops} shovels")
+            elif ledger.suspects and ledger.losses(addressed) > self.settings.retries:
+                self._give_up(number, f"the destination ends over it: {ledger.error}")
+            else:
+                wanted.append((number, addressed))
+        return wanted
+
+    def _addressed(self, message: Message, hops: int) -> Message:
+        exchange, key = self.settings.destination.place(message.exchange, message.key)
+        added = {**(message.added_headers or {}), HOPS: hops}
+        return message.routed_as(exchange, key, added_headers=added)
+
+    def _exclude(self, number: int) -> None:
+        """The filter does not match a message."""
+        if self.settings.unmatched == "park":
+            self._park(number)
+        else:
+            self.ledger.dropped += 1
+            self._finish(number)
+
+    async def _send(self, wanted: list[tuple[int, Message]]) -> None:
+        pace = self._pace
+        while pace is not None and wanted:
+            admitted, pause = pace.admit(message for _, message in wanted)
+            if admitted:
+                await self._publish(wanted[:admitted])
+                del wanted[:admitted]
+            if wanted:
+                self.ledger.delayed += len(wanted) if admitted else 0
+                await asyncio.sleep(pause)
+        await self._publish(wanted)
+
+    async def _publish(self, messages: list[tuple[int, Message]]) -> None:
+        under_way = self.under_way
+        for number, _ in messages:
+            under_way[number].sent = True
+        self.destination.publish(messages)
+        await self.destination.drain()
+
+    # --- fates ------------------------------------------------------------------------------------
+
+    def _report(self, number: int, fate: Fate, text: str) -> None:
+        """Hot."""
+        passage = self.under_way.get(number)
+        if passage is None or passage.done:
+            return
+        if fate is Fate.CONFIRMED:
+            if passage.parking:
+                self.ledger.parked += 1
+            else:
+                self.ledger.moved += 1
+            passage.done = True
+            self._done.append(number)
+            if not self._settling:
+                self._settling = True
+                self._loop.call_soon(self.settle)
+            return
+        self.ledger.failed(f"{fate.value}: {text}")
+        passage.attempts += 1
+        if passage.parking or (
+            passage.attempts <= self.settings.retries and fate is not Fate.UNWRITABLE
+        ):
+            self.ledger.retried += 1
+            again = self._loop.call_later(self.settings.retry_seconds, self._again, number)
+            self._timers[number] = again
+        else:
+            self._give_up(number, text)
+
+    def _finish(self, number: int) -> None:
+        """Nothing more is done with a message but to settle it."""
+        self.under_way[number].done = True
+        self._done.append(number)
+        if not self._settling:
+            self._settling = True
+            self._loop.call_soon(self.settle)
+
+    def _again(self, number: int) -> None:
+        self._timers.pop(number, None)
+        passage = self.under_way[number]
+        end = self.parking if passage.parking else self.destination
+        try:
+            end.publish([(number, passage.message)])
+        except GatewayError as error:  # the end is lost, which its watch raises
+            log.debug("shovel %s: %s", self.settings.name, error)
+
+    def _give_up(self, number: int, text: str) -> None:
+        """The destination does not take a message: park or reject it."""
+        self.ledger.failed(text)
+        if self.settings.refused == "reject":
+            passage = self.under_way.pop(number)
+            self.ledger.rejected += 1
+            self.source.settle([(passage.delivery, False)], Outcome.REJECT)
+            self._settled.set()
+            return
+        self._park(number)
+
+    def _park(self, number: int) -> None:
+        passage = self.under_way[number]
+        passage.parking = True
+        passage.message = passage.message.routed_as("", self.settings.parking)
+        self.parking.publish([(number, passage.message)])
+
+    def settle(self) -> None:
+        """Settle messages that are done with at their source: all from the first that is not
+        settled with one settlement, others one by one."""
+        self._settling = False
+        under_way = self.under_way
+        through = 0
+        front = 0
+        for number, passage in under_way.items():
+            if not passage.done:
+                break
+            front, through = number, passage.delivery
+        settled = [(through, True)] if front else []
+        for number in self._done:
+            passage = under_way.pop(number)
+            if number > front:
+                settled.append((passage.delivery, False))
+        self._done.clear()
+        self._settled.set()
+        try:
+            self.source.settle(settled, Outcome.ACCEPT)
+        except GatewayError as error:  # the source is lost, which its watch raises
+            log.debug("shovel %s: %s", self.settings.name, error)
