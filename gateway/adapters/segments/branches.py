@@ -5,7 +5,8 @@ from typing import Any
 
 from gateway.adapters.segments.encoding import write_array
 from gateway.adapters.segments.operations import write_struct
-from gateway.adapters.segments.session import Answer, Request, Serve, Unacceptable
+from gateway.adapters.segments.session import Answer, Request, Serve
+from gateway.adapters.segments.types import Unacceptable
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import ErrorCode
 from gateway.operations import (

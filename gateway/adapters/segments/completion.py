@@ -154,17 +154,18 @@ class ReceivedCommands:
         while gaps and gaps[0][0] <= self.following:
             self.following = max(self.following, gaps.pop(0)[1] + 1)
 
-    def complete(self, number: int) -> bool:
-        """A command is performed. Whether the peer is to be told: it wants to know, an
+    def complete(self, *numbers: int) -> bool:
+        """Commands are performed. Whether the peer is to be told: it wants to know, an
         execution.sync is reached, or there are many."""
         pending = self.pending
-        pending.pop(number, None)
-        due = number <= self.wanted
+        for number in numbers:
+            pending.pop(number, None)
+        due = min(numbers, default=self.following) <= self.wanted
         syncs = self._syncs
         while syncs and self.oldest == syncs[0]:
             del pending[syncs.popleft()]
             due = True
-        self._completed += 1
+        self._completed += len(numbers)
         if due or self._completed >= OFTEN:
             self._completed = 0
             return True
@@ -227,10 +228,7 @@ class SentCommands(Generic[Value]):
     def add(self, number: int, value: Value) -> None:
         """A command was sent, behind all others. Hot."""
         self._values[number] = value
-        numbers = self._numbers
-        numbers.append(number)
-        if len(numbers) > 2 * len(self._values) + FEW:
-            numbers[:] = sorted(self._values)
+        self._numbers.append(number)
 
     def restore(self, values: dict[int, Value]) -> None:
         """Commands that were taken are here again."""
@@ -241,8 +239,6 @@ class SentCommands(Generic[Value]):
     def look(self, ranges: list[tuple[int, int]]) -> dict[int, Value]:
         """Those in these ranges, which stay."""
         values, numbers = self._values, self._numbers
-        if len(numbers) > 2 * len(values) + FEW:
-            numbers[:] = sorted(values)
         found: dict[int, Value] = {}
         for first, last in ranges:
             low, high = bisect_left(numbers, first), bisect_right(numbers, last)
@@ -277,6 +273,8 @@ class SentCommands(Generic[Value]):
                 kept += numbers[start:low]
                 start = high
             numbers[:start] = kept
+        if len(numbers) > 2 * len(values) + FEW:
+            numbers[:] = sorted(values)
         return found
 
     def clear(self) -> None:

@@ -111,7 +111,10 @@ def sent(
     """Header and body segments for a receiver; ``None`` if there is no body segment. ``left``: the
     milliseconds until the message expires. Raises ``ValueError`` for a message of another version
     that cannot be written. Hot."""
-    header, body = message.form_for(SEGMENTS)
+    if message.dialect is SEGMENTS and not message.added_headers:
+        header, body = message.header, message.body
+    else:
+        header, body = message.form_for(SEGMENTS)
     absent = not body and header.startswith(NO_BODY)
     segment = delivered(header, message.exchange, message.key, left, redelivered)
     return segment, None if absent else body

@@ -37,15 +37,13 @@ _IH, _Q = Struct(">IH"), Struct(">Q")
 
 class Arrived(NamedTuple):
     """A header segment, and its fields that the broker needs. ``exchange`` and ``key`` are those of
-    delivery-properties; ``flags``, its presence flags with the three bits. ``has_id``: it has a
-    message id."""
+    delivery-properties; ``flags``, its presence flags with the three bits."""
 
     header: bytes
     essentials: Essentials
     exchange: str
     key: str
     flags: int
-    has_id: bool
 
 
 class Route(NamedTuple):
@@ -57,27 +55,63 @@ class Route(NamedTuple):
     acquire_mode: int | None
 
 
-HEADERS: BoundedCache[bytes, Arrived] = BoundedCache()
+KINDS: BoundedCache[bytes, Arrived] = BoundedCache()
 ROUTES: BoundedCache[bytes, Route] = BoundedCache()
 """Connections share them (one thread)."""
 
-NO_HEADER = Arrived(b"", NO_ESSENTIALS, "", "", 0, False)
+NO_HEADER = Arrived(b"", NO_ESSENTIALS, "", "", 0)
 """A message without a header segment, or with an empty one."""
+
+_FIRST = Struct(">IHB")
+"""Of a struct: its size behind these four octets, its code, and the flags of its first fields."""
+ID_OCTETS, TIME_OCTETS, LENGTH_OCTETS = 16, 8, 8
+
+BEFORE_EXCHANGE = [
+    (flags & 1) + (flags >> 1 & 1) + 8 * (flags & 0b11100).bit_count() for flags in range(32)
+]
+"""Octets of priority, delivery-mode, ttl, timestamp and expiration, by their flags (from
+``PRIORITY`` on)."""
 
 
 def arrived(header: bytes | None) -> Arrived:
-    """A header segment that a peer sent. Raises ``FieldError``. Hot."""
+    """A header segment that a peer sent. Raises ``FieldError``. Hot: only the first of a kind is
+    walked over."""
     if not header:
         return NO_HEADER
-    found = HEADERS.get(header)
+    kind = kind_of(header)
+    found = KINDS.get(kind)
     if found is not None:
-        return found
+        return found if kind is header else _new(Arrived, (header, *found[1:]))
     if len(header) > MOST_VALUES:  # each value takes an octet at least
         with ALLOWANCE.within():
             return read_arrived(header)
-    found = read_arrived(header)
-    # A header with a message id does not come again, and must not displace those that do.
-    return found if found.has_id else HEADERS.keep(header, found)
+    return KINDS.keep(kind, read_arrived(header))
+
+
+def kind_of(header: bytes) -> bytes:
+    """The header without its message id and its timestamp, which most publishers set anew for each
+    message; all of it if the structs are not delivery-properties (or any other) and behind it
+    message-properties. The octets before such a field say where it is, and none of the fields of
+    ``Arrived`` depends on it: headers of one kind are all valid or all not. Hot."""
+    size = len(header)
+    if size < 11:
+        return header
+    length, code, flags = _FIRST.unpack_from(header)
+    at = length + 4
+    if at + 8 + ID_OCTETS > size:
+        return header
+    _, second, message_flags = _FIRST.unpack_from(header, at)
+    if second != MESSAGE or not message_flags & MESSAGE_ID:
+        return header
+    place = at + 8 + (LENGTH_OCTETS if message_flags & CONTENT_LENGTH else 0)
+    if place + ID_OCTETS > size:
+        return header
+    if code == DELIVERY and flags & TIMESTAMP:
+        time = 8 + BEFORE_EXCHANGE[flags >> 3 & 7]
+        return b"".join(
+            (header[:time], header[time + TIME_OCTETS : place], header[place + ID_OCTETS :])
+        )
+    return header[:place] + header[place + ID_OCTETS :]
 
 
 def route(arguments: bytes) -> Route:
@@ -111,7 +145,7 @@ def read_arrived(header: bytes) -> Arrived:
 
 def _walk(header: bytes) -> Arrived:
     at, size = 0, len(header)
-    durable = has_headers = has_id = False
+    durable = has_headers = False
     priority: int | None = None
     ttl: int | None = None
     expiry: int | None = None
@@ -167,7 +201,6 @@ def _walk(header: bytes) -> Arrived:
             if flags & CONTENT_LENGTH:
                 at += 8
             if flags & MESSAGE_ID:
-                has_id = True
                 at += 16
             if flags & CORRELATION_ID:
                 at += 2 + (header[at] << 8 | header[at + 1])
@@ -199,4 +232,4 @@ def _walk(header: bytes) -> Arrived:
         expiry = None
     # Without the constructors, which are calls in Python.
     essentials = _new(Essentials, (durable, priority, ttl, user, has_headers, expiry))
-    return _new(Arrived, (header, essentials, exchange, key, kept, has_id))
+    return _new(Arrived, (header, essentials, exchange, key, kept))

@@ -3,9 +3,9 @@
 Frames make segments, and segments make assemblies: a control; or a command, then perhaps the header
 and the body of its content. A read holds many frames. ``feed`` goes over the octets by offset; a
 control, a command or a whole transfer that lies in them makes no object for a frame, and is taken
-in one step. Frames that are cut off or interleaved are gathered per channel and track
-(``assembly``). An unfinished frame is kept as a list of pieces, and not looked at again before it
-is complete.
+in one step. Frames that are interleaved, and segments of many frames, are gathered per channel and
+track (``assembly``). An unfinished frame, or a transfer of which a part of the body is missing, is
+kept as a list of pieces, and not looked at again before it is complete.
 
 A mistake of the peer is a ``Violation``: one that costs the connection ends ``feed`` and is its
 result; one that costs the session goes to the session.
@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from struct import Struct
 from typing import Protocol
 
+from gateway.adapters.core.output import JOINED
 from gateway.adapters.segments.assembly import (
     BODY_FRAME,
     FIRST_FRAME,
@@ -154,28 +155,41 @@ class Frames:
                 self._unfinished[key] = None
 
     def feed(self, data: bytes, found: list[Operation]) -> Violation | None:
-        """All complete frames among these octets. Hot."""
-        stopped = self._stopped
-        if stopped:
-            return None
-        waiting = self.waiting
-        if waiting:
-            self._pieces.append(data)
-            self._held += len(data)
-            self._wanted = 0  # what was wanted for the frame before
-            return None
-        if self._held:
-            self._pieces.append(data)
-            self._held += len(data)
-            if self._held < self._wanted:
-                return None
-            data = b"".join(self._pieces)
-            self._pieces.clear()
+        """All complete frames among these octets. Hot.
+
+        What is unfinished is completed with the octets it lacks and no more, so that the rest of a
+        large read is not copied for its sake."""
+        at = 0
+        pieces = self._pieces
+        while self._held and not self.waiting:
+            missing = self._wanted - self._held
+            if len(data) - at < missing:
+                break
+            after = at + missing if missing > 0 else len(data)
+            pieces.append(data[at:after])
+            at = after
+            octets = b"".join(pieces)
+            pieces.clear()
             self._held = 0
-        at, end = 0, len(data)
-        unpack, head = HEAD.unpack_from, HEAD_OCTETS
+            violation = self._walk(octets, 0, found)
+            if violation is not None:
+                return violation
+        if self._stopped:
+            return None
+        if not self._held and not self.waiting:
+            return self._walk(data, at, found)
+        pieces.append(data[at:])
+        self._held += len(data) - at
+        if self.waiting:
+            self._wanted = 0  # what was wanted for the frame before
+        return None
+
+    def _walk(self, data: bytes, at: int, found: list[Operation]) -> Violation | None:
+        """The same for octets that begin with a frame; those of an unfinished one are held."""
+        end = len(data)
+        unpack, head, wanted = HEAD.unpack_from, HEAD_OCTETS, 0
         sessions, unfinished, handler = self._sessions, self._unfinished, self._handler
-        max_body = self._room.max_body or end
+        max_body = self._room.max_body or LARGEST_FRAME
         limit = self.limit
         while end - at >= head:
             kind, size, track, channel = unpack(data, at)
@@ -203,10 +217,15 @@ class Frames:
                             and next_track == track
                             and next_channel == channel
                             and head <= body_size <= limit
-                            and last <= end
                             and body_size - head <= max_body
                         ):
-                            body = data[middle + head : last]
+                            if last <= end:
+                                body = data[middle + head : last]
+                            elif channel in sessions:
+                                wanted = last - at
+                                break
+                            else:
+                                last = 0
                         else:
                             last = 0
                     elif next_kind == CLOSING_HEADER and middle <= end:
@@ -261,7 +280,9 @@ class Frames:
                 return None
         if at < end:
             self._held = end - at
-            self._wanted = unpack(data, at)[1] if self._held >= head else head
+            if not wanted:
+                wanted = unpack(data, at)[1] if self._held >= head else head
+            self._wanted = wanted
             self._pieces.append(data[at:])
         return None
 
@@ -400,35 +421,41 @@ def command(
     body: bytes | None = None,
     limit: int = LARGEST_FRAME,
 ) -> bytes:
-    """The frames of a command and its content. ``limit``: the max-frame-size of the peer. Hot."""
+    """The frames of a command and its content. ``limit``: the max-frame-size of the peer."""
     size = len(segment) + HEAD_OCTETS
-    pack = HEAD.pack
-    if header is None and body is None:
-        if size <= limit:
-            return pack(WHOLE_COMMAND, size, COMMAND_TRACK, channel) + segment
-    elif header is not None:
-        header_size = len(header) + HEAD_OCTETS
-        if size <= limit and header_size <= limit:
-            opening = pack(OPENING_COMMAND, size, COMMAND_TRACK, channel)
-            if body is None:
-                closing = pack(CLOSING_HEADER, header_size, COMMAND_TRACK, channel)
-                return b"".join((opening, segment, closing, header))
-            body_size = len(body) + HEAD_OCTETS
-            if body_size <= limit:
-                return b"".join(
-                    (
-                        opening,
-                        segment,
-                        pack(MIDDLE_HEADER, header_size, COMMAND_TRACK, channel),
-                        header,
-                        pack(CLOSING_BODY, body_size, COMMAND_TRACK, channel),
-                        body,
-                    )
-                )
+    if size <= limit:
+        if header is not None and body is not None:
+            return b"".join(transfer(channel, opening(channel, segment), header, body, limit))
+        if header is None and body is None:
+            return HEAD.pack(WHOLE_COMMAND, size, COMMAND_TRACK, channel) + segment
     pieces = list(opening_frames(channel, segment, header, body is None, limit))
     if body is not None:
         pieces += frames_of(SegmentType.BODY, LAST_SEGMENT, body, channel, COMMAND_TRACK, limit)
     return b"".join(pieces)
+
+
+def opening(channel: int, segment: bytes) -> bytes:
+    """The frame of a command with content, if one is enough."""
+    return HEAD.pack(OPENING_COMMAND, len(segment) + HEAD_OCTETS, COMMAND_TRACK, channel) + segment
+
+
+def transfer(
+    channel: int, opening: bytes, header: bytes, body: bytes, limit: int
+) -> tuple[bytes, ...]:
+    """The frames of a header and a body behind the frame of their command. A body that is not small
+    is a piece of its own and not copied. Hot."""
+    header_size, body_size = len(header) + HEAD_OCTETS, len(body) + HEAD_OCTETS
+    if header_size <= limit and body_size <= limit:
+        middle = HEAD.pack(MIDDLE_HEADER, header_size, COMMAND_TRACK, channel)
+        closing = HEAD.pack(CLOSING_BODY, body_size, COMMAND_TRACK, channel)
+        if body_size <= JOINED:
+            return (b"".join((opening, middle, header, closing, body)),)
+        return b"".join((opening, middle, header, closing)), body
+    return (
+        opening,
+        *frames_of(SegmentType.HEADER, 0, header, channel, COMMAND_TRACK, limit),
+        *frames_of(SegmentType.BODY, LAST_SEGMENT, body, channel, COMMAND_TRACK, limit),
+    )
 
 
 def opening_frames(

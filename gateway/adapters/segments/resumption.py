@@ -44,7 +44,7 @@ def rejoin(session: Session, engine: SessionEngine, number: int) -> None:
     session.received.repeated = None
     session.move(engine, number)
     for subscription in session.subscriptions.values():
-        subscription.channel = number
+        subscription.attach(number)
     session.send_control(w.SessionAttached(session.name))
     session.send_control(w.SessionFlush(expected=True, completed=True))
 

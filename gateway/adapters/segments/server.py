@@ -17,8 +17,9 @@ from gateway.adapters.segments.content import cost
 from gateway.adapters.segments.decoding import read_map
 from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.fields import MOST_RANGES
-from gateway.adapters.segments.session import Answer, Request, Serve, Session, Unacceptable
+from gateway.adapters.segments.session import Answer, Request, Serve, Session
 from gateway.adapters.segments.subscriptions import UNLIMITED, Subscription
+from gateway.adapters.segments.types import Unacceptable
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import (
     OPERATIONS,

@@ -7,7 +7,7 @@ turn at most, when the output is taken: if a command with sync completes, an exe
 reached, the peer asks, or 1000 commands are complete.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
@@ -28,7 +28,13 @@ from gateway.adapters.segments.essentials import (
     arrived,
     route,
 )
-from gateway.adapters.segments.frames import LargeBodyFrames, command, control, opening_frames
+from gateway.adapters.segments.frames import (
+    LargeBodyFrames,
+    command,
+    control,
+    opening_frames,
+    transfer,
+)
 from gateway.adapters.segments.lifecycle import Lifecycle
 from gateway.adapters.segments.operation_types import OperationType
 from gateway.adapters.segments.operations import (
@@ -40,8 +46,8 @@ from gateway.adapters.segments.operations import (
 from gateway.adapters.segments.publishes import RETURN_CODES
 from gateway.adapters.segments.replay import ReplayLog
 from gateway.adapters.segments.session_state import ATTACHED, State
-from gateway.adapters.segments.subscriptions import Subscription
-from gateway.adapters.segments.types import ALLOWANCE, FieldError
+from gateway.adapters.segments.subscriptions import Spent, Subscription
+from gateway.adapters.segments.types import ALLOWANCE, FieldError, Unacceptable
 from gateway.adapters.segments.violation import Violation, command_invalid, undecodable
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import (
@@ -139,11 +145,7 @@ class Performed(NamedTuple):
         routed = [number for number in accepted if number is not None]
         if routed and session.state in (ATTACHED, State.LEFT):
             session.send(w.MessageAccept(ranges_of(routed)))
-        complete, due = session.received.complete, False
-        for number in self.numbers:
-            if complete(number):
-                due = True
-        if due:
+        if session.received.complete(*self.numbers):
             session.tell_soon()
 
     def refused(self, op: Refused) -> None:
@@ -232,8 +234,8 @@ class Session:
         """Numbers of deliveries by those of their transfers."""
         self.browsed: BrowsedTransfers | None = None
         """The same of deliveries that need no accept but may be acquired, if there are any."""
-        self.windowed: SentCommands[tuple[Subscription, int, int]] = SentCommands()
-        """Transfers whose completion gives credit back: subscription, octets, epoch."""
+        self.windowed: SentCommands[Spent] = SentCommands()
+        """Transfers whose completion gives credit back."""
         self.transactional = False
         self.branching = False
         """It has selected class dtx: accepts belong to the branch at hand, if there is one."""
@@ -501,11 +503,12 @@ class Session:
         if self.log is not None:
             self.log.completed(ranges)
         more: dict[Subscription, None] = {}
-        for subscription, cost, epoch in self.windowed.take(ranges).values():
-            if subscription.give_back(cost, epoch):
+        spent = Counter(self.windowed.take(ranges).values())
+        for (name, cost, epoch), times in spent.items():
+            subscription = self.subscriptions.get(name)
+            if subscription is not None and subscription.give_back(cost, epoch, times):
                 more[subscription] = None
-        known = self.subscriptions
-        found += [each.tell() for each in more if known.get(each.name) is each]
+        found += [each.tell() for each in more]
 
     # --- out -------------------------------------------------------------------------------------
 
@@ -561,20 +564,24 @@ class Session:
             self._buffer.waken()
         elif len(pending) > CROWD:
             self._buffer.crowd()
-        size = 0 if body is None else len(body)
-        if isinstance(body, LargeBody):
-            pending += opening_frames(self.number, subscription.segment, header, False, limit)
-            self._buffer.large.add(self, LargeBodyFrames(self.number, body, limit))
+        cost = len(header)
+        if body is None:
+            pending.append(command(self.number, subscription.segment, header, None, limit))
         else:
-            if size > HEAVY:
-                self._buffer.weigh(size)
-            pending.append(command(self.number, subscription.segment, header, body, limit))
+            size = len(body)
+            cost += size
+            if isinstance(body, LargeBody):
+                pending += opening_frames(self.number, subscription.segment, header, False, limit)
+                self._buffer.large.add(self, LargeBodyFrames(self.number, body, limit))
+            else:
+                if size > HEAVY:
+                    self._buffer.weigh(size)
+                pending += transfer(self.number, subscription.opening, header, body, limit)
         if not subscription.settled:
             subscription.unsettled.add(number, delivery)
-        cost = len(header) + size
-        if subscription.window and subscription.limited:
-            self.windowed.add(number, (subscription, cost, subscription.epoch))
-        subscription.spend(cost)
+        spent = subscription.spend(cost)
+        if spent is not None:
+            self.windowed.add(number, spent)
 
     def divert(self, pending: list[bytes]) -> None:
         """Write there from now on."""
@@ -589,12 +596,3 @@ class Session:
         if number is not None and self.state in (ATTACHED, State.LEFT):
             code = RETURN_CODES.get(op.condition, RejectCode.UNSPECIFIED)
             self.send(w.MessageReject(ranges_of([number]), code, op.text))
-
-
-class Unacceptable(Exception):
-    """A command that costs the session, with an error code that has no condition."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-        self.text = text

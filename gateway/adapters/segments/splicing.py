@@ -1,5 +1,6 @@
 """Changes to a header segment that leave all other octets as they are."""
 
+from collections.abc import Callable
 from itertools import count
 from struct import Struct
 
@@ -7,6 +8,7 @@ from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.segments.decoding import map_entries
 from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.essentials import (
+    BEFORE_EXCHANGE,
     DELIVERY,
     DISCARD_UNROUTABLE,
     EXCHANGE,
@@ -31,12 +33,16 @@ segment begins with it here; it is never sent."""
 _IH, _IHBB, _Q = Struct(">IH"), Struct(">IHBB"), Struct(">Q")
 
 SELDOM = 15
-"""A header is kept at one miss of sixteen: most have an id of their own and do not come again; one
-that does is missed a few times."""
+"""A header that is not made of delivery-properties and the rest is kept at one miss of sixteen: it
+may have an id of its own and not come again; one that does is missed a few times."""
 
 _MISSES = count()
-_DELIVERED: BoundedCache[tuple[bytes, str, str, bool], bytes] = BoundedCache()
-_PUBLISHED: BoundedCache[tuple[bytes, str, str, int], bytes] = BoundedCache()
+Changed = BoundedCache[tuple[bytes, str, str, int], bytes]
+Change = Callable[[bytes, str, str, int | None, int], bytes]
+
+_DELIVERED: Changed = BoundedCache()
+_PUBLISHED: Changed = BoundedCache()
+"""What becomes of delivery-properties, by exchange, key, and flags or whether it is redelivered."""
 
 
 def found(header: bytes, wanted: int) -> tuple[int, int]:
@@ -77,14 +83,7 @@ def delivered(
     before, and how many milliseconds are left of its time to live, if it has one. Hot."""
     if left is not None:
         return _delivered(header, exchange, key, left, redelivered)
-    wanted = header, exchange, key, redelivered
-    known = _DELIVERED.get(wanted)
-    if known is not None:
-        return known
-    made = _delivered(header, exchange, key, None, redelivered)
-    if not next(_MISSES) & SELDOM:
-        _DELIVERED.keep(wanted, made)
-    return made
+    return _changed(header, exchange, key, redelivered, _DELIVERED, _delivered)
 
 
 def published(
@@ -94,9 +93,26 @@ def published(
     ``DISCARD_UNROUTABLE`` and ``IMMEDIATE`` and no others of them. Hot."""
     if left is not None:
         return _published(header, exchange, key, left, flags)
-    wanted = header, exchange, key, flags
-    known = _PUBLISHED.get(wanted)
-    return known or _PUBLISHED.keep(wanted, _published(header, exchange, key, None, flags))
+    return _changed(header, exchange, key, flags, _PUBLISHED, _published)
+
+
+def _changed(
+    header: bytes, exchange: str, key: str, flags: int, known: Changed, change: Change
+) -> bytes:
+    """A header with changed delivery-properties. These come first with all known publishers and
+    are the same in many messages, while the structs behind them may have an id of their own and
+    stay as they are."""
+    size = len(header)
+    length, code = _IH.unpack_from(header) if size > 6 else (0, 0)
+    end = length + 4 if code == DELIVERY else size
+    wanted = header[:end], exchange, key, flags
+    found = known.get(wanted)
+    if found is None:
+        made = change(header, exchange, key, None, flags)
+        found = made[: len(made) - size + end]
+        if code == DELIVERY or not next(_MISSES) & SELDOM:
+            known.keep(wanted, found)
+    return found + header[end:] if end < size else found
 
 
 def _published(header: bytes, exchange: str, key: str, left: int | None, flags: int) -> bytes:
@@ -107,23 +123,21 @@ def _published(header: bytes, exchange: str, key: str, left: int | None, flags: 
     )  # fmt: skip
 
 
-def _delivered(
-    header: bytes, exchange: str, key: str, left: int | None, redelivered: bool
-) -> bytes:
+def _delivered(header: bytes, exchange: str, key: str, left: int | None, redelivered: int) -> bytes:
     header = header.removeprefix(NO_BODY)
     quick = _inserted(header, exchange, key, left, redelivered)
     if quick is not None:
         return quick
     record, at, end = delivery_properties(header)
     record.exchange, record.routing_key = exchange, key
-    record.redelivered = redelivered
+    record.redelivered = bool(redelivered)
     if left is not None:
         record.ttl = left
     return replaced(header, at, end, DELIVERY, record)
 
 
 def _inserted(
-    header: bytes, exchange: str, key: str, left: int | None, redelivered: bool
+    header: bytes, exchange: str, key: str, left: int | None, redelivered: int
 ) -> bytes | None:
     """The same for headers of publishers: a routing key, and no exchange or the one of the Java
     client. ``None`` if it is anything else. Raises ``FieldError``."""
@@ -139,7 +153,7 @@ def _inserted(
     if flags & (ROUTING_KEY | RESUME_ID | RESUME_TTL) != ROUTING_KEY:
         return None
     raw = key.encode("utf-8", "surrogateescape")
-    place = behind = at + 8 + _BEFORE_EXCHANGE[flags >> 3 & 31]
+    place = behind = at + 8 + BEFORE_EXCHANGE[flags >> 3 & 31]
     if flags & EXCHANGE:
         behind += 1 + header[place]
     if behind + 1 + len(raw) != end or header[behind + 1 : end] != raw:
@@ -148,19 +162,13 @@ def _inserted(
     if left is not None:
         if not flags & TTL:
             return None
-        ttl = _BEFORE_EXCHANGE[flags >> 3 & 3]
+        ttl = BEFORE_EXCHANGE[flags >> 3 & 3]
         before = b"".join((before[:ttl], _Q.pack(left), before[ttl + 8 :]))
     name = text8(exchange, "delivery-properties exchange") if exchange else b"\0"
     flags = (flags | EXCHANGE | REDELIVERED) if redelivered else (flags | EXCHANGE) & ~REDELIVERED
     size = end - at - 4 + place - behind + len(name)
     head = _IHBB.pack(size, DELIVERY, flags & 0xFF, flags >> 8)
     return b"".join((header[:at], head, before, name, header[behind:]))
-
-
-_BEFORE_EXCHANGE = [
-    (flags & 1) + (flags >> 1 & 1) + 8 * (flags & 0b11100).bit_count() for flags in range(32)
-]
-"""Octets of priority, delivery-mode, ttl, timestamp and expiration, by their flags."""
 
 
 def with_headers(header: bytes, added: Table) -> bytes:

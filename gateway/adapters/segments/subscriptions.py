@@ -2,8 +2,10 @@
 what it was told; a message goes out if both are enough for the whole of it (message.flow)."""
 
 from collections.abc import Callable
+from itertools import count
 
 from gateway.adapters.segments.completion import SentCommands
+from gateway.adapters.segments.frames import opening
 from gateway.adapters.segments.operations import write_command
 from gateway.adapters.segments.wire.layouts import MessageTransfer
 from gateway.adapters.segments.wire.tables import AcceptMode, AcquireMode, CreditUnit
@@ -14,16 +16,23 @@ MANY = 1 << 62
 """Messages, where only the octets are limited."""
 
 
+Spent = tuple[str, int, int]
+"""The credit of a transfer: name of the subscription, octets, epoch."""
+
+_EPOCHS = count()
+
+
 class Subscription:
     """One subscription. It begins in window mode, without credit in either unit.
 
     ``None`` is credit without limit. ``settled``: deliveries need no accept, nor can they be
-    acquired; others are added to ``unsettled``. ``epoch`` counts how often the credit was dropped:
-    a transfer that completes gives back only credit of its own epoch."""
+    acquired; others are added to ``unsettled``. ``epoch`` is another one after the credit was
+    dropped: a transfer that completes gives back only credit of its own epoch, and no other
+    subscription has the same."""
 
     __slots__ = (
         "name", "settled", "unsettled", "segment", "window", "messages", "octets", "epoch",
-        "flushing", "behind", "channel", "deleted", "_told", "_asked",
+        "flushing", "behind", "channel", "deleted", "opening", "_told", "_asked", "_one",
     )  # fmt: skip
 
     def __init__(
@@ -42,11 +51,13 @@ class Subscription:
         self.window = True
         self.messages: int | None = 0
         self.octets: int | None = 0
-        self.epoch = 0
+        self.epoch = next(_EPOCHS)
+        self._one: Spent = name, 0, self.epoch
+        """What a transfer costs while octets are not limited."""
         self.flushing = False
         """A message.flush is under way; later commands for this subscription wait ``behind`` it."""
         self.behind: list[Callable[[], None]] = []
-        self.channel = channel
+        self.attach(channel)
         self._told = Credit(channel, None, name, 0)
         """The credit as the broker was told. Deliveries before it is performed count for
         it."""
@@ -54,6 +65,12 @@ class Subscription:
         """The queue is deleted, which the client is told in these words when it gives credit."""
         self._asked: Credit | None = None
         """The same of the last command that waits for an answer, if it was the last one."""
+
+    def attach(self, channel: int) -> None:
+        """Its session has this channel."""
+        self.channel = channel
+        self.opening = opening(channel, self.segment)
+        """The frame of the command."""
 
     @property
     def idle(self) -> bool:
@@ -64,11 +81,6 @@ class Subscription:
     def starved(self) -> bool:
         """Without credit in one of the units, and no flush is under way."""
         return (self.messages == 0 or self.octets == 0) and not self.flushing
-
-    @property
-    def limited(self) -> bool:
-        """Some credit has an end."""
-        return self.messages is not None or self.octets is not None
 
     def add(self, unit: int, value: int) -> None:
         """More credit (message.flow)."""
@@ -81,10 +93,12 @@ class Subscription:
     def drop(self) -> None:
         """No more credit (message.stop, and the rest after a flush)."""
         self.messages = self.octets = 0
-        self.epoch += 1
+        self.epoch = next(_EPOCHS)
+        self._one = self.name, 0, self.epoch
 
-    def spend(self, cost: int) -> None:
-        """A transfer was sent; ``cost``: octets of its header and body. Hot."""
+    def spend(self, cost: int) -> Spent | None:
+        """A transfer was sent; ``cost``: octets of its header and body. What its completion gives
+        back. Hot."""
         if self.messages:
             self.messages -= 1
         told, asked = self._told, self._asked
@@ -92,22 +106,25 @@ class Subscription:
             told.count -= 1
         if asked is not None and asked.count:
             asked.count -= 1
+        if self.octets is None:
+            return self._one if self.window and self.messages is not None else None
         if self.octets:
             self.octets = max(self.octets - cost, 0)
             if told.octets:
                 told.octets = max(told.octets - cost, 0)
             if asked is not None and asked.octets:
                 asked.octets = max(asked.octets - cost, 0)
+        return (self.name, cost, self.epoch) if self.window else None
 
-    def give_back(self, cost: int, epoch: int) -> bool:
-        """A transfer has completed. Whether that gives credit back."""
+    def give_back(self, cost: int, epoch: int, times: int = 1) -> bool:
+        """So many transfers of this cost have completed. Whether that gives credit back."""
         if not self.window or epoch != self.epoch or self.deleted:
             return False
         if self.messages is not None:
-            self.messages += 1
+            self.messages += times
         if self.octets is not None:
-            self.octets += cost
-        return self.limited
+            self.octets += cost * times
+        return self.messages is not None or self.octets is not None
 
     def tell(self, token: Token = None, drain: bool = False) -> Credit:
         """The credit as the broker needs it. Of several that are on their way to the broker, each

@@ -1,4 +1,4 @@
-"""Shared parts of the type system of 0-10: errors, limits, widths of values."""
+"""Shared parts of 0-10: errors, limits, widths of values."""
 
 from gateway.adapters.core.allowance import MOST_VALUES, Allowance
 
@@ -33,6 +33,15 @@ class TooManyValues(FieldError):
 
     def __init__(self) -> None:
         super().__init__(f"more than {MOST_VALUES} values in one message or command")
+
+
+class Unacceptable(Exception):
+    """A command that costs the session, with an error code that has no condition."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
 
 
 ALLOWANCE = Allowance(TooManyValues)

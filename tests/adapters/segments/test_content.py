@@ -1,6 +1,7 @@
 """Header segments: kept as they came, looked up without reading, spliced, and read as canonical
 properties."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -9,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from gateway.adapters.core.allowance import MOST_VALUES
+from gateway.adapters.segments import essentials
 from gateway.adapters.segments import operations as ops
 from gateway.adapters.segments.content import SEGMENTS, canonical, received, sent
 from gateway.adapters.segments.encoding import write_map
-from gateway.adapters.segments.essentials import arrived, read_arrived, route
+from gateway.adapters.segments.essentials import Arrived, arrived, read_arrived, route
 from gateway.adapters.segments.splicing import NO_BODY, delivered, delivery_properties
 from gateway.adapters.segments.types import FieldError
 from gateway.adapters.segments.wire import layouts as w
@@ -74,6 +76,54 @@ def test_essentials_agree_with_reading(header: bytes) -> None:
     assert known.key == (delivery.routing_key or "") and known.exchange == (delivery.exchange or "")
     user = None if read.user_id is None else read.user_id.decode("utf-8", "surrogateescape")
     assert known.essentials.user_id == user
+
+
+def outcome(read: Callable[[bytes], Arrived], header: bytes) -> Arrived | str:
+    """What is found in a header, or why nothing is."""
+    try:
+        return read(header)
+    except FieldError as error:
+        return str(error)
+
+
+WITH_ID = w.MessageProperties(content_length=5, message_id=bytes(16), content_type="text/plain")
+KNOWN = [
+    segment(w.DeliveryProperties(timestamp=1_700_000_000_123, routing_key="key"), WITH_ID),
+    segment(w.DeliveryProperties(priority=1, timestamp=5, expiration=5), WITH_ID),
+    segment(WITH_ID, w.DeliveryProperties(routing_key="key")),
+    segment(w.DeliveryProperties(), w.MessageProperties(message_id=bytes(16))),
+]
+
+
+@given(some.data(), some.sampled_from(KNOWN))
+def test_a_header_is_looked_up_as_if_it_were_read(data: Any, header: bytes) -> None:
+    """Another id, other octets, cut: the look-up by kind agrees with reading."""
+    arrived(header)
+    at = data.draw(some.integers(0, len(header)))
+    octets = data.draw(some.binary(max_size=20))
+    for raw in (header[:at] + octets + header[at + len(octets) :], header[:at]):
+        assert outcome(arrived, raw) == outcome(read_arrived, raw)
+
+
+def test_headers_of_one_kind_are_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publishers give each message an id and a time of its own."""
+    walked: list[bytes] = []
+    walk = essentials.read_arrived
+
+    def spy(header: bytes) -> Arrived:
+        walked.append(header)
+        return walk(header)
+
+    monkeypatch.setattr(essentials, "read_arrived", spy)
+    for number in range(50):
+        header = segment(
+            w.DeliveryProperties(timestamp=1_700_000_000_000 + number, routing_key="one kind"),
+            w.MessageProperties(message_id=number.to_bytes(16), content_type="text/plain"),
+        )
+        assert arrived(header).key == "one kind" and arrived(header).header == header
+        again = arrived(segment(w.DeliveryProperties(routing_key="repeated")))
+    assert len(walked) == 2
+    assert again.header is arrived(segment(w.DeliveryProperties(routing_key="repeated"))).header
 
 
 @given(some.binary(max_size=60), HEADERS)

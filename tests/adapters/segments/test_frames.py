@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from gateway.adapters.core.large_bodies import DeferredOutput
-from gateway.adapters.segments import assembly
+from gateway.adapters.segments import assembly, frames
 from gateway.adapters.segments.frames import (
     HEAD,
     LargeBodyFrames,
@@ -191,6 +191,39 @@ def test_channel_without_a_session() -> None:
     heard.frames.channels = 3
     heard.feed(command(3, ACCEPT))
     assert heard.violation is not None and heard.violation.code == 501
+
+
+def test_a_transfer_without_the_end_of_its_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken in one step when the rest is here; what comes behind it is not joined to it."""
+    monkeypatch.setattr(frames, "Assembly", None)
+    octets = command(1, TRANSFER, HEADER, b"x" * 1000)
+    for cut in range(len(octets) - 999, len(octets)):
+        heard = Heard()
+        heard.feed(octets * 2 + octets[:cut])
+        assert heard.frames.held == cut
+        heard.feed(octets[cut:-1])
+        assert heard.frames.held == len(octets) - 1
+        heard.feed(octets[-1:] + octets)
+        assert heard.heard == [transfer(True, HEADER, b"x" * 1000)] * 4
+        assert heard.frames.held == 0
+
+
+def test_the_rest_of_a_read_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the sake of a transfer that it completes."""
+    octets = command(1, TRANSFER, HEADER, b"x" * 1000)
+    heard = Heard()
+    heard.feed(octets[:-5])
+    monkeypatch.setattr(heard, "on_control", lambda *_: None)
+    behind = control(1, COMPLETED) * 10_000
+    read = octets[-5:] + behind
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        heard.feed(read)
+        most = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert most < len(behind) // 2
 
 
 def test_a_session_that_ends_in_the_middle() -> None:

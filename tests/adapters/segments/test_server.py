@@ -866,6 +866,19 @@ def test_frames_of_the_peer_bound_ours() -> None:
     assert len(octets) > 50_000
 
 
+def test_a_body_is_not_copied_on_its_way_out() -> None:
+    client = Client().open()
+    client.say(w.QueueDeclare("q"))
+    record = ops.write_command(w.MessageTransfer(""), True)
+    header = ops.coded(0x0401, w.write_delivery_properties(w.DeliveryProperties(routing_key="q")))
+    client.served.octets(command(1, record, header, bytes(30_000)) * 4)
+    subscribe(client)
+    client.say(w.MessageFlow("d", 1, UNLIMITED))
+    adapter, session = client.served.adapter, client.served.session
+    session.perform(adapter.receive(command(1, ops.write_command(w.MessageFlow("d", 0, 4)))))
+    assert [len(piece) for piece in adapter.output()].count(30_000) == 4
+
+
 def test_sessions_stay_within_the_channels() -> None:
     client = Client(limits=Limits(channel_max=3)).open()
     client.attach(2, b"second")
