@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from gateway.broker.limits import NO_POLICY, AppliedPolicy
 from gateway.message import Table
 
 
@@ -40,6 +41,7 @@ class QueueSnapshot(NamedTuple):
     redelivered: int
     levels: int
     priority_levels: int
+    policy: AppliedPolicy = NO_POLICY
 
 
 class ConsumerSnapshot(NamedTuple):
@@ -64,6 +66,7 @@ class ExchangeSnapshot(NamedTuple):
     internal: bool
     arguments: Table
     bindings: int
+    policy: AppliedPolicy = NO_POLICY
 
 
 class BindingSnapshot(NamedTuple):

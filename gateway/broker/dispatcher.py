@@ -113,6 +113,13 @@ class Dispatcher:
                 simple and consumer.no_ack and not consumer.no_local and consumer.credit is None
             )
 
+    def set_direct(self, direct: bool) -> None:
+        """Whether the queue never refuses a message, from now on."""
+        if direct != self.direct:
+            self.direct = direct
+            for consumer in self.consumers:
+                self.reconsider(consumer)
+
     # --- lines ----------------------------------------------------------------------------------
 
     def enlist(self, consumer: Consumer) -> None:

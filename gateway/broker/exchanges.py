@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, Union
 
 from gateway.broker.deadletters import peek_properties
-from gateway.broker.limits import invalid, type_name
+from gateway.broker.limits import NO_POLICY, invalid, type_name
 from gateway.broker.plain import fingerprint
 from gateway.broker.queues import Queue
 from gateway.broker.topics import Topics
@@ -140,6 +140,7 @@ class Exchange(ABC):
         self.arguments = arguments or {}
         alternate = self.arguments.get("alternate-exchange")
         self.alternate: str | None = alternate if isinstance(alternate, str) and alternate else None
+        self.policy = NO_POLICY
         self.bindings: dict[Binding, None] = {}
         self.routes: dict[str, tuple[Queue, ...]] = {}
         self.conditional: dict[BindingCondition, Exchange] = {}

@@ -100,6 +100,17 @@ class QueueArguments(NamedTuple):
     """A group stays with its consumer until that ends."""
 
 
+class AppliedPolicy(NamedTuple):
+    """What is in force for a queue or an exchange: the names of a policy and of an operator policy,
+    "" if there is none, and what they set together."""
+
+    policy: str = ""
+    operator: str = ""
+    definition: Table = {}
+
+
+NO_POLICY = AppliedPolicy()
+
 TYPE_NAMES: tuple[tuple[type, str], ...] = (
     (bool, "bool"),
     (values.Byte, "byte"),

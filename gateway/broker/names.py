@@ -11,6 +11,8 @@ MOST_OCTETS = 255
 """Of a name or a routing key, as UTF-8."""
 ALWAYS_FITS = MOST_OCTETS // 4
 """So many characters cannot be too many octets."""
+PRIVATE = "amq.events-"
+"""The names of the gateway's own queues begin with it: policies do not touch them."""
 
 
 def octets(text: str) -> int:

@@ -16,7 +16,7 @@ from gateway.broker.dispatcher import Dispatcher
 from gateway.broker.exclusions import ExclusionIndex, Exclusions
 from gateway.broker.handover import DELETED, Handover
 from gateway.broker.lanes import Entry, Lane, in_lanes
-from gateway.broker.limits import LONGEST_TIMER, SELF_DESTRUCT, QueueArguments
+from gateway.broker.limits import LONGEST_TIMER, NO_POLICY, SELF_DESTRUCT, QueueArguments
 from gateway.broker.long_operations import PORTION
 from gateway.broker.state import SOON, BrokerState
 from gateway.errors import Unstorable
@@ -100,7 +100,7 @@ class Queue:
         "passed", "published", "delivered", "acked", "redelivered", "used", "due", "gone",
         "abandoned", "created", "watchers", "excluded", "senders", "pending_dead_letters",
         "handover", "reserved", "reserved_octets", "dispatcher", "consumers", "waiting",
-        "filtered_waiting",
+        "filtered_waiting", "policy",
     )  # fmt: skip
 
     def __init__(
@@ -124,12 +124,9 @@ class Queue:
         self.owner = owner
         self.auto_delete = auto_delete
         self.arguments = arguments or {}
-        self.limits = limits
+        self.limit(limits)
+        self.policy = NO_POLICY
         self.keeps = durable and owner is None and not self.state.volatile
-        self.ttl = limits.ttl
-        self.most_deliveries = limits.delivery_limit
-        self.capped = limits.max_length is not None or limits.max_octets is not None
-        self.refuses_when_full = self.capped and limits.overflow.startswith("reject")
         self.abandoned = False
         self.due: int | None = None
         self.gone = False
@@ -159,6 +156,14 @@ class Queue:
         self.filtered_waiting = self.dispatcher.filtered_waiting
         """The dispatcher's own: one look-up less for each message."""
         self.touch()
+
+    def limit(self, limits: QueueArguments) -> None:
+        """Keep to these limits from now on; messages that are there keep their expiry."""
+        self.limits = limits
+        self.ttl = limits.ttl
+        self.most_deliveries = limits.delivery_limit
+        self.capped = limits.max_length is not None or limits.max_octets is not None
+        self.refuses_when_full = self.capped and limits.overflow.startswith("reject")
 
     @property
     def depth(self) -> int:
@@ -581,19 +586,3 @@ class Queue:
         ):
             return True
         return self.dispatcher.wanted_now(message, origin)
-
-
-class DiscardQueue(Queue):
-    """The queue in which an exchange loses messages: like any other to its publishers; it has no
-    name and keeps nothing."""
-
-    __slots__ = ()
-
-    def __init__(self, vhost: QueueHost) -> None:
-        super().__init__(vhost, "", 0)
-
-    def put(self, message: Message, origin: object = None) -> int:
-        return TAKEN
-
-    def could_deliver(self, message: Message, origin: object) -> bool:
-        return True

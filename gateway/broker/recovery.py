@@ -11,12 +11,16 @@ from gateway.broker.handover import KIND as DELETED
 from gateway.broker.keyed import KeyedQueue, queue_kind
 from gateway.broker.limits import read_queue_arguments
 from gateway.broker.plain import read_table
+from gateway.broker.policies import KINDS as POLICY_KINDS
 from gateway.broker.queues import Queue
 from gateway.broker.store import Depth, Record
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Refusal, StoreError
 
-TOPOLOGY = ("vhost", "exchange", "queue", "binding", DELETED, "journal", "branch")
+TOPOLOGY = (
+    *("vhost", "exchange", "queue", "binding", DELETED, "journal", "branch"),
+    *POLICY_KINDS,
+)
 """Kinds of records that a broker starts with. (Messages of journals and branches stand like a
 queue's.)"""
 
@@ -24,6 +28,12 @@ queue's.)"""
 def restore_topology(vhosts: dict[str, VirtualHost], records: list[Record]) -> None:
     """Exchanges, queues and bindings, in that order, into virtual hosts that exist."""
     depths = next(iter(vhosts.values())).store.depths() if vhosts else {}
+    for kind, key, value in records:
+        if kind in POLICY_KINDS and key[0] in vhosts:
+            vhosts[key[0]].policies.restore(kind, key[1], value)
+    for host in vhosts.values():
+        for exchange in host.exchanges.values():
+            host.policies.apply_to_exchange(exchange)
     for wanted in ("exchange", "queue", "binding", DELETED):
         for kind, key, value in records:
             vhost = vhosts.get(key[0]) if kind == wanted else None
@@ -77,6 +87,7 @@ def restored_queue(
         levels=value.get("levels", 0),
     )
     vhost.state.next_number = max(vhost.state.next_number, *(n + 1 for n in lanes.values()))
+    vhost.policies.begin_with(queue)
     queue.backlog.restore(lanes, depths)
     if isinstance(queue, KeyedQueue):
         queue.index()

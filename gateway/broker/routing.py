@@ -14,10 +14,26 @@ from gateway.broker.exchanges import Exchange, Step
 from gateway.broker.handover import DELETED
 from gateway.broker.limits import DEAD_LETTER_COST
 from gateway.broker.names import title
-from gateway.broker.queues import DiscardQueue, Queue
+from gateway.broker.queues import TAKEN, Queue, QueueHost
 from gateway.broker.state import BrokerState
 from gateway.message import Message
 from gateway.selector import EFFORT
+
+
+class DiscardQueue(Queue):
+    """The queue in which an exchange loses messages: like any other to its publishers; it has no
+    name and keeps nothing."""
+
+    __slots__ = ()
+
+    def __init__(self, vhost: QueueHost) -> None:
+        super().__init__(vhost, "", 0)
+
+    def put(self, message: Message, origin: object = None) -> int:
+        return TAKEN
+
+    def could_deliver(self, message: Message, origin: object) -> bool:
+        return True
 
 
 class Router:

@@ -33,6 +33,7 @@ def queue_snapshot(queue: Queue) -> QueueSnapshot:
         redelivered=queue.redelivered,
         levels=queue.backlog.levels,
         priority_levels=queue.backlog.levels or (queue.limits.max_priority or 0) + 1,
+        policy=queue.policy,
     )
 
 
@@ -64,6 +65,7 @@ def exchange_snapshot(vhost: str, exchange: Exchange) -> ExchangeSnapshot:
         exchange.internal,
         dict(exchange.arguments),
         len(exchange.bindings),
+        exchange.policy,
     )
 
 

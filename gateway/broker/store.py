@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Protocol
 from gateway.message import Message
 
 Record = tuple[str, tuple[str, ...], dict[str, Any]]
-"""Kind ("vhost", "exchange", "queue", "binding", "user", "permission"), key, plain JSON values."""
+"""Kind ("vhost", "exchange", "queue", "binding", "user", "permission", "policy",
+"operator-policy"), key, plain JSON values."""
 
 
 class StoredMessage(NamedTuple):

@@ -33,8 +33,10 @@ from gateway.broker.limits import (
 from gateway.broker.long_operations import unanswered
 from gateway.broker.names import check_name, title
 from gateway.broker.plain import write_plain
-from gateway.broker.queues import DiscardQueue, Queue, QueueOwner
-from gateway.broker.routing import DeadLetterRouter, Router
+from gateway.broker.policies import KINDS as POLICY_KINDS
+from gateway.broker.policies import Policies
+from gateway.broker.queues import Queue, QueueOwner
+from gateway.broker.routing import DeadLetterRouter, DiscardQueue, Router
 from gateway.broker.state import BrokerState
 from gateway.broker.unsupported import check_type, without_effect
 from gateway.errors import Condition, Refusal
@@ -95,6 +97,7 @@ class VirtualHost:
         self.exchanges: dict[str, Exchange] = {name: kind(name) for name, kind in PREDECLARED}
         self.router = Router(state, self.queues, self.replies, self.exchanges, DiscardQueue(self))
         self.dead_letters = DeadLetterRouter(name, self.router, state)
+        self.policies = Policies(self)
         self.clients: dict[Attached, None] = {}
         self.routers = 0
         self.bindings = 0
@@ -178,6 +181,8 @@ class VirtualHost:
                 handover.work(self.dead_letters.busy)
 
     def enter_exchange(self, exchange: Exchange) -> None:
+        if self.policies:
+            self.policies.apply_to_exchange(exchange)
         self.exchanges[exchange.name] = exchange
         self.routers += exchange.alternate is not None
         if self.routers:
@@ -269,6 +274,7 @@ class VirtualHost:
         )
         if op.exclusive:
             self.own(queue, owner)
+        self.policies.begin_with(queue)
         self.enter_queue(queue)
         self.save_queue(queue)
         for text in without_effect(op.arguments):
@@ -488,7 +494,7 @@ class VirtualHost:
         whenever they are removed."""
         self.forgotten = True
         self.store.forget("vhost", (self.name,))
-        for kind in ("queue", "exchange", "binding", KIND):
+        for kind in ("queue", "exchange", "binding", KIND, *POLICY_KINDS):
             self.store.forget_under(kind, (self.name,))
         for handover in list(self.handovers):
             handover.end()

@@ -124,6 +124,10 @@ class House:
         await self.do("POST", f"{PLACE}/bindings", json=onward)
         if "/dead-letters/" in path:
             await self.die()
+        for kind in ("policies", "operator-policies"):
+            if path.startswith(f"/api/{kind}/"):
+                limits = {"pattern": "^none$", "definition": {"max-length": 9}}
+                await self.do("PUT", f"/api/{kind}/%2F/limits", json=limits)
         await self.do("POST", f"{DATA}/queues/orders/messages", json={"order": 17})
 
     async def die(self) -> None:

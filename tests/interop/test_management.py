@@ -414,3 +414,69 @@ def test_a_connection_is_closed_politely(gateway: servers.Server) -> None:
     else:
         pytest.fail("the connection is still listed")
     ours.close()
+
+
+POLICY = {"pattern": "^pol", "definition": {"max-length": 5, "overflow": "reject-publish"}}
+OPERATOR = {"pattern": "^pol", "definition": {"max-length": 3}, "apply-to": "queues"}
+
+
+def test_policies(pair: Pair) -> None:
+    """Set, listed, in force and deleted; the smaller number of policy, operator policy and argument
+    counts, and declarations do not notice."""
+    for given in (POLICY, POLICY | {"priority": 4}):
+        same(pair, "PUT", "/api/policies/%2F/p", json=given)
+    same(pair, "PUT", "/api/operator-policies/%2F/o", json=OPERATOR)
+    for path in (
+        "/api/policies", "/api/policies/%2F", "/api/policies/%2F/p", "/api/policies/%2F/none",
+        "/api/operator-policies", "/api/operator-policies/%2F", "/api/operator-policies/%2F/o",
+    ):  # fmt: skip
+        same(pair, "GET", path)
+    cases: dict[str, dict[str, Any]] = {
+        "pol-plain": {}, "pol-less": {"x-max-length": 2}, "pol-more": {"x-max-length": 4},
+        "pol-drop": {"x-max-length": 2, "x-overflow": "drop-head"},
+    }  # fmt: skip
+    for name, arguments in cases.items():
+        for _ in range(2):
+            same(pair, "PUT", f"/api/queues/%2F/{name}",
+                 json={"durable": True, "arguments": arguments})  # fmt: skip
+    for name in cases:
+        for number in range(6):
+            sent = message(routing_key=name, payload=str(number))
+            for server in pair:
+                server.post(PUBLISH, json=sent)  # a refusal is 400 there, and 200 here
+        same(pair, "POST", f"/api/queues/%2F/{name}/get", json=got(count=9))
+    for server in pair:
+
+        def in_force(server: httpx.Client = server) -> Any:
+            one = server.get("/api/queues/%2F/pol-plain").json()
+            return one if one.get("policy") else None
+
+        seen = eventually(in_force)
+        assert (seen["policy"], seen["operator_policy"]) == ("p", "o")
+        assert seen["effective_policy_definition"] == {
+            "max-length": 3, "overflow": "reject-publish",
+        }  # fmt: skip
+    for path in ("/api/policies/%2F/p", "/api/operator-policies/%2F/o"):
+        same(pair, "DELETE", path)
+        same(pair, "DELETE", path)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {}, {"pattern": "x"}, {"definition": {"max-length": 1}},
+        {"pattern": "x", "definition": {}}, {"pattern": "x", "definition": {"none": 1}},
+        {"pattern": "x", "definition": {"max-length": -1}},
+        {"pattern": "x", "definition": {"max-length": "1"}},
+        {"pattern": "(", "definition": {"max-length": 1}},
+        {"pattern": "x", "definition": {"max-length": 1}, "priority": "x"},
+        {"pattern": "x", "definition": {"max-length": 1}, "apply-to": "x"},
+        {"pattern": "x", "definition": {"overflow": "x"}},
+        {"pattern": "x", "definition": {"expires": 0}},
+    ],
+)  # fmt: skip
+def test_policies_that_are_refused(pair: Pair, given: dict[str, Any]) -> None:
+    theirs, ours = (one.put("/api/policies/%2F/bad", json=given) for one in pair)
+    assert (ours.status_code, ours.json()["error"]) == (
+        theirs.status_code, theirs.json()["error"],
+    ), (theirs.text, ours.text)  # fmt: skip

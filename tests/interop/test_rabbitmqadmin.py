@@ -125,7 +125,7 @@ def test_refusals(tool: Tool) -> None:
     refusals = [
         (("get", "queue=nothing"), "Not found"),
         (("close", "connection", "name=nobody"), "Not found"),
-        (("declare", "policy", "name=p", "pattern=x", 'definition={"max-length":1}'), "Not found"),
+        (("declare", "policy", "name=p", "pattern=x", 'definition={"none":1}'), "settings"),
         (("-V", "nowhere", "list", "queues"), "Not found"),
     ]
     for given, wanted in refusals:
@@ -136,3 +136,21 @@ def test_refusals(tool: Tool) -> None:
         [*tool.command[:-1], "wrong", "list", "queues"], capture_output=True, text=True, timeout=60
     )
     assert wrong.returncode == 1 and "Access refused" in wrong.stderr
+
+
+@pytest.mark.parametrize("kind", ["policy", "operator_policy"])
+def test_policies(tool: Tool, kind: str) -> None:
+    many = "policies" if kind == "policy" else "operator_policies"
+    tool.says("queue declared", "declare", "queue", f"name=of-{kind}")
+    given = ("name=limits", f"pattern=^of-{kind}$", 'definition={"max-length":9}', "priority=2")
+    tool.says("policy declared", "declare", kind, *given, "apply-to=queues")
+    (listed,) = tool.lists(many)
+    assert listed == {
+        "vhost": "/", "name": "limits", "pattern": f"^of-{kind}$", "apply-to": "queues",
+        "definition": {"max-length": 9}, "priority": 2,
+    }  # fmt: skip
+    (queue,) = (one for one in tool.lists("queues") if one["name"] == f"of-{kind}")
+    assert queue[kind] == "limits"
+    assert queue["effective_policy_definition"] == {"max-length": 9}
+    tool.says("policy deleted", "delete", kind, "name=limits")
+    assert tool.lists(many) == []

@@ -1,9 +1,9 @@
 """Export and import of definitions in RabbitMQ's JSON.
 
-Nothing is left out silently. Definitions that cannot be applied (policies, parameters, queue types
-other than classic) are reported with the reason, and so is every user who cannot log in. RabbitMQ's
-password hashes are kept until the first login with the password, which makes a SCRAM verifier of
-it. Our own export carries the verifiers.
+Nothing is left out silently. Definitions that cannot be applied (parameters, queue types that there
+are not), and keys of policies without effect, are reported with the reason, and so is every user
+who cannot log in. RabbitMQ's password hashes are kept until the first login with the password,
+which makes a SCRAM verifier of it. Our own export carries the verifiers.
 """
 
 import asyncio
@@ -30,11 +30,19 @@ from gateway.broker.access import (
 from gateway.broker.broker import Broker
 from gateway.broker.exchanges import Exchange
 from gateway.broker.local import TopologyImport
+from gateway.broker.policies import OPERATOR_POLICY, POLICY
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import ConfigError, Refusal
 from gateway.http import problems
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank, act
+from gateway.http.admin.policies import (
+    COMPONENT,
+    PolicyPart,
+    export_operator_policies,
+    export_policies,
+    read_policy,
+)
 from gateway.http.admin.tables import read_table, write_table
 from gateway.http.admin.views import Imported, ImportedUser
 from gateway.http.context import Context
@@ -127,7 +135,8 @@ class BindingPart(Part):
 
 
 class Definitions(Part):
-    """RabbitMQ's definitions. The last members are not applied, and reported so."""
+    """RabbitMQ's definitions. Topic permissions and parameters other than operator policies are not
+    applied, and reported so."""
 
     rabbit_version: str | None = None
     rabbitmq_version: str | None = None
@@ -142,7 +151,7 @@ class Definitions(Part):
     topic_permissions: list[dict[str, Any]] = []
     parameters: list[dict[str, Any]] = []
     global_parameters: list[dict[str, Any]] = []
-    policies: list[dict[str, Any]] = []
+    policies: list[PolicyPart] = []
 
 
 # --- out ------------------------------------------------------------------------------------------
@@ -164,11 +173,12 @@ def members(broker: Broker, vhost: str | None, people: bool) -> Iterator[tuple[s
             "permissions",
             ({"user": name, **one._asdict()} for name, one in access.list_permissions()),
         )
-        for name in ("topic_permissions", "parameters", "global_parameters"):
+        for name in ("topic_permissions", "global_parameters"):
             yield name, []
-    yield "policies", []
     hosts = [host for name, host in broker.vhosts.items() if vhost in (None, name)]
     whole = vhost is None
+    yield "parameters", export_operator_policies(hosts, whole)
+    yield "policies", export_policies(hosts, whole)
     yield "queues", export_queues(hosts, whole)
     yield "exchanges", export_exchanges(hosts, whole)
     yield "bindings", export_bindings(hosts, whole)
@@ -286,7 +296,8 @@ class Import:
         self.users: list[ImportedUser] = []
         self.secret: Secret = ""
         """Of the user at hand."""
-        self.done = dict.fromkeys(("vhosts", "permissions", "exchanges", "queues", "bindings"), 0)
+        kinds = ("vhosts", "permissions", "policies", "exchanges", "queues", "bindings")
+        self.done = dict.fromkeys(kinds, 0)
 
     async def run(self) -> Imported:
         given = self.given
@@ -301,6 +312,7 @@ class Import:
                 self.permission,
                 lambda one: f"permission of '{one.user}' in vhost '{one.vhost}'",
             )
+        await self.policies()
         await self.each("exchanges", given.exchanges, self.exchange, self.title("exchange"))
         await self.each("queues", given.queues, self.queue, self.title("queue"))
         await self.each(
@@ -326,10 +338,12 @@ class Import:
     ) -> None:
         """Apply them a few per turn, so that others are served in between."""
         dependencies = self.context.dependencies
-        for start in range(0, len(items), ITEMS_PER_TURN):
+        hosts = self.broker.vhosts.values()
+        portion = min((host.policies.portion(ITEMS_PER_TURN) for host in hosts), default=1)
+        for start in range(0, len(items), portion):
             dependencies.begin_turn()
             try:
-                for one in items[start : start + ITEMS_PER_TURN]:
+                for one in items[start : start + portion]:
                     try:
                         apply(one)
                     except (Refusal, Problem, ValueError) as error:
@@ -417,6 +431,40 @@ class Import:
         vhost = self.virtual_host(self.host_of(one))
         return TopologyImport(self.broker, vhost, self.user_name)
 
+    async def policies(self) -> None:
+        """Before queues and exchanges, which follow them from the beginning."""
+        title = self.title("policy")
+        await self.each("policies", self.given.policies, self.policy, title)
+        await self.each("policies", self.operators(), self.operator_policy, title)
+        with self.context.dependencies.turn():
+            for host in self.broker.vhosts.values():
+                host.policies.reapply()
+
+    def operators(self) -> list[PolicyPart]:
+        """Operator policies among the parameters."""
+        found = []
+        for one in self.given.parameters:
+            if one.get("component") == COMPONENT:
+                try:
+                    given = {"vhost": one.get("vhost"), "name": one.get("name")}
+                    found.append(PolicyPart.model_validate(dict(one.get("value", {})) | given))
+                except (ValidationError, TypeError, ValueError):
+                    self.not_applied.append(f"operator policy '{one.get('name')}': misshaped")
+        return found
+
+    def policy(self, one: PolicyPart) -> None:
+        self.put_policy(POLICY, one)
+
+    def operator_policy(self, one: PolicyPart) -> None:
+        self.put_policy(OPERATOR_POLICY, one)
+
+    def put_policy(self, kind: str, one: PolicyPart) -> None:
+        host = self.virtual_host(self.host_of(one))
+        policy = read_policy(one.name, one, kind == OPERATOR_POLICY)
+        host.policies.put(kind, policy, reapply=False)
+        title = self.title("policy")(one)
+        self.not_applied += [f"{title}: {text}" for text in policy.warnings()]
+
     def exchange(self, one: ExchangePart) -> None:
         if one.name.startswith("amq.") or not one.name:
             return  # every virtual host has them
@@ -455,12 +503,9 @@ class Import:
     def leave_out(self) -> None:
         """Report everything that has no meaning here."""
         left = self.not_applied
-        for policy in self.given.policies:
-            name, vhost = policy.get("name"), policy.get("vhost", self.only)
-            left.append(f"policy '{name}' in vhost '{vhost}': policies are not supported; "
-                        "give the queues these arguments")  # fmt: skip
+        others = [one for one in self.given.parameters if one.get("component") != COMPONENT]
         for kind, entries in (
-            ("parameter", self.given.parameters),
+            ("parameter", others),
             ("global parameter", self.given.global_parameters),
         ):
             left += [f"{kind} '{one.get('name')}': not supported" for one in entries]

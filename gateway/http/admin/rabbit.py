@@ -13,6 +13,7 @@ from gateway.broker.local import LocalChannel
 from gateway.broker.snapshots import exchange_snapshot, queue_snapshot
 from gateway.http import problems
 from gateway.http.access.principal import Action
+from gateway.http.admin import policies
 from gateway.http.admin import rabbit_changes as changes
 from gateway.http.admin import rabbit_connections as connections
 from gateway.http.admin import rabbit_views as views
@@ -240,8 +241,7 @@ async def rabbit_healthcheck(call: Call) -> Json:
 
 
 async def none(call: Call) -> Json:
-    """For objects that do not exist here, such as policies: nothing overrides the arguments of
-    queues."""
+    """For objects that do not exist here, such as parameters."""
     return []
 
 
@@ -269,6 +269,7 @@ GUEST, USER, ADMIN, MONITOR = Rank.GUEST, Rank.USER, Rank.ADMINISTRATOR, Rank.MO
 QUEUE, EXCHANGE = "/queues/{vhost}/{queue}", "/exchanges/{vhost}/{exchange}"
 BINDINGS = "/bindings/{vhost}/e/{exchange}/q/{queue}"
 TO_EXCHANGE = "/bindings/{vhost}/e/{exchange}/e/{destination}"
+POLICY, OPERATOR_POLICY = "/policies/{vhost}/{policy}", "/operator-policies/{vhost}/{policy}"
 ONE_CONNECTION, OF_USER = "/connections/{connection_name}", "/connections/username/{user}"
 READ: tuple[tuple[Any, ...], ...] = (
     # path, handler, rank, and the name of the operation if it is not the handler's
@@ -308,9 +309,12 @@ READ: tuple[tuple[Any, ...], ...] = (
     ("/definitions", rabbit_definitions, ADMIN),
     ("/definitions/{vhost}", rabbit_definitions_in, ADMIN),
     ("/aliveness-test/{vhost}", rabbit_aliveness, GUEST),
-    ("/policies", none, USER, "rabbit_policies"),
-    ("/policies/{vhost}", none, GUEST, "rabbit_policies_in"),
-    ("/operator-policies", none, USER, "rabbit_operator_policies"),
+    ("/policies", policies.rabbit_policies, USER),
+    ("/policies/{vhost}", policies.rabbit_policies, GUEST, "rabbit_policies_in"),
+    (POLICY, policies.rabbit_policy, GUEST),
+    ("/operator-policies", policies.rabbit_policies, USER, "rabbit_operator_policies"),
+    ("/operator-policies/{vhost}", policies.rabbit_policies, GUEST, "rabbit_operator_policies_in"),
+    (OPERATOR_POLICY, policies.rabbit_policy, GUEST, "rabbit_operator_policy"),
     ("/parameters", none, USER, "rabbit_parameters"),
     ("/vhost-limits", none, USER, "rabbit_vhost_limits"),
 )  # fmt: skip
@@ -328,6 +332,11 @@ CHANGE: tuple[tuple[Any, ...], ...] = (
     ("DELETE", TO_EXCHANGE + "/{properties_key}", changes.rabbit_unbind, GUEST,
      "rabbit_unbind_exchange"),
     ("DELETE", ONE_CONNECTION, connections.rabbit_close_connection, USER),
+    ("PUT", POLICY, policies.rabbit_put_policy, ADMIN),
+    ("DELETE", POLICY, policies.rabbit_delete_policy, ADMIN),
+    ("PUT", OPERATOR_POLICY, policies.rabbit_put_policy, ADMIN, "rabbit_put_operator_policy"),
+    ("DELETE", OPERATOR_POLICY, policies.rabbit_delete_policy, ADMIN,
+     "rabbit_delete_operator_policy"),
     ("PUT", "/vhosts/{vhost}", changes.rabbit_put_vhost, ADMIN),
     ("DELETE", "/vhosts/{vhost}", changes.rabbit_delete_vhost, ADMIN),
     ("PUT", "/users/{user}", changes.rabbit_put_user, ADMIN),
@@ -335,6 +344,10 @@ CHANGE: tuple[tuple[Any, ...], ...] = (
     ("PUT", "/permissions/{vhost}/{user}", changes.rabbit_put_permission, ADMIN),
     ("DELETE", "/permissions/{vhost}/{user}", changes.rabbit_delete_permission, ADMIN),
 )  # fmt: skip
+
+
+NEED_BODY = ("rabbit_put_user", "rabbit_put_permission", "rabbit_put_policy",
+             "rabbit_put_operator_policy")  # fmt: skip
 
 
 def endpoints() -> Iterable[Endpoint]:
@@ -349,7 +362,7 @@ def endpoints() -> Iterable[Endpoint]:
                        **common | {"hidden": path != CHECKS[0]})  # fmt: skip
     for method, path, handle, rank, *names in CHANGE:
         name = names[0] if names else handle.__name__
-        needs_body = name in ("rabbit_put_user", "rabbit_put_permission")
+        needs_body = name in NEED_BODY
         takes = body | {"optional": not needs_body} if method != "DELETE" else common
         yield Endpoint(method, "/api" + path, handle, title(name), rank, status=204,
                        also={201: "Created"}, example=EXAMPLES.get(name),

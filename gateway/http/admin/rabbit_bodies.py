@@ -3,11 +3,14 @@
 from typing import Any
 
 from gateway.broker.exchange_types import EXCHANGE_TYPES
+from gateway.broker.policies import APPLY_TO, NUMBERS
 from gateway.http.admin.rabbit_messages import TEXTS
 
 EXAMPLES: dict[str, Any] = {
     "rabbit_put_vhost": {},
     "rabbit_put_user": {"password": "correct horse", "tags": "monitoring"},
+    "rabbit_put_policy": {"pattern": "^orders", "definition": {"max-length": 1000}},
+    "rabbit_put_operator_policy": {"pattern": "", "definition": {"max-length": 1000000}},
     "rabbit_put_permission": {"configure": ".*", "write": ".*", "read": ".*"},
     "rabbit_bind": {"routing_key": "a.#"},
     "rabbit_bind_exchange": {"routing_key": "a.#"},
@@ -24,6 +27,24 @@ def body_of(required: tuple[str, ...] = (), **members: Any) -> dict[str, Any]:
     return {"type": "object", "required": list(required), "properties": members}
 
 
+def policy_body(*keys: str) -> dict[str, Any]:
+    number = {"type": "integer", "minimum": 1, "maximum": 2**32 - 1}
+    settings = {key: number if key in NUMBERS else SHORT for key in keys}
+    definition = {
+        "type": "object",
+        "minProperties": 1,
+        "properties": settings,
+        "additionalProperties": False,
+    }
+    return body_of(
+        ("pattern", "definition"),
+        pattern={"enum": ["", "^orders", "queue$"]},
+        definition=definition,
+        priority={"type": "integer", "minimum": -100, "maximum": 100},
+        **{"apply-to": {"enum": [*APPLY_TO]}},
+    )
+
+
 SCHEMAS: dict[str, Any] = {
     "rabbit_put_user": body_of(("password", "tags"), password=TEXT | {"pattern": "^[ -~]{1,99}$"},
                                tags=TEXT),
@@ -31,6 +52,10 @@ SCHEMAS: dict[str, Any] = {
         ("configure", "write", "read"),
         **{name: TEXT | {"format": "regex"} for name in ("configure", "write", "read")},
     ),
+    "rabbit_put_policy": policy_body(
+        *NUMBERS, "dead-letter-exchange", "dead-letter-routing-key", "alternate-exchange"
+    ),
+    "rabbit_put_operator_policy": policy_body(*NUMBERS),
     "rabbit_bind": body_of(routing_key=SHORT, arguments=TABLE),
     "rabbit_bind_exchange": body_of(routing_key=SHORT, arguments=TABLE),
     "rabbit_put_exchange": body_of(

@@ -28,7 +28,7 @@ def queue_view(call: Call, one: QueueSnapshot) -> dict[str, Any]:
         "auto_delete": one.auto_delete,
         "consumers": one.consumers,
         "durable": one.durable,
-        "effective_policy_definition": {},
+        "effective_policy_definition": one.policy.definition,
         "exclusive": one.exclusive,
         "memory": one.octets,
         "message_bytes": one.octets,
@@ -52,7 +52,8 @@ def queue_view(call: Call, one: QueueSnapshot) -> dict[str, Any]:
         "messages_unacknowledged_details": rate(),
         "name": one.name,
         "node": NODE,
-        "policy": None,
+        "operator_policy": one.policy.operator or None,
+        "policy": one.policy.policy or None,
         "priority_levels": one.priority_levels,
         "state": "running",
         "type": "classic",
@@ -70,6 +71,7 @@ def exchange_view(one: ExchangeSnapshot) -> dict[str, Any]:
         "name": one.name,
         "type": one.type,
         "vhost": one.vhost,
+        **({"policy": one.policy.policy} if one.policy.policy else {}),
     }
 
 

@@ -176,8 +176,10 @@ async def delete_exchange(call: Call) -> None:
 def show_queue(call: Call, one: QueueSnapshot) -> QueueDetail:
     rate = call.context.rates.of(one)
     return QueueDetail(
-        **one._asdict() | {"arguments": write_table(one.arguments)},
+        **one._asdict() | {"arguments": write_table(one.arguments), "policy": one.policy.policy},
         warnings=without_effect(one.arguments),
+        operator_policy=one.policy.operator,
+        effective_policy_definition=one.policy.definition,
         messages=one.ready + one.unsettled,
         unacknowledged=one.unsettled,
         publish_rate=rate.published,

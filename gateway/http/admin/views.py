@@ -120,6 +120,12 @@ class QueueDetail(Shape):
     octets: int = Field(description="octets of ready message bodies")
     paged: int = Field(description="ready messages that are in the store only")
     consumers: int
+    policy: str = Field(description="of the policy in force; empty if there is none")
+    operator_policy: str
+    effective_policy_definition: dict[str, Any] = Field(
+        description="what both set; where an argument sets the same, the smaller number counts, "
+        "or the argument"
+    )
     published: int
     delivered: int
     acked: int
@@ -354,6 +360,7 @@ class Imported(Shape):
 
     vhosts: int
     permissions: int
+    policies: int
     exchanges: int
     queues: int
     bindings: int

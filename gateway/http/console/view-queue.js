@@ -57,14 +57,17 @@ export function open({ vhost, name, link, go }) {
 
   function show() {
     FIGURES.forEach(([, text], at) => say(figures[at].value, text(queue)));
-    const flags = queueFlags(queue).join(" ");
+    const inForce = Object.entries(queue.effective_policy_definition);
+    const flags = JSON.stringify([queueFlags(queue), inForce]);
     if (features.dataset.shown !== flags) {
       features.dataset.shown = flags;
       features.replaceChildren(...chips(queueFlags(queue)));
       const pairs = Object.entries(queue.arguments);
       argumentList.replaceChildren(...pairs.map(([key, value]) =>
         h("div", {}, h("dt", {}, key), h("dd", {}, valueNode(value)))));
-      if (!pairs.length) argumentList.replaceChildren(h("div", {}, h("dt", {}, "Arguments"), h("dd", {}, "none")));
+      argumentList.append(...inForce.map(([key, value]) =>
+        h("div", {}, h("dt", {}, `${key} (by policy)`), h("dd", {}, String(value)))));
+      if (!pairs.length && !inForce.length) argumentList.replaceChildren(h("div", {}, h("dt", {}, "Arguments"), h("dd", {}, "none")));
     }
   }
 

@@ -7,7 +7,8 @@ import { LiveTable } from "./table.js";
 import { readArguments, showArguments } from "./typed.js";
 
 export function queueFlags(one) {
-  return [one.durable && "durable", one.exclusive && "exclusive", one.auto_delete && "auto-delete"]
+  return [one.durable && "durable", one.exclusive && "exclusive", one.auto_delete && "auto-delete",
+    one.policy && `policy ${one.policy}`, one.operator_policy && `operator policy ${one.operator_policy}`]
     .filter(Boolean);
 }
 

@@ -13,6 +13,7 @@ from collections import deque
 from typing import Any, NamedTuple
 
 from gateway.broker.local import LocalChannel, remove_private_queue
+from gateway.broker.names import PRIVATE
 from gateway.errors import Unstorable
 from gateway.http.events.cursor import EPOCH_OCTETS, digest_of
 from gateway.http.events.journal import Event
@@ -25,7 +26,7 @@ log = logging.getLogger("gateway.http")
 
 KIND = "journal"
 """Of the store's records: one per durable source."""
-PREFIX = "amq.events-"
+PREFIX = PRIVATE
 PORTION = 1024
 
 
