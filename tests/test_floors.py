@@ -16,7 +16,8 @@ FLOOR = {
     "bridge": 6,
     "http": 7,
     "app": 8, "administration": 8,
-    "__main__": 9,
+    "migration_commands": 9,
+    "__main__": 10,
 }  # fmt: skip
 
 EXCEPTIONS = {

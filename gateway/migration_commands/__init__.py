@@ -1,0 +1,1 @@
+"""Commands of the migration between brokers."""
