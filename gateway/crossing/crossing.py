@@ -27,7 +27,7 @@ from gateway.crossing.capsule import (
     part_of_body,
 )
 from gateway.crossing.conversion import Hop, natural_form
-from gateway.crossing.forms import SECTIONS_FORM, Form
+from gateway.crossing.forms import Form
 from gateway.crossing.legacy_forms import FORMS, form_of
 from gateway.crossing.patterns import Patterns
 from gateway.crossing.returning import OpenedCapsule, edited, open_capsule, original_of
@@ -227,8 +227,8 @@ class Crossing:
         original = source.without_capsule(header)
         back, outer, *_ = natural_form(reader, source, natural, inner, exact=self.octets)
         unsettled: tuple[str, ...] = ()
-        if source is not SECTIONS_FORM and not lenient:
-            unsettled = reader.unsettled(natural)
+        if not lenient:
+            unsettled = reader.unsettled(natural, source)
         if back == original and outer == body and not unsettled:
             return Conversion(natural, inner, Fidelity.EXACT)
         encoded = flat_kind not in (None, "none")

@@ -32,7 +32,7 @@ from gateway.adapters.performatives.sections import (
 )
 from gateway.adapters.performatives.splicing import annotations_of, with_annotations, with_section
 from gateway.crossing.capsule import LARGEST, Parts
-from gateway.crossing.natural import EXCHANGE, FIELD_TABLES, KEY, ORIGIN, OUR_ORIGIN
+from gateway.crossing.natural import EXCHANGE, FIELD_TABLES, ID_PREFIX, KEY, ORIGIN, OUR_ORIGIN
 from gateway.crossing.overlay import rewritten
 from gateway.crossing.sameness import same_basic, same_sections, unequal_basic, unequal_sections
 from gateway.crossing.types import TYPES
@@ -95,9 +95,9 @@ class Form(ABC):
         """The header with these properties. ``form`` is the form of the body, as in a header of
         1.0."""
 
-    def unsettled(self, header: bytes) -> tuple[str, ...]:
-        """Names of the properties that an older version wrote and that it would get back from this
-        header itself, but not by way of 1.0."""
+    def unsettled(self, header: bytes, source: "Form") -> tuple[str, ...]:
+        """Names of the properties that the version which wrote them would get back from this header
+        itself, but not by way of a third version."""
         return ()
 
     def as_published(self, header: bytes, digests: tuple[bytes, ...]) -> bytes:
@@ -211,7 +211,7 @@ class SectionsForm(Form):
 
     def native(self, header: bytes) -> bytes:
         annotations = annotations_of(header)
-        ours = (NESTED, UNFIT, CHILDREN)
+        ours = (NESTED, UNFIT, CHILDREN, ID_PREFIX)
         kept = {key: value for key, value in annotations.items() if key not in ours}
         return header if len(kept) == len(annotations) else with_annotations(header, kept)
 

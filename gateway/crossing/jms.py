@@ -228,6 +228,8 @@ def to_legacy(
     ``x-amqp10-body`` must name."""
     annotations = found.annotations or {}
     message_type = annotations.get(MESSAGE_TYPE)
+    if found.subject is not None and found.subject == found.type:
+        found.subject = None  # implied by the type, as 0-10 has it
     if segments:
         _to_segments(found, headers, message_type is not None)
     elif found.type is None and short_text(found.subject):
@@ -272,8 +274,6 @@ def _drop_message_type(found: Properties) -> None:
 def _to_segments(found: Properties, headers: Table, jms: bool) -> None:
     """The habits of 0-10: other clients than those of JMS have a subject and no type; those of JMS
     have times in milliseconds, and "ID:" before a UUID."""
-    if found.subject is not None and found.subject == found.type:
-        found.subject = None
     if not jms:
         return
     if found.type is None and found.subject is not None:

@@ -7,6 +7,7 @@ each.
 
 from typing import Any, NamedTuple
 from urllib.parse import unquote
+from uuid import UUID
 
 from gateway.adapters.methods.content import (
     ANNOTATIONS,
@@ -18,6 +19,7 @@ from gateway.adapters.methods.content import (
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.encoding import write_value
 from gateway.adapters.performatives.splicing import COUNT, DEATHS, OUR_DEATHS, deaths_in, deaths_out
+from gateway.adapters.segments.content import JMS_ID
 from gateway.bodies import Body, LargeBody
 from gateway.crossing import bodies, jms
 from gateway.crossing.types import (
@@ -51,6 +53,9 @@ KEYED = (
     (DELIVERY_ANNOTATIONS, "delivery_annotations"),
     (FOOTER, "footer"),
 )
+ID_PREFIX = Symbol("x-opt-gateway-id-prefix")
+"""Annotation beside a UUID as message id that comes from 0-10: the prefix that the id has before
+1.0, where a UUID of 1.0 is an URN."""
 UINT = 1 << 32
 QUEUES = "/queues/"
 
@@ -183,6 +188,7 @@ def as_basic(found: Properties, flat_kind: str | None, habits: Habits) -> Proper
     notes: dict[str, int] = {}
     headers: Table = {}
     rest: dict[Any, Any] = {}
+    restore_id(found, habits.segments)
     marked = jms.to_legacy(found, flat_kind, headers, habits.segments)
     application_to_headers(found.application or {}, headers, notes, habits.native)
     annotations_to_headers(found.annotations or {}, headers, notes, rest, habits.native)
@@ -204,6 +210,17 @@ def as_basic(found: Properties, flat_kind: str | None, habits: Habits) -> Proper
     if not habits.segments:
         found.reply_to = queue_of(found.reply_to)
     return found
+
+
+def restore_id(found: Properties, segments: bool) -> None:
+    """The message id as 0-10 (``segments``), or a version before 1.0, has it from a reader of 0-10
+    itself."""
+    annotations, id_ = found.annotations or {}, found.message_id
+    if not isinstance(id_, UUID) or annotations.get(ID_PREFIX) != JMS_ID:
+        return
+    found.annotations = {name: each for name, each in annotations.items() if name != ID_PREFIX}
+    if not segments:
+        found.message_id = f"{JMS_ID}{id_}"
 
 
 def application_to_headers(

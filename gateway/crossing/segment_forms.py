@@ -15,6 +15,8 @@ from gateway.adapters.segments.content import (
     JMS_ID,
     QUEUES,
     SEGMENTS,
+    SUBJECT,
+    TYPE,
     canonical,
     jms_uuid,
     uuid_of,
@@ -33,14 +35,16 @@ from gateway.adapters.segments.wire.layouts import DeliveryProperties, MessagePr
 from gateway.adapters.segments.wire.tables import STRUCTS
 from gateway.crossing import jms
 from gateway.crossing.capsule import Parts
-from gateway.crossing.forms import CARRIERS_OCTETS, Legacy
-from gateway.crossing.natural import OUR_ORIGIN, Habits, queue_of
+from gateway.crossing.forms import CARRIERS_OCTETS, SECTIONS_FORM, Form, Legacy
+from gateway.crossing.natural import ID_PREFIX, OUR_ORIGIN, Habits, queue_of
 from gateway.crossing.sameness import same
 from gateway.crossing.types import SEGMENT_NATIVES, from_segments
 from gateway.message import Properties
 from gateway.values import Milliseconds
 
 TABLES = ("application", "annotations", "delivery_annotations", "footer")
+
+SUBJECT_OCTETS, TYPE_OCTETS = SUBJECT.encode(), TYPE.encode()
 
 BINARIES = {0x90: 2, 0xA0: 4}
 """Types of binaries, and octets of their sizes."""
@@ -77,6 +81,8 @@ class SegmentForm(Legacy):
             setattr(found, name, from_segments(getattr(found, name)))
         if found.subject is None and jms.short_text(found.type):
             found.subject = found.type
+        if isinstance(found.message_id, UUID):
+            found.annotations = {**(found.annotations or {}), ID_PREFIX: JMS_ID}
         return found
 
     def from_sections(self, found: Properties) -> bytes:
@@ -100,11 +106,19 @@ class SegmentForm(Legacy):
         if type(text) is str:
             found.correlation_id = references.get(text, references.get(f"{JMS_ID}{text}", text))
 
-    def unsettled(self, header: bytes) -> tuple[str, ...]:
-        """A correlation id of octets that are no text. Older versions have it as it is; 1.0 has a
-        binary, which becomes text before 1.0 (``AMQP_BINARY:80``)."""
-        id_ = message_properties(header)[0].correlation_id
-        return ("correlation-id",) if jms.raw_id(id_) is not id_ else ()
+    def unsettled(self, header: bytes, source: Form) -> tuple[str, ...]:
+        """A correlation id of octets that are no text: older versions have it as it is; 1.0 has a
+        binary, which becomes text before 1.0 (``AMQP_BINARY:80``). A subject without a type: it is
+        the type before 1.0 if it comes from there by way of 1.0, else a header."""
+        message = message_properties(header)[0]
+        headers, id_ = message.application_headers or b"", message.correlation_id
+        if source is not SECTIONS_FORM and jms.raw_id(id_) is not id_:
+            return ("correlation-id",)
+        if SUBJECT_OCTETS in headers:
+            names = {name for name, _ in map_entries(headers)}
+            if SUBJECT_OCTETS in names and TYPE_OCTETS not in names:
+                return ("subject",)
+        return ()
 
     def parts(self, header: bytes) -> Parts:
         """The fields but those that a broker writes anew, and the headers."""

@@ -1,16 +1,19 @@
 """The drafts of 2005 and 0.8a2: there and back, to and from 0-9-1 and 1.0, by the rules of the
 others."""
 
+from itertools import permutations
+from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.adapters.commands.content import COMMAND
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.sections import split
-from gateway.adapters.segments.content import jms_uuid
+from gateway.adapters.segments.content import SEGMENTS
 from gateway.crossing.capsule import LARGEST
 from gateway.crossing.crossing import Crossing, Fidelity, Mode
 from gateway.crossing.legacy_forms import FORMS
@@ -116,12 +119,8 @@ def test_a_chain_of_other_versions_leads_home(name: str, data: st.DataObject) ->
     ways = st.lists(st.sampled_from([each for each in FORMS if "-test" not in each]), min_size=3)
     message = back = elder(name, data.draw(headers(name)))
     lost = False
-    # A UUID has two notations: readers of 0-10's messages get "ID:", those of 1.0's "urn:uuid:".
-    # A type is the subject too in 1.0, and behind both 1.0 and 0-10 a header of that name stays.
-    found = message.properties
-    twofold = is_uuid(found.message_id) or found.type is not None
     for other in data.draw(ways) + [name]:
-        if other != back.dialect.name and not (twofold and other == "0-10"):
+        if other != back.dialect.name:
             back, fidelity = over(crossing, back, FORMS[other].dialect)
             lost |= fidelity is Fidelity.LOSSY
     form = FORMS[name]
@@ -130,8 +129,46 @@ def test_a_chain_of_other_versions_leads_home(name: str, data: st.DataObject) ->
     assert back.body == message.body
 
 
-def is_uuid(id_: object) -> bool:
-    return isinstance(id_, UUID) or jms_uuid(id_) is not None
+U = UUID(int=255)
+TWOFOLD = [
+    {"message_id": U},
+    {"message_id": f"ID:{U}"},
+    {"type": "0"},
+    {"subject": "0"},
+    {"type": "0", "subject": "0"},
+    {"type": "0", "subject": "1"},
+]
+"""What 1.0 and 0-10 have in other notations than the versions before them, and than each other."""
+
+
+@pytest.mark.parametrize("given", TWOFOLD, ids=str)
+@pytest.mark.parametrize("name", [each for each in FORMS if each not in ("1.0", "0-10")])
+def test_other_notations_lead_home(name: str, given: dict[str, Any]) -> None:
+    """By way of any three versions, in any order."""
+    dialect = FORMS[name].dialect
+    header = dialect.write(Properties(**given))
+    others = {"0-9-1", "1.0", "0-10", "0-9a0-jms", "0.8a2"} - {name}
+    crossing = Crossing(KEY)
+    for ways in permutations(sorted(others), 3):
+        back = message = Message(dialect, header, b"body", "x", "k", dialect.essentials(header))
+        for other in (*ways, name):
+            back, _ = over(crossing, back, FORMS[other].dialect)
+        form = FORMS[name]
+        returned = form.without_capsule(back.header)
+        assert returned == message.header or form.same(returned, message.header), ways
+
+
+def test_a_uuid_of_0_10_is_that_of_jms_before_1_0() -> None:
+    """By way of 1.0, too, which has a UUID of 0-10 in the type that it has for UUIDs."""
+    header = SEGMENTS.write(Properties(message_id=U))
+    message = Message(SEGMENTS, header, b"", "x", "k", SEGMENTS.essentials(header))
+    for ways in ((BASIC,), (SECTIONS, BASIC), (SECTIONS, COMMAND, BASIC)):
+        there, crossing = message, Crossing(KEY)
+        for dialect in ways:
+            there, _ = over(crossing, there, dialect)
+            if dialect is SECTIONS:
+                assert SECTIONS.read(there.header).message_id == U
+        assert BASIC.read(there.header).message_id == f"ID:{U}"
 
 
 @pytest.mark.parametrize("ways", [("0-10", "1.0", "0-9-1"), ("0-9-1", "0-10", "1.0")])
