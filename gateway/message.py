@@ -163,11 +163,12 @@ class Message:
 
     ``body`` is complete: octets, or a ``LargeBody`` in a file, which supports ``len`` and slices
     too. ``added_headers`` are those of the broker (``x-death`` and the like); they never overwrite
-    the sender's bytes and are merged when the message is written or read.
+    the sender's bytes and are merged when the message is written or read. ``user`` has published
+    it; the store does not keep that.
     """
 
     __slots__ = (
-        "dialect", "header", "body", "exchange", "key", "essentials", "added_headers",
+        "dialect", "header", "body", "exchange", "key", "essentials", "added_headers", "user",
         "_properties",
     )  # fmt: skip
 
@@ -180,6 +181,7 @@ class Message:
         key: str,
         essentials: Essentials,
         added_headers: Table | None = None,
+        user: str = "",
     ) -> None:
         self.dialect = dialect
         self.header = header
@@ -188,6 +190,7 @@ class Message:
         self.key = key
         self.essentials = essentials
         self.added_headers = added_headers
+        self.user = user
         self._properties: Properties | None = None
 
     @property
@@ -237,6 +240,7 @@ class Message:
             key,
             self.essentials if essentials is None else essentials,
             self.added_headers if added_headers is None else added_headers,
+            self.user,
         )
 
     @property
@@ -271,5 +275,6 @@ class ExpiringMessage(Message):
             message.key,
             message.essentials,
             message.added_headers,
+            message.user,
         )
         self.left = left

@@ -50,7 +50,8 @@ def reencoded(message: Message, properties: Properties, exchange: str, key: str)
     """A message with other properties, encoded by the dialect of its sender."""
     header = message.dialect.write(properties)
     essentials = message.dialect.essentials(header)
-    return Message(message.dialect, header, message.body, exchange, key, essentials, None)
+    given = header, message.body, exchange, key, essentials, None, message.user
+    return Message(message.dialect, *given)
 
 
 def dead_message(queue: DeadLetterSource, message: Message, reason: str, now: int) -> Message:
@@ -88,7 +89,8 @@ def dead_message(queue: DeadLetterSource, message: Message, reason: str, now: in
         return changed
     header = message.dialect.everlasting(message.header)
     essentials = message.dialect.essentials(header)._replace(expiry=None)
-    return Message(message.dialect, header, message.body, exchange, to, essentials, added)
+    given = header, message.body, exchange, to, essentials, added, message.user
+    return Message(message.dialect, *given)
 
 
 def death_headers(headers: Table, death: Table) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The natural conversion between any two forms."""
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gateway.adapters.performatives.content import SECTIONS
@@ -10,6 +9,7 @@ from gateway.crossing import bodies
 from gateway.crossing.capsule import Capsule
 from gateway.crossing.forms import SECTIONS_FORM, Form, Legacy
 from gateway.crossing.natural import as_basic, to_sections
+from gateway.crossing.references import References
 
 
 class Hop(NamedTuple):
@@ -18,7 +18,7 @@ class Hop(NamedTuple):
 
     exchange: str | None
     key: str
-    references: Mapping[str, Any] = {}
+    references: References = References()
 
 
 NO_HOP = Hop(None, "")

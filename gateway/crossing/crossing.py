@@ -10,7 +10,6 @@ import struct
 from collections import Counter
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
-from uuid import UUID
 
 from gateway.adapters.methods.content import BODY, REFERENCE
 from gateway.adapters.performatives.content import SECTIONS
@@ -30,6 +29,7 @@ from gateway.crossing.conversion import Hop, natural_form
 from gateway.crossing.forms import Form
 from gateway.crossing.legacy_forms import FORMS, form_of
 from gateway.crossing.patterns import Patterns
+from gateway.crossing.references import References
 from gateway.crossing.returning import OpenedCapsule, edited, open_capsule, original_of
 from gateway.crossing.sameness import same_body
 from gateway.message import Dialect, Message
@@ -38,9 +38,6 @@ Mode = Literal["natural", "lossless", "strict", "lenient"]
 
 CACHED, LONGEST = 8192, 512
 """Maximum entries of the cache before it is emptied, and maximum octets of a cached header."""
-
-REFERENCES = 1024
-"""Maximum number of ids remembered for replies, the oldest dropped first."""
 
 NAMED = 8
 """Maximum number of inexact names listed in a capsule, for inspection."""
@@ -74,13 +71,14 @@ class Crossed(NamedTuple):
 
 class Conversion(NamedTuple):
     """The result before a capsule is made. Valid for all messages with this header if their body is
-    data."""
+    data, but for a ``reference``, which is remembered for the user of each (``NaturalForm``)."""
 
     header: bytes
     body: Body
     fidelity: Fidelity
     inexact: tuple[str, ...] = ()
     capsule: Capsule | None = None
+    reference: tuple[str, Any] | None = None
 
 
 MOST_READ = 128 << 20
@@ -90,8 +88,9 @@ MOST_READ = 128 << 20
 def with_body(message: Message, body: bytes) -> Message:
     """The same message with another body."""
     return Message(
-        message.dialect, message.header, body, message.exchange, message.key, message.essentials
-    )
+        message.dialect, message.header, body, message.exchange, message.key, message.essentials,
+        user=message.user,
+    )  # fmt: skip
 
 
 class Crossing:
@@ -113,7 +112,7 @@ class Crossing:
         self.refused = 0
         """Number of messages that could not be converted for a reader."""
         self._conversions: dict[tuple[str | bytes, ...], Conversion] = {}
-        self._references: dict[str, Any] = {}
+        self._references = References()
         self._patterns = Patterns()
 
     def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, Body]:
@@ -193,14 +192,13 @@ class Crossing:
             header = source.without_capsule(header)
         hop = Hop(message.exchange, message.key, self._references)
         conversion = self._convert(source, reader, header, body, hop)
+        if conversion.reference is not None:
+            user = message.user or message.essentials.user_id or ""
+            self._references.remember(user, *conversion.reference)
         modern = message.dialect is SECTIONS
-        if len(header) <= LONGEST and not capsuled:
-            if modern:
-                keep = is_plain(header) and REFERENCE_OCTETS not in conversion.header
-            else:
-                keep = dialect is not SECTIONS or not depends(header)
-            if keep:
-                self._keep(cache_key, conversion)
+        steady = is_plain(header) if modern else dialect is not SECTIONS or not depends(header)
+        if steady and len(header) <= LONGEST and not capsuled and conversion.reference is None:
+            self._keep(cache_key, conversion)
         if conversion.capsule is None:
             return Crossed(*conversion[:4])
         family_body = conversion.body if modern else body
@@ -218,10 +216,8 @@ class Crossing:
         natural, inner, flat_kind, prefix, stated = natural_form(
             source, reader, header, body, hop, lenient, self.octets
         )
-        if stated is not None:
-            self._remember(*stated)
         if self.mode == "natural":
-            return Conversion(natural, inner, Fidelity.NATURAL)
+            return Conversion(natural, inner, Fidelity.NATURAL, reference=stated)
         if lenient:
             natural = reader.native(natural)
         original = source.without_capsule(header)
@@ -230,35 +226,24 @@ class Crossing:
         if not lenient:
             unsettled = reader.unsettled(natural, source)
         if back == original and outer == body and not unsettled:
-            return Conversion(natural, inner, Fidelity.EXACT)
+            return Conversion(natural, inner, Fidelity.EXACT, reference=stated)
         encoded = flat_kind not in (None, "none")
         equal = source.same(back, original) and same_body(outer, body, encoded)
         if equal and not self.octets and not unsettled:
-            return Conversion(natural, inner, Fidelity.EQUIVALENT)
+            return Conversion(natural, inner, Fidelity.EQUIVALENT, reference=stated)
         inexact = unsettled if equal and unsettled else tuple(source.unequal(back, original))
         inexact = inexact or ("body",)
         if lenient:
-            return Conversion(natural, inner, Fidelity.LOSSY, inexact)
+            return Conversion(natural, inner, Fidelity.LOSSY, inexact, reference=stated)
         digests = digests_of(reader.parts(natural))
         capsule = Capsule(source.name, original, digests, flat_kind, prefix, inexact[:NAMED])
-        return Conversion(natural, inner, Fidelity.CAPSULE, inexact, capsule)
-
-    def _remember(self, text: str, id_: Any) -> None:
-        """Remember an id: a legacy reader gets this text for it and may reply with that. A UUID
-        does not replace the id that it is made of: no other id that makes it can be found, but
-        anybody can send the UUID itself."""
-        if text in self._references:
-            if isinstance(id_, UUID):
-                return
-        elif len(self._references) >= REFERENCES:
-            self._references.pop(next(iter(self._references)))
-        self._references[text] = id_
+        return Conversion(natural, inner, Fidelity.CAPSULE, inexact, capsule, stated)
 
     def _sealed(
         self, reader: Form, conversion: Conversion, body: Body, body_digest: bytes
     ) -> Crossed:
         """The result with its capsule. ``body_digest``: of the body in the family form."""
-        header, _, fidelity, inexact, capsule = conversion
+        header, _, fidelity, inexact, capsule, _ = conversion
         assert capsule is not None
         octets = self.seal.write(capsule._replace(digests=(*capsule.digests, body_digest)))
         try:
@@ -294,8 +279,9 @@ class Crossing:
         if found.home is reader:
             return Crossed(*original, Fidelity.EXACT)
         own = Message(
-            found.home.dialect, *original, message.exchange, message.key, message.essentials
-        )
+            found.home.dialect, *original, message.exchange, message.key, message.essentials,
+            user=message.user,
+        )  # fmt: skip
         return self.cross(own, reader.dialect)
 
     def _edited(self, found: OpenedCapsule, reader: Form, message: Message) -> Crossed:

@@ -6,7 +6,6 @@ them (``Legacy``): 0-9-1 is here, the drafts of 2005 and 0.8a2 are in ``legacy_f
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any
 
 from gateway.adapters.methods.content import BASIC, OURS, reference
@@ -34,6 +33,7 @@ from gateway.adapters.performatives.splicing import annotations_of, with_annotat
 from gateway.crossing.capsule import LARGEST, Parts
 from gateway.crossing.natural import EXCHANGE, FIELD_TABLES, ID_PREFIX, KEY, ORIGIN, OUR_ORIGIN
 from gateway.crossing.overlay import rewritten
+from gateway.crossing.references import References
 from gateway.crossing.sameness import same_basic, same_sections, unequal_basic, unequal_sections
 from gateway.crossing.types import TYPES
 from gateway.message import Dialect, Properties
@@ -128,7 +128,7 @@ class Legacy(Form):
             return reference(id_), id_
         return None
 
-    def refer(self, found: Properties, references: Mapping[str, Any]) -> None:
+    def refer(self, found: Properties, references: References) -> None:
         """Put the id that a correlation id of this form refers to in its place."""
         if type(found.correlation_id) is str:
             found.correlation_id = references.get(found.correlation_id, found.correlation_id)

@@ -4,7 +4,6 @@ Two headers are the same if their properties are: how long a content is, whether
 seconds or milliseconds, and the order of structs make no difference.
 """
 
-from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
@@ -37,6 +36,7 @@ from gateway.crossing import jms
 from gateway.crossing.capsule import Parts
 from gateway.crossing.forms import CARRIERS_OCTETS, SECTIONS_FORM, Form, Legacy
 from gateway.crossing.natural import ID_PREFIX, OUR_ORIGIN, Habits, queue_of
+from gateway.crossing.references import References
 from gateway.crossing.sameness import same
 from gateway.crossing.types import SEGMENT_NATIVES, from_segments
 from gateway.message import Properties
@@ -100,7 +100,7 @@ class SegmentForm(Legacy):
         text = f"{JMS_ID}{uuid_of(id_)}"
         return None if text == id_ else (text, id_)
 
-    def refer(self, found: Properties, references: Mapping[str, Any]) -> None:
+    def refer(self, found: Properties, references: References) -> None:
         """Other clients write the UUID alone."""
         text = found.correlation_id
         if type(text) is str:

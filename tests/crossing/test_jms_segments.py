@@ -14,8 +14,9 @@ from gateway.adapters.segments.content import SEGMENTS, uuid_of
 from gateway.adapters.segments.encoding import write_map
 from gateway.adapters.segments.splicing import NO_BODY, delivery_properties, message_properties
 from gateway.adapters.segments.wire.layouts import DeliveryProperties, MessageProperties, ReplyTo
-from gateway.crossing.crossing import REFERENCES, Crossing, Fidelity
+from gateway.crossing.crossing import Crossing, Fidelity
 from gateway.crossing.legacy_forms import form_of
+from gateway.crossing.references import MOST
 from gateway.crossing.sameness import same
 from gateway.message import Dialect, Message, Properties
 from gateway.values import Byte, Char, Float, Int, Milliseconds, Symbol, UByte, UInt, ULong, UShort
@@ -187,14 +188,14 @@ def test_an_id_that_is_sent_again_pushes_no_other_out() -> None:
     crossing = Crossing(KEY)
     request = modern(0x77, "t", message_id="m-1", reply_to="q")
     crossed(request, SEGMENTS, crossing)
-    for number in range(REFERENCES - 1):
+    for number in range(MOST - 1):
         other = modern(0x77, "t", message_id=f"o-{number}", reply_to="q")
         crossed(other, SEGMENTS, crossing)
     for number in range(3):  # another header each time: it is converted again
         again = modern(0x77, "t", message_id="o-7", reply_to="q", group_sequence=number)
         crossed(again, SEGMENTS, crossing)
     assert answered(request, f"ID:{uuid_of('m-1')}", crossing) == "m-1"
-    assert len(crossing._references) == REFERENCES
+    assert len(crossing._references) == MOST
 
 
 def test_ids_that_nobody_answers_are_not_kept() -> None:
