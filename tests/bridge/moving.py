@@ -38,6 +38,19 @@ version = "{version}"
     return file
 
 
+class Administered(Protocol):
+    """A gateway; `Running` and `Server` of other tests are."""
+
+    http_port: int | None
+
+
+def asked(gateway: Administered, path: str) -> Any:
+    """What the administration answers."""
+    url = f"http://127.0.0.1:{gateway.http_port}{path}"
+    answer = httpx.get(url, auth=("guest", "guest"), timeout=PATIENCE)
+    return answer.raise_for_status().json()
+
+
 def shovels(running: Running) -> dict[str, Any]:
     return {one["name"]: one for one in running.asked("/v1/admin/shovels")["shovels"]}
 
@@ -66,26 +79,35 @@ async def entered(port: int, version: str = "0-9-1") -> Remote:
     return remote
 
 
-def message(n: int, queue: str) -> Message:
+def message(n: int, key: str, exchange: str = "") -> Message:
     """A durable message that no other is like."""
     properties = Properties(durable=True, application={"n": n, "text": f"ü {n}"})
+    return with_properties(properties, f"body {n}".encode(), key, exchange)
+
+
+def with_properties(properties: Properties, body: bytes, key: str, exchange: str = "") -> Message:
     header = BASIC.write(properties)
-    return Message(BASIC, header, f"body {n}".encode(), "", queue, BASIC.essentials(header))
+    return Message(BASIC, header, body, exchange, key, BASIC.essentials(header))
 
 
-def publish(port: int, queue: str, numbers: Sequence[int]) -> None:
+def publish(port: int, key: str, numbers: Sequence[int], exchange: str = "") -> None:
+    """Publish and wait until all are confirmed."""
+    publish_all(port, [message(n, key, exchange) for n in numbers])
+
+
+def publish_all(port: int, messages: Sequence[Message]) -> None:
     """Publish and wait until all are confirmed."""
 
     async def confirmed() -> None:
         remote = await entered(port)
         await remote.request(SelectConfirms(1, None))
-        for n in numbers:
-            remote.send(Publish(1, message(n, queue), True, False))
+        for each in messages:
+            remote.send(Publish(1, each, True, False))
         remote.wake()
         async for operation in remote:
             assert isinstance(operation, Confirm), operation
             assert operation.accepted
-            if operation.sequence == len(numbers):
+            if operation.sequence == len(messages):
                 break
         await remote.close()
 

@@ -95,3 +95,16 @@ def wire(gateway: servers.Server) -> Iterator[Wire]:
     assert gateway.http_port is not None
     with Wire(gateway.http_port) as between:
         yield between
+
+
+@pytest.fixture(scope="module")
+def pair(restartable: Restartable, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The gateway, and a RabbitMQ with its plugins (`rabbit_plugins.Pair`)."""
+    if TARGET != "gateway":
+        pytest.skip("these are RabbitMQ's own")
+    if reason := servers.rabbitmq_missing():
+        pytest.skip(reason)
+    from tests.interop import rabbit_plugins  # which needs pika
+
+    with rabbit_plugins.plugged(restartable, tmp_path_factory.mktemp("rabbit-plugins")) as found:
+        yield found
