@@ -131,6 +131,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 @cli.command()
 def check(config: Annotated[Path, typer.Argument(help="TOML file.")]) -> None:
     """Check a configuration: print its errors, or all effective settings."""
+    from gateway.bridge.preparation import Preparation
     from gateway.config import read_settings
     from gateway.net.tls import server_context
 
@@ -138,6 +139,8 @@ def check(config: Annotated[Path, typer.Argument(help="TOML file.")]) -> None:
     tls = settings.amqp.tls
     if tls.certificate is not None and tls.key is not None:
         server_context(tls.certificate, tls.key, tls.client_ca)
+    for shovel in settings.shovels:
+        Preparation(shovel)
     out.print(f"{config}: valid")
     for name, value in flat(settings.model_dump(mode="json")):
         out.print(f"  {name} = {value!r}", highlight=False, soft_wrap=True)

@@ -39,6 +39,7 @@ APART = {
     "upstream": "at both ends of a shovel",
     "user": "at an upstream, and of a shovel here",
     "octets": "of kept sessions, and per second of a shovel",
+    "addresses": "of an upstream, and the rules of a shovel",
 }
 """Names that stand for different settings, in different tables of the file."""
 LIMIT = re.compile(r"^max_|_max$|_(seconds|ms|octets|items|events|sources|warn)$")
@@ -137,7 +138,8 @@ ROW = re.compile(r"^\| `([\w.]+)` \|\s*(.*?)\s*\| ", re.MULTILINE)
 IN_WORDS = {
     "data_dir", "amqp.mechanisms", "amqp.templates", "amqp.listeners.port", "routes.name",
     "upstreams.name", "upstreams.addresses", "upstreams.password", "shovels.name",
-    "shovels.source.queue",
+    "shovels.source.queue", "shovels.destination.addresses.rules.match",
+    "shovels.destination.addresses.rules.to",
 }  # fmt: skip
 """Whose default is written in words, or that have none."""
 

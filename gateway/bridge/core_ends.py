@@ -79,7 +79,9 @@ class CoreSource(CoreEnd):
             try:
                 self._channel = self.open_channel(self)
                 self._channel.prefetch(window, 0)
-                self._channel.start(self._channel.subscribe(queue, matches=matches))
+                self._channel.start(
+                    self._channel.subscribe(queue, matches=matches, remaining_ttl=True)
+                )
             except Refusal:
                 self._client.close()
                 raise

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from math import inf
 
-from gateway.config.bridge import RateSettings
+from gateway.config.shovel_steps import RateSettings
 from gateway.message import Message
 from gateway.net.buckets import Buckets, Rate
 

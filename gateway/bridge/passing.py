@@ -12,13 +12,14 @@ from typing import Any
 
 from gateway.bridge.ends import Destination, Ends, Fate, Source, Taken
 from gateway.bridge.ledger import Ledger
-from gateway.bridge.notes import HOPS, hops_of
+from gateway.bridge.lifetime import expiring, left_of
+from gateway.bridge.notes import hops_of
 from gateway.bridge.pacing import Pace
+from gateway.bridge.preparation import Preparation
 from gateway.config.bridge import ShovelSettings
 from gateway.errors import GatewayError
 from gateway.message import Message
 from gateway.operations import Outcome
-from gateway.selector import Selector
 
 log = logging.getLogger("gateway.bridge")
 
@@ -26,11 +27,13 @@ log = logging.getLogger("gateway.bridge")
 class Passage:
     """A message between its delivery and its settlement."""
 
-    __slots__ = ("delivery", "message", "attempts", "sent", "parking", "done")
+    __slots__ = ("delivery", "message", "expires", "attempts", "sent", "parking", "done")
 
     def __init__(self, delivery: int, message: Message) -> None:
         self.delivery = delivery
         self.message = message
+        self.expires: float | None = None
+        """When its time to live ends, on the clock of the loop."""
         self.attempts = 0
         self.sent = False
         """It was given to the destination."""
@@ -41,8 +44,9 @@ class Passage:
 class Passing:
     """From the opening of the ends to the loss of one."""
 
-    def __init__(self, settings: ShovelSettings, ledger: Ledger) -> None:
+    def __init__(self, settings: ShovelSettings, preparation: Preparation, ledger: Ledger) -> None:
         self.settings = settings
+        self.preparation = preparation
         self.ledger = ledger
         self.under_way: dict[int, Passage] = {}
         """Messages that are not settled, by number, in the order of their delivery."""
@@ -54,8 +58,6 @@ class Passing:
         self._opened: list[Source | Destination] = []
         self._loop = asyncio.get_running_loop()
         self._pace = None if settings.rate is None else Pace(settings.rate, self._loop.time)
-        text = "" if settings.filters_at_source else settings.filter
-        self._matches = Selector(text).matches if text else None
 
     async def open(self, ends: Ends) -> None:
         self.destination = await ends.destination(self._report)
@@ -114,26 +116,31 @@ class Passing:
         """The messages that are to be published, as they are published. The others are parked,
         rejected or settled."""
         wanted: list[tuple[int, Message]] = []
-        matches, most, ledger = self._matches, self.settings.max_hops, self.ledger
+        preparation, most, ledger = self.preparation, self.settings.max_hops, self.ledger
+        matches = preparation.matches
         for delivery, message, _ in batch:
             number = next(self._numbers)
             hops = hops_of(message)
-            addressed = self._addressed(message, hops + 1)
-            self.under_way[number] = Passage(delivery, addressed)
             if matches is not None and not matches(message):
+                self.under_way[number] = Passage(delivery, preparation.noted(message, hops + 1))
                 self._exclude(number)
-            elif hops >= most:
+                continue
+            try:
+                prepared = preparation.prepared(message, hops + 1)
+            except ValueError as error:
+                self.under_way[number] = Passage(delivery, preparation.noted(message, hops + 1))
+                self._give_up(number, str(error))
+                continue
+            self.under_way[number] = passage = Passage(delivery, prepared)
+            if message.essentials.ttl is not None:
+                passage.expires = self._loop.time() + left_of(message) / 1000
+            if hops >= most:
                 self._give_up(number, f"the message has passed {hops} shovels")
-            elif ledger.suspects and ledger.losses(addressed) > self.settings.retries:
+            elif ledger.suspects and ledger.losses(prepared) > self.settings.retries:
                 self._give_up(number, f"the destination ends over it: {ledger.error}")
             else:
-                wanted.append((number, addressed))
+                wanted.append((number, prepared))
         return wanted
-
-    def _addressed(self, message: Message, hops: int) -> Message:
-        exchange, key = self.settings.destination.place(message.exchange, message.key)
-        added = {**(message.added_headers or {}), HOPS: hops}
-        return message.routed_as(exchange, key, added_headers=added)
 
     def _exclude(self, number: int) -> None:
         """The filter does not match a message."""
@@ -157,10 +164,19 @@ class Passing:
 
     async def _publish(self, messages: list[tuple[int, Message]]) -> None:
         under_way = self.under_way
-        for number, _ in messages:
-            under_way[number].sent = True
+        for at, (number, _) in enumerate(messages):
+            passage = under_way[number]
+            passage.sent = True
+            if passage.expires is not None:
+                messages[at] = number, self._remaining(passage)
         self.destination.publish(messages)
         await self.destination.drain()
+
+    def _remaining(self, passage: Passage) -> Message:
+        """A message with a time to live, with what is left of it."""
+        if passage.expires is None:
+            return passage.message
+        return expiring(passage.message, int((passage.expires - self._loop.time()) * 1000))
 
     # --- fates ------------------------------------------------------------------------------------
 
@@ -204,7 +220,7 @@ class Passing:
         passage = self.under_way[number]
         end = self.parking if passage.parking else self.destination
         try:
-            end.publish([(number, passage.message)])
+            end.publish([(number, self._remaining(passage))])
         except GatewayError as error:  # the end is lost, which its watch raises
             log.debug("shovel %s: %s", self.settings.name, error)
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from gateway.bridge.ends import Ends
 from gateway.bridge.ledger import Ledger
 from gateway.bridge.passing import Passing
+from gateway.bridge.preparation import Preparation
 from gateway.config.bridge import ShovelSettings
 from gateway.errors import GatewayError
 
@@ -64,7 +65,9 @@ class Shovel:
     """Runs until it is cancelled; ``pause`` and ``resume`` stop and start it between."""
 
     def __init__(self, settings: ShovelSettings, ends: Ends) -> None:
+        """Raises ``ConfigError`` if its rules are wrong."""
         self.settings = settings
+        self._preparation = Preparation(settings)
         self.ledger = Ledger(settings.name)
         self.connected = 0
         self._ends = ends
@@ -131,7 +134,7 @@ class Shovel:
 
     async def _pass(self) -> None:
         """Open both ends and move messages until one is lost, or the shovel is paused."""
-        self._passing = passing = Passing(self.settings, self.ledger)
+        self._passing = passing = Passing(self.settings, self._preparation, self.ledger)
         try:
             await passing.open(self._ends)
             self._versions = passing.versions

@@ -332,13 +332,17 @@ class LocalChannel:
         exclusive: bool = False,
         permitted: bool = False,
         matches: Matches | None = None,
+        remaining_ttl: bool = False,
     ) -> str:
         """The tag of a new consumer, which gets nothing before ``start``. ``permitted``: the caller
         has checked that this queue may be read. ``matches`` is its filter; other messages stay.
-        Raises ``Refusal``."""
+        ``remaining_ttl``: a message that expires comes as ``ExpiringMessage``. Raises
+        ``Refusal``."""
         if permitted:
             self._channel.permissions.grant("read", queue)
-        return self._channel.subscribe(queue, "", no_ack, exclusive, matches=matches)
+        return self._channel.subscribe(
+            queue, "", no_ack, exclusive, matches=matches, remaining_ttl=remaining_ttl
+        )
 
     def start(self, tag: str) -> None:
         """Deliveries may begin."""

@@ -7,7 +7,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from gateway.adapters.registry import PREFERRED
+from gateway.config.addresses import AddressRuleSettings
 from gateway.config.section import Section
+from gateway.config.shovel_steps import PropertyRuleSettings, RateSettings
 from gateway.errors import ConfigError
 from gateway.selector import Selector
 
@@ -106,16 +108,34 @@ class ShovelDestination(Section):
     key: str | None = Field(
         None, max_length=255, description="routing key there; unset: that of the message"
     )
+    addresses: AddressRuleSettings | None = Field(
+        None, description="address rules that lead from the place of the message, or"
+    )
+    addresses_file: Path | None = Field(None, description="TOML file of such rules")
+    inverse: bool = Field(False, description="the rules are used on the way back")
 
     @model_validator(mode="after")
     def _one(self) -> "ShovelDestination":
         if self.queue and (self.exchange is not None or self.key is not None):
             raise ValueError("a destination has a queue, or an exchange and a key")
+        rules = (self.addresses is not None) + (self.addresses_file is not None)
+        if rules and (self.queue or self.exchange is not None or self.key is not None):
+            raise ValueError("address rules take the place of queue, exchange and key")
+        if rules > 1:
+            raise ValueError("address rules stand in the settings or in a file")
+        if self.inverse and not rules:
+            raise ValueError("inverse without address rules")
         return self
+
+    @property
+    def has_rules(self) -> bool:
+        return self.addresses is not None or self.addresses_file is not None
 
     @property
     def described(self) -> str:
         """As the administration shows it."""
+        if self.has_rules:
+            return f"{self.upstream or self.vhost}: by address rules"
         place = self.queue or f"{self.exchange or '*'}/{'*' if self.key is None else self.key}"
         return f"{self.upstream or self.vhost}: {place}"
 
@@ -127,18 +147,6 @@ class ShovelDestination(Section):
             exchange if self.exchange is None else self.exchange,
             key if self.key is None else self.key,
         )
-
-
-class RateSettings(Section):
-    """How fast a shovel may move messages."""
-
-    messages: float | None = Field(None, gt=0, description="messages per second; unset: no limit")
-    octets: float | None = Field(
-        None, gt=0, description="octets of headers and bodies per second; unset: no limit"
-    )
-    burst_seconds: float = Field(
-        1, gt=0, description="what comes in so many seconds may go at once after a pause"
-    )
 
 
 class ShovelSettings(Section):
@@ -172,6 +180,9 @@ class ShovelSettings(Section):
         "gateway can; `drop`: settle and count them; `park` them as those that are refused",
     )
     rate: RateSettings | None = Field(None, description="limits per second")
+    properties: list[PropertyRuleSettings] = Field(
+        [], max_length=100, description="changes of properties, in order"
+    )
 
     @field_validator("filter")
     @classmethod

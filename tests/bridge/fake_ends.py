@@ -111,9 +111,9 @@ def settings(**given: Any) -> ShovelSettings:
 class Rig:
     """A shovel with its ends."""
 
-    def __init__(self, messages: Sequence[Message], destination: Taking, **given: Any) -> None:
-        self.source, self.destination, self.parking = ListSource(messages), destination, Taking()
-        ends = Ends(self.source.open, destination.open, self.parking.open)
+    def __init__(self, messages: Sequence[Message], to: Taking, **given: Any) -> None:
+        self.source, self.destination, self.parking = ListSource(messages), to, Taking()
+        ends = Ends(self.source.open, to.open, self.parking.open)
         self.shovel = Shovel(settings(**given), ends)
 
     async def until(self, condition: Callable[[], Any]) -> None:
@@ -127,9 +127,9 @@ class Rig:
 
 @asynccontextmanager
 async def running(
-    messages: Sequence[Message], destination: Taking | None = None, **given: Any
+    messages: Sequence[Message], to: Taking | None = None, **given: Any
 ) -> AsyncIterator[Rig]:
-    rig = Rig(messages, destination or Taking(), **given)
+    rig = Rig(messages, to or Taking(), **given)
     task = asyncio.create_task(rig.shovel.run())
     try:
         yield rig

@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.bridge.pacing import Pace
-from gateway.config.bridge import RateSettings, ShovelSource
+from gateway.config.bridge import ShovelSource
+from gateway.config.shovel_steps import RateSettings
 from gateway.operations import Outcome
 from tests import in_memory
 from tests.bridge.fake_ends import basic, running, settings

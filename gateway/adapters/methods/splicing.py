@@ -93,6 +93,16 @@ def without_header(header: bytes, name: bytes) -> bytes:
     return joined(parts._replace(entries=kept or None))
 
 
+def with_expiration(header: bytes, left: int) -> bytes:
+    """With the milliseconds that are left to live; properties without an expiration stay without
+    one."""
+    at, end = property_span(header, EXPIRATION)
+    if at == end:
+        return header
+    text = str(left).encode()
+    return b"".join((header[:at], bytes((len(text),)), text, header[end:]))
+
+
 def without_expiration(header: bytes) -> bytes:
     """Without a time to live."""
     at, end = property_span(header, EXPIRATION)

@@ -1,0 +1,39 @@
+"""The time to live of messages that are passed on: what is left of it, and not all of it again."""
+
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.splicing import with_expiration
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.splicing import with_ttl
+from gateway.message import ExpiringMessage, Message
+
+
+def left_of(message: Message) -> int:
+    """The milliseconds that the source says are left of a message's time to live. Before 0-10 no
+    version says how long a message has waited in its queue: of their brokers it is all of its time.
+    An absolute expiry time needs no care."""
+    ttl = message.essentials.ttl or 0
+    return min(ttl, message.left) if isinstance(message, ExpiringMessage) else ttl
+
+
+def expiring(message: Message, left: int) -> Message:
+    """The message with so many milliseconds to live; with one, if it has had its time: then the
+    destination decides what becomes of it. Raises ``ValueError`` if it cannot be read."""
+    left = max(1, left)
+    dialect, header = message.dialect, message.header
+    if dialect is BASIC:
+        header = with_expiration(header, left)
+    elif dialect is SECTIONS:
+        header = with_ttl(header, left)
+    else:
+        properties = dialect.read(header)
+        properties.ttl = left
+        header = dialect.write(properties)
+    return Message(
+        dialect,
+        header,
+        message.body,
+        message.exchange,
+        message.key,
+        message.essentials._replace(ttl=left),
+        message.added_headers,
+    )

@@ -1,0 +1,36 @@
+"""What a shovel does with messages on their way: rate, property rules."""
+
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, field_validator
+
+from gateway.config.section import Section
+from gateway.selector import Selector
+
+Value = StrictStr | StrictBool | StrictInt | StrictFloat
+
+
+class RateSettings(Section):
+    """How fast a shovel may move messages."""
+
+    messages: float | None = Field(None, gt=0, description="messages per second; unset: no limit")
+    octets: float | None = Field(
+        None, gt=0, description="octets of headers and bodies per second; unset: no limit"
+    )
+    burst_seconds: float = Field(
+        1, gt=0, description="what comes in so many seconds may go at once after a pause"
+    )
+
+
+class PropertyRuleSettings(Section):
+    """Changes of the properties of messages."""
+
+    when: str = Field("", description="selector of the messages that are changed; empty: all")
+    rename: dict[str, str] = Field({}, description="new names of properties, by their old ones")
+    remove: list[str] = Field([], description="properties that are removed")
+    set: dict[str, Value] = Field({}, description="values; `{part}` is a part of the address")
+
+    @field_validator("when")
+    @classmethod
+    def _when(cls, given: str) -> str:
+        if given:
+            Selector(given)
+        return given
