@@ -16,6 +16,7 @@ from rich.table import Table
 from gateway import __version__
 from gateway.administration import add_commands, err, fail, out
 from gateway.errors import GatewayError, Refusal, StoreError
+from gateway.inventory.command_line import add_commands as add_inventory_commands
 from gateway.migration_commands.group import bridge
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ users = typer.Typer(help="Add, list and remove users, also while the gateway run
 cli.add_typer(users, name="user", no_args_is_help=True)
 add_commands(cli)
 cli.add_typer(bridge, name="bridge", no_args_is_help=True)
+add_inventory_commands(cli)
 
 ConfigFile = Annotated[
     Path | None,

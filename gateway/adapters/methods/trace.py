@@ -171,7 +171,7 @@ class Reader:
         notes = _flag_notes(rest)
         if method is None:
             return "unknown", f"method {group},{number}{notes}; {preview(payload[layout.size :])}"
-        name, record = self._record(method, payload, layout.size)
+        name, record = record_of(self._table, method, payload, layout.size, self._is_0_9a6)
         if self._nesting is not None:
             self._nesting.method(channel, method)
         return "method", f"{name} {self._fields(record)}".rstrip() + notes
@@ -189,22 +189,6 @@ class Reader:
             notes = f"response {identifier} to request {other}"
             notes += f" and {batch} more" if batch else ""
         return name if kind == "method" else kind, f"{text} ({notes})"
-
-    def _record(self, method: Method, payload: bytes, at: int) -> tuple[str, Any]:
-        """Name and arguments of a method, in each of the layouts that were in use for 0-9a6."""
-        arguments = len(payload) - at
-        if self._is_0_9a6:
-            if method.name == "connection.close-ok" and arguments:
-                method = self._table.by_name["connection.close"]
-            elif method.name == "connection.tune-ok" and arguments == THREE_FIELDS.size:
-                channels, frame_max, heartbeat = THREE_FIELDS.unpack_from(payload, at)
-                return f"{method.name} frame_max={frame_max}", method.record(channels, heartbeat)
-        record, end = method.read(payload, at)
-        if end != len(payload) and method.extended is not None:
-            record, end = method.extended.read(payload, at)
-        if end != len(payload):
-            raise ValueError(f"{method.name} ends at {end} of {len(payload)} octets")
-        return method.name, record
 
     def _header(self, channel: int, payload: bytes) -> str:
         layout = self._table.geometry.content
@@ -242,6 +226,26 @@ class Reader:
             body = transitional_fields.read_body(value)
             return f"{'reference' if body.is_reference else 'inline'} {preview(body.octets)}"
         return preview(value)
+
+
+def record_of(
+    table: Version, method: Method, payload: bytes, at: int, is_0_9a6: bool
+) -> tuple[str, Any]:
+    """Name and arguments of a method, in each of the layouts that were in use for 0-9a6. Raises
+    ``ValueError``, and ``struct.error`` or ``IndexError`` if it is cut short."""
+    arguments = len(payload) - at
+    if is_0_9a6:
+        if method.name == "connection.close-ok" and arguments:
+            method = table.by_name["connection.close"]
+        elif method.name == "connection.tune-ok" and arguments == THREE_FIELDS.size:
+            channels, frame_max, heartbeat = THREE_FIELDS.unpack_from(payload, at)
+            return f"{method.name} frame_max={frame_max}", method.record(channels, heartbeat)
+    record, end = method.read(payload, at)
+    if end != len(payload) and method.extended is not None:
+        record, end = method.extended.read(payload, at)
+    if end != len(payload):
+        raise ValueError(f"{method.name} ends at {end} of {len(payload)} octets")
+    return method.name, record
 
 
 def decoding_of(version: str) -> tuple[Version, Callable[[bytes], Table]]:

@@ -1,0 +1,135 @@
+"""Frames of the class-and-method family: 0-8, 0-9, 0-9-1, the drafts of 2005 and 2006, and the
+transitional 0-10."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gateway.adapters.core.trace_lines import HEADER_OCTETS
+from gateway.adapters.methods.drafts.frames import EXTENDED
+from gateway.adapters.methods.drafts.versions import DRAFTS, is_0_9a0
+from gateway.adapters.methods.trace import KINDS, decoding_of, record_of
+from gateway.adapters.methods.wire.transitional import REQUEST_HEAD
+from gateway.inventory.cutting import LARGEST, Cut, Frames, Undecodable
+from gateway.inventory.method_facts import MethodFacts
+from gateway.inventory.observer import Observer
+
+CARRIED = ("request", "response")
+DECODED = ("method", "header", *CARRIED)
+MOST_CHANNELS = 4_096
+"""Channels of a connection whose last content is remembered."""
+
+
+class Pending(NamedTuple):
+    """A method whose content follows."""
+
+    name: str
+    record: Any
+
+
+class Direction(Frames):
+    """One direction of a connection."""
+
+    def __init__(self, version: str, facts: MethodFacts, from_client: bool) -> None:
+        super().__init__()
+        self._table, _ = decoding_of(version)
+        self._facts = facts
+        self._from_client = from_client
+        self._is_0_9a6 = version in DRAFTS and not is_0_9a0(version)
+        numbers = self._table.constants
+        self._kinds = {
+            numbers[f"frame-{name}"]: name for name in KINDS if f"frame-{name}" in numbers
+        }
+        self._meta = numbers.get("frame-meta") if self._table.geometry.meta else None
+        self._pending: dict[int, Pending] = {}
+
+    def _head(self, buf: bytes, at: int) -> tuple[int, int, int, int, int] | None:
+        """Type, channel, where the payload begins and ends, and where the frame ends."""
+        geometry = self._table.geometry
+        start = at + geometry.head.size
+        if start > len(buf):
+            return None
+        parts = geometry.head.unpack_from(buf, at)
+        kind, channel, size = (parts[position] for position in geometry.order)
+        if self._meta is not None and kind == self._meta:
+            if start + EXTENDED.size > len(buf):
+                return None
+            kind, _, channel, size = EXTENDED.unpack_from(buf, start)
+            start += EXTENDED.size
+        tail = len(geometry.tail)
+        stop = start + size - (tail if geometry.size_counts_tail else 0)
+        if stop < start:
+            raise Undecodable("a frame is smaller than its end")
+        return kind, channel, start, stop, stop + tail
+
+    def cut(self, buf: bytes, at: int) -> Cut | None:
+        if buf[at] == ord("A"):
+            if len(buf) - at < HEADER_OCTETS and b"AMQP".startswith(buf[at : at + 4]):
+                return None
+            if buf[at : at + 4] == b"AMQP":
+                return Cut(HEADER_OCTETS, HEADER_OCTETS)
+        head = self._head(buf, at)
+        if head is None:
+            return None
+        kind, _, start, stop, end = head
+        name = self._kinds.get(kind)
+        if name is None:
+            raise Undecodable(f"frame type {kind} is unknown")
+        whole = name in DECODED and stop - start <= LARGEST
+        return Cut(end - at, (end if whole else start) - at)
+
+    def take(self, buf: bytes, at: int, frame: Cut) -> None:
+        if buf[at : at + 4] == b"AMQP":
+            return
+        head = self._head(buf, at)
+        assert head is not None
+        kind, channel, start, stop, end = head
+        name = self._kinds[kind]
+        if name not in DECODED:
+            return
+        if frame.wanted < frame.size:
+            self._facts.too_large(name)
+            return
+        tail = self._table.geometry.tail
+        if tail and buf[stop:end] != tail:
+            raise Undecodable("a frame does not end with the frame end octet")
+        payload = buf[start:stop]
+        if name == "header":
+            self._header(channel, payload)
+            return
+        self._method(channel, payload[REQUEST_HEAD.size :] if name in CARRIED else payload)
+
+    def _method(self, channel: int, payload: bytes) -> None:
+        layout = self._table.geometry.method
+        group, number, *_ = layout.unpack_from(payload, 0)
+        method = self._table.methods.get(group << 16 | number)
+        if method is None:
+            self._facts.unknown(group, number)
+            return
+        name, record = record_of(self._table, method, payload, layout.size, self._is_0_9a6)
+        name = name.partition(" ")[0]
+        if method.content and len(self._pending) < MOST_CHANNELS:
+            self._pending[channel] = Pending(name, record)
+        self._facts.method(self._from_client, channel, name, record)
+
+    def _header(self, channel: int, payload: bytes) -> None:
+        """A content header; those of children in the drafts have no method of their own."""
+        pending = self._pending.pop(channel, None)
+        if pending is None:
+            return
+        layout = self._table.geometry.content
+        named, _, size = layout.unpack_from(payload, 0)
+        method = self._table.by_name[pending.name]
+        contents = self._table.contents
+        content = contents.get(method.number >> 16) or contents.get(named)
+        if content is None:
+            return
+        key = payload[layout.size :]
+        self._facts.content(
+            self._from_client, channel, *pending, size, key, lambda: content.read(key, 0)[0]
+        )
+
+
+def decoder(version: str, observer: Observer) -> tuple[Callable[[bytes], None], ...]:
+    """What takes the octets of the client, and of the broker."""
+    facts = MethodFacts(observer, decoding_of(version)[1], version)
+    return Direction(version, facts, True).feed, Direction(version, facts, False).feed
