@@ -7,13 +7,12 @@
 import math
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from gateway.adapters.contract import Adapter, Capability
 from gateway.broker.broker import Broker
 from gateway.broker.channel import Channel, nothing
-from gateway.broker.client import Client
-from gateway.errors import Condition, LocalError, Lost, Refusal
+from gateway.errors import Condition, Lost, Refusal
 from gateway.operations import (
     BeginSession,
     Blocked,
@@ -39,10 +38,10 @@ from gateway.sessions.context import SessionContext
 from gateway.sessions.handles import HandleOperations
 from gateway.sessions.link_operations import LinkOperations
 from gateway.sessions.links import Links
+from gateway.sessions.live_channels import LiveChannels
 from gateway.sessions.long_requests import LongRequests
 from gateway.sessions.named import NamedSessions
 from gateway.sessions.realms import Realms
-from gateway.sessions.recipient import ChannelRecipient
 from gateway.sessions.replies import Replies
 from gateway.sessions.session_operations import SessionOperations
 from gateway.sessions.staging import Staging
@@ -110,7 +109,6 @@ class Session:
         call it later."""
         self.meter: Callable[[], tuple[int, int]] = nothing_metered
         """Octets received and sent. Set by the owner of the socket."""
-        self._client: Client | None = None
         self._slice_end = math.inf
         """When the time slice is used up, by ``perf_counter``."""
         self._pending: list[Operation] = []
@@ -120,7 +118,6 @@ class Session:
         ``resume``."""
         self._performing_pending = self._more_pending = False
         """``perform_pending`` is running, and was called again meanwhile."""
-        self._paused = False
         self._close: Closed | None = None
         """The end of the connection that the peer has requested or caused. It is answered after
         everything else."""
@@ -131,16 +128,20 @@ class Session:
         self._replies = replies = Replies(context, self._on_replies_ready)
         self._calls = ChannelCalls(context, replies, registry.realms)
         self._consumers = ConsumerOperations(context, replies, self.follow)
-        self._long_requests = LongRequests(context, replies, self.refuse, self.drop)
+        self._refuses_alone = bool(adapter.capabilities & (Capability.LINKS | Capability.HANDLES))
+        """A message that is refused costs neither its channel nor its link."""
+        self._live = live = LiveChannels(
+            context, replies, self.follow, registry.realms, self._refuses_alone
+        )
+        self._long_requests = LongRequests(context, replies, self.refuse, live.drop)
         self._links: LinkOperations | None = None
         self._handles: HandleOperations | None = None
         self._named: SessionOperations | None = None
-        self._endpoints: list[LinkOperations | HandleOperations | SessionOperations] = []
         self._on_connection: dict[type[Operation], Callable[[Any], None]] = {
             Open: self._open,
             Closed: self._on_closed,
             UpdateSecret: self._update_secret,
-            BeginSession: self.begin,
+            BeginSession: live.begin,
             EndSession: self._end,
             SessionLost: self._on_session_lost,
         }
@@ -150,8 +151,7 @@ class Session:
             **self._consumers.handlers,
             Publish: self._publish,
         }
-        self._refuses_alone = bool(adapter.capabilities & (Capability.LINKS | Capability.HANDLES))
-        """A message that is refused costs neither its channel nor its link."""
+        endpoints = live.endpoints
         if Capability.LINKS in adapter.capabilities:
             self._links = LinkOperations(
                 context,
@@ -162,18 +162,18 @@ class Session:
                 registry.links,
                 registry.create_queues,
             )
-            self._endpoints.append(self._links)
+            endpoints.append(self._links)
         if Capability.HANDLES in adapter.capabilities:
             self._handles = HandleOperations(
                 context, replies, self._long_requests, registry.staging, registry.topics
             )
-            self._endpoints.append(self._handles)
+            endpoints.append(self._handles)
         if Capability.SESSIONS in adapter.capabilities:
-            self._named = SessionOperations(context, replies, registry.named, self)
+            self._named = SessionOperations(context, replies, registry.named, self, live)
             self._on_connection.update(self._named.on_connection())
-            self._endpoints.append(self._named)
-        for endpoints in self._endpoints:
-            self._on_channel.update(endpoints.handlers)
+            endpoints.append(self._named)
+        for each in endpoints:
+            self._on_channel.update(each.handlers)
 
     @property
     def number(self) -> int:
@@ -250,10 +250,10 @@ class Session:
                         )
                 else:
                     self._act(operation)
-                    if waiting or (self._paused and kind is Fetch):
+                    if waiting or (kind is Fetch and self._live.paused):
                         at = next(i for i, o in enumerate(operations) if o is operation)
                         rest = operations[at + 1 :]
-                        if self._paused and kind is Fetch and not self.adapter.closing:
+                        if kind is Fetch and self._live.paused and not self.adapter.closing:
                             self._pending = rest
                         else:
                             self._perform_in_order(rest)
@@ -274,7 +274,7 @@ class Session:
                 self._act(operation)
             except Refusal as refusal:
                 self.refuse(operation, refusal)
-            if self._paused and operation.__class__ is Fetch and not self.adapter.closing:
+            if operation.__class__ is Fetch and self._live.paused and not self.adapter.closing:
                 self._pending = operations[at + 1 :]
                 return
             if perf_counter() > self._slice_end:
@@ -311,7 +311,7 @@ class Session:
             if self._handles is not None:
                 self._handles.drop(self.channels[number], operation.link)
         if refusal.lost in (Lost.SESSION, Lost.CONNECTION):
-            self.drop(number)  # operations behind it on the channel are not performed
+            self._live.drop(number)  # operations behind it on the channel are not performed
         refused = Refused(
             number,
             getattr(operation, "token", None),
@@ -357,23 +357,19 @@ class Session:
         if operations:
             # They are older than the pending ones.
             self.perform(operations)
-        if self._pending or (self._paused and not scheduled and not self.adapter.closing):
+        if self._pending or (self._live.paused and not scheduled and not self.adapter.closing):
             self._pending += pending
         elif pending:
             self.perform(pending)
 
     def pause(self) -> None:
         """The peer's socket is full: no deliveries until ``resume``."""
-        self._paused = True
-        for channel in self.channels.values():
-            channel.pause()
+        self._live.pause()
 
     def resume(self) -> None:
         """The peer's socket takes octets again."""
-        self._paused = False
-        for channel in list(self.channels.values()):
-            channel.resume()
-        if self._pending and not (self._paused or self._scheduled):
+        self._live.resume()
+        if self._pending and not (self._live.paused or self._scheduled):
             pending, self._pending = self._pending, []
             self.perform(pending)
             self._answer_close()
@@ -395,7 +391,9 @@ class Session:
         self.peer = operation.peer
         self._context.user = operation.user
         name = f"{self.address} #{self.number}"
-        self._client = self.broker.attach(operation.vhost, operation.user, name, operation.rules)
+        self._live.client = self.broker.attach(
+            operation.vhost, operation.user, name, operation.rules
+        )
         self._context.vhost = operation.vhost
         self.opened = True
         self.adapter.send(Done(0, operation.token))
@@ -500,16 +498,7 @@ class Session:
             self._replies.forget_all()
         self._context.closed = True
         self._registry.leave(self.number)
-        for endpoints in self._endpoints:
-            endpoints.closed()
-        channels = list(self.channels.values())
-        for channel in channels:
-            self._registry.realms.leave(channel)
-        self.channels.clear()
-        if self._client is not None:
-            self._client.leave()
-        for channel in channels:
-            cast(ChannelRecipient, channel.recipient).part()
+        self._live.close()
 
     def release(self) -> None:
         """Break the reference cycles of a session that has ended."""
@@ -522,53 +511,12 @@ class Session:
         self._pending = []
         self._on_connection.clear()
         self._on_channel.clear()
+        self._live.release()
         for part in (self._calls, self._consumers, self._long_requests):
             vars(part).clear()
-        for endpoints in self._endpoints:
-            endpoints.handlers.clear()
         self._links = self._handles = self._named = None
-        self._endpoints.clear()
 
     # --- channels -------------------------------------------------------------------------------
-
-    def begin(self, operation: BeginSession) -> None:
-        number = operation.channel
-        if self.adapter.closing or self._client is None:
-            return  # requested in the read in which the connection was refused, or lost
-        try:
-            recipient = ChannelRecipient(self._context, self._replies, self.follow, number)
-        except LocalError:
-            return  # it was deferred, and a violation has closed the channel meanwhile
-        channel = self._client.channel(number, recipient)
-        recipient.join(channel)
-        if self._paused:
-            channel.pause()
-        self.channels[number] = channel
-        channel.settlements.counts_rejected = self._refuses_alone
-        if operation.transacted:
-            channel.transactions.select()
-        self._replies.answer(number, operation.token)
-
-    def rejoin(self, number: int, channel: Channel) -> None:
-        """A channel that was kept belongs to this connection."""
-        recipient = cast(ChannelRecipient, channel.recipient)
-        recipient.move(self._context, self._replies, self.follow, number)
-        recipient.join(channel)
-        channel.flow(True)
-        channel.pause() if self._paused else channel.resume()
-        self.channels[number] = channel
-
-    def drop(self, number: int, then: Callable[[], None] = nothing) -> None:
-        """End a channel, if it is open. ``then`` is called when its unsettled deliveries are back
-        in their queues."""
-        channel = self.channels.get(number)
-        if channel is not None:
-            del self.channels[number]
-            for endpoints in self._endpoints:
-                endpoints.channel_ended(number, channel)
-            self._registry.realms.leave(channel)
-            channel.close(then)
-            cast(ChannelRecipient, channel.recipient).part()
 
     def _end(self, operation: EndSession) -> None:
         number = operation.channel
@@ -576,7 +524,7 @@ class Session:
         if channel is not None and channel.much_to_give_back:
             self._long_requests.end_channel(number, operation.token)
             return
-        self.drop(number)
+        self._live.drop(number)
         self._replies.answer(number, operation.token)
 
     def _on_session_lost(self, operation: SessionLost) -> None:
@@ -590,7 +538,7 @@ class Session:
                 except Refusal:
                     break
             self._replies.forget(number)
-        self.drop(number)
+        self._live.drop(number)
         if token is not None:
             self._replies.send(number, Refused(number, token, operation.condition, operation.text))
 

@@ -16,6 +16,7 @@ from gateway.operations import (
     SessionTimeout,
 )
 from gateway.sessions.context import SessionContext
+from gateway.sessions.live_channels import LiveChannels
 from gateway.sessions.named import Key, NamedSession, NamedSessions, busy
 from gateway.sessions.replies import Replies
 
@@ -24,12 +25,6 @@ class Connection(Protocol):
     """The session layer of the connection, as far as its named sessions need it."""
 
     on_pending: Callable[[], None]
-
-    def begin(self, operation: BeginSession) -> None: ...
-
-    def rejoin(self, number: int, channel: Channel) -> None:
-        """A channel that was kept belongs to this connection."""
-        ...
 
     def follow(self) -> None: ...
 
@@ -45,6 +40,7 @@ class SessionOperations:
         replies: Replies,
         sessions: NamedSessions,
         connection: Connection,
+        channels: LiveChannels,
     ) -> None:
         self.leaving = False
         self.waiting = 0
@@ -53,6 +49,7 @@ class SessionOperations:
         self._replies = replies
         self._sessions = sessions
         self._connection = connection
+        self._channels = channels
         self.handlers: dict[type[Operation], Callable[[Channel, Any], None]] = {}
         self._held: dict[int, NamedSession] = {}
         """By channel."""
@@ -75,7 +72,7 @@ class SessionOperations:
 
     def release(self) -> None:
         """The connection is over."""
-        del self._connection
+        del self._connection, self._channels
 
     # --- attach ---------------------------------------------------------------------------------
 
@@ -115,9 +112,9 @@ class SessionOperations:
         self._held[number] = session
         context.adapter.send(Done(number, op.token, state))
         if state is None or channel is None:
-            self._connection.begin(BeginSession(number, None))
+            self._channels.begin(BeginSession(number, None))
         elif not context.adapter.closing:
-            self._connection.rejoin(number, channel)
+            self._channels.rejoin(number, channel)
         session.channel = context.channels.get(number)
         if session.channel is None:  # the octets behind the request were a violation
             self.ended(number)
