@@ -107,7 +107,7 @@ def remove(queue: Queue, place: Place) -> bool:
 
 def take_past(queue: Queue, exclusions: Exclusions) -> Entry | None:
     """Fetch the first message that is not excluded; it counts as delivered."""
-    queue.touch()
+    queue.lifetime.touch()
     queue.sweep()
     after: Place | None = None
     lanes = {lane.priority: lane for lane in queue.backlog.lanes}

@@ -245,7 +245,7 @@ class Channel:
             measure=measure,
         )
         self.window.consumers[tag] = consumer
-        found.touch()
+        found.lifetime.touch()
         found.add_consumer(consumer)
         return tag
 
@@ -329,7 +329,7 @@ class Channel:
         entry = queue.backlog.pick(*place)
         if entry is None:
             return None
-        queue.touch()
+        queue.lifetime.touch()
         queue.count_delivery(entry)
         return self.hold(queue, entry)
 
@@ -486,9 +486,9 @@ class Channel:
                 continue
             del self.owner.exclusive[queue]
             queue.owner = None
-            queue.touch()
+            queue.lifetime.touch()
             if queue.auto_delete:
-                queue.abandon()
+                queue.lifetime.abandon()
         self.vhost.remove_queues(ending)
 
     def giving_back(self, posts: list[list[Any]], entries: list[Entry]) -> Iterator[None]:

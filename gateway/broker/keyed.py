@@ -122,7 +122,7 @@ class KeyedQueue(Queue):
         groups = self.groups
         if groups is None:
             return super().take()
-        self.touch()
+        self.lifetime.touch()
         self.sweep()
         lanes = {lane.priority: lane for lane in self.backlog.lanes}
         after: Place | None = None

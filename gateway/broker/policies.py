@@ -303,7 +303,7 @@ class Policies:
         """A queue was made, and has nothing in memory yet."""
         if self and self.apply_to_queue(queue):
             queue.dispatcher.set_direct(not queue.refuses_when_full)
-            queue.touch()
+            queue.lifetime.touch()
 
     def apply_to_queue(self, queue: Queue) -> bool:
         """Whether it makes a difference."""
@@ -354,6 +354,6 @@ def merge(policy: Policy | None, operator: Policy | None) -> dict[str, Any]:
 def catch_up(queue: Queue) -> None:
     """The limits of a queue that is in use have changed."""
     queue.dispatcher.set_direct(not queue.refuses_when_full)
-    queue.touch()
+    queue.lifetime.touch()
     if queue.capped:
         queue.drop_excess()

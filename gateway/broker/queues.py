@@ -16,6 +16,7 @@ from gateway.broker.dispatcher import Dispatcher
 from gateway.broker.exclusions import ExclusionIndex, Exclusions
 from gateway.broker.handover import DELETED, Handover
 from gateway.broker.lanes import Entry, Lane, in_lanes
+from gateway.broker.lifetime import Lifetime
 from gateway.broker.limits import LONGEST_TIMER, NO_POLICY, SELF_DESTRUCT, QueueArguments
 from gateway.broker.long_operations import PORTION
 from gateway.broker.state import SOON, BrokerState
@@ -97,8 +98,8 @@ class Queue:
     __slots__ = (
         "vhost", "state", "name", "durable", "owner", "auto_delete", "arguments", "limits",
         "keeps", "most_deliveries", "refuses_when_full", "capped", "ttl", "backlog", "unsettled",
-        "passed", "published", "delivered", "acked", "redelivered", "used", "due", "gone",
-        "abandoned", "created", "watchers", "excluded", "senders", "pending_dead_letters",
+        "passed", "published", "delivered", "acked", "redelivered", "due", "gone",
+        "lifetime", "created", "watchers", "excluded", "senders", "pending_dead_letters",
         "handover", "reserved", "reserved_octets", "dispatcher", "consumers", "waiting",
         "filtered_waiting", "policy",
     )  # fmt: skip
@@ -127,7 +128,6 @@ class Queue:
         self.limit(limits)
         self.policy = NO_POLICY
         self.keeps = durable and owner is None and not self.state.volatile
-        self.abandoned = False
         self.due: int | None = None
         self.gone = False
         self.unsettled = 0
@@ -137,7 +137,7 @@ class Queue:
         self.acked = 0
         self.redelivered = 0
         self.created = self.state.now
-        self.used = self.state.now
+        self.lifetime = Lifetime(self)
         self.watchers: dict[Watcher, None] = {}
         self.senders: dict[Sender, None] = {}
         self.excluded = ExclusionIndex()
@@ -155,7 +155,7 @@ class Queue:
         self.waiting = self.dispatcher.waiting
         self.filtered_waiting = self.dispatcher.filtered_waiting
         """The dispatcher's own: one look-up less for each message."""
-        self.touch()
+        self.lifetime.touch()
 
     def limit(self, limits: QueueArguments) -> None:
         """Keep to these limits from now on; messages that are there keep their expiry."""
@@ -379,7 +379,7 @@ class Queue:
 
     def take(self) -> Entry | None:
         """Fetch one message; it counts as delivered."""
-        self.touch()
+        self.lifetime.touch()
         entry = self.head()
         if entry is None:
             return None
@@ -452,22 +452,11 @@ class Queue:
         consumer.stop()
         self.dispatcher.remove(consumer)
         if not self.consumers:
-            self.touch()
+            self.lifetime.touch()
             keep_queue = keep_queue or (self.owner is not None and self.owner.is_session)
-            if self.auto_delete and not self.gone and not keep_queue and self.abandon():
+            if self.auto_delete and not self.gone and not keep_queue and self.lifetime.abandon():
                 return
         self.dispatcher.serve_others()
-
-    def abandon(self) -> bool:
-        """An auto-delete queue is not in use any more: it is deleted, now (true) or after the time
-        that an argument says."""
-        timeout = self.limits.auto_delete_timeout
-        if timeout is None:
-            self.vhost.remove_queue(self)
-            return True
-        self.abandoned = True
-        self.state.schedule(self, self.used + timeout)
-        return False
 
     # --- too much, too old ----------------------------------------------------------------------
 
@@ -515,12 +504,6 @@ class Queue:
             backlog.pull(entry)
             self.discard(entry, "maxlen")
 
-    def touch(self) -> None:
-        """The queue was used; its own expiry starts anew."""
-        self.used = self.state.now
-        if self.limits.expires is not None:
-            self.state.schedule(self, self.used + self.limits.expires)
-
     def sweep(self) -> None:
         """Drop expired messages at the heads, and schedule the next look."""
         now = self.state.now
@@ -545,18 +528,8 @@ class Queue:
             if self.handover is not None:
                 self.handover.work(self.vhost.dead_letters.busy)
             return
-        lifetime = self.limits.expires
-        if lifetime is not None and not self.consumers:
-            if self.used + lifetime <= self.state.now:
-                self.vhost.remove_queue(self)
-                return
-            self.state.schedule(self, self.used + lifetime)
-        timeout = self.limits.auto_delete_timeout
-        if timeout is not None and self.abandoned and not self.consumers:
-            if self.used + timeout <= self.state.now:
-                self.vhost.remove_queue(self)
-                return
-            self.state.schedule(self, self.used + timeout)
+        if self.lifetime.over():
+            return
         while self.pending_dead_letters and not self.enough():
             self.discard(*self.pending_dead_letters.popleft())
         self.sweep()
@@ -568,6 +541,10 @@ class Queue:
                 consumer.end_drain()
         if self.filtered_waiting:
             self.dispatcher.go_on()
+
+    def end(self) -> None:
+        """Delete it."""
+        self.vhost.remove_queue(self)
 
     def purge(self) -> int:
         """Drop everything that is ready; how many there were."""

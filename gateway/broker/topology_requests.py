@@ -111,7 +111,7 @@ class TopologyRequests:
         if op.name.startswith(REPLY_TO):
             return self.declare_replies(op.name)
         queue = self.passive_queue(op) if op.passive else self.active_queue(op)
-        queue.touch()
+        queue.lifetime.touch()
         self.declared = queue.name
         return QueueState(queue.name, queue.depth, len(queue.consumers))
 

@@ -283,7 +283,7 @@ class VirtualHost:
 
     def own(self, queue: Queue, owner: QueueOwner) -> None:
         """An exclusive queue has an owner."""
-        queue.owner, queue.abandoned = owner, False
+        queue.owner, queue.lifetime.abandoned = owner, False
         owner.exclusive[queue] = None
 
     def enter_queue(self, queue: Queue) -> None:

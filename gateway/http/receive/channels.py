@@ -76,7 +76,7 @@ class FilteredReceive:
 
     def __post_init__(self) -> None:
         self.left = self.queue.depth
-        self.queue.touch()
+        self.queue.lifetime.touch()
         self.queue.watchers[self] = None
         state = self.receive_channel.state
         # A search is not cut by the wait: a message far behind would never be found.
