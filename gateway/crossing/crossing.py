@@ -133,15 +133,15 @@ class Crossing:
             return self._large(message, body, dialect)
         cache_key: tuple[str | bytes, ...]
         if dialect is SECTIONS:
+            if message.dialect is SEGMENTS and self.mode != "natural" and len(header) <= LONGEST:
+                filled = self._patterns.filled(header, message.exchange, message.key, self._varied)
+                if filled is not None:
+                    return Crossed(filled, body, Fidelity.EQUIVALENT)
             cache_key = message.dialect.name, header, message.exchange, message.key
         else:
             cache_key = message.dialect.name, header, dialect.name
         conversion = self._conversions.get(cache_key)
         if conversion is None:
-            if dialect is SECTIONS and message.dialect is SEGMENTS:
-                filled = self._filled(message, header)
-                if filled is not None:
-                    return Crossed(filled, body, Fidelity.EQUIVALENT)
             return self._convert_and_keep(message, header, body, dialect, cache_key)
         if conversion.capsule is None:
             return Crossed(conversion.header, body, conversion.fidelity, conversion.inexact)
@@ -164,21 +164,14 @@ class Crossing:
 
     # --- to another dialect -----------------------------------------------------------------------
 
-    def _filled(self, message: Message, header: bytes) -> bytes | None:
-        """The header of 1.0 for one of 0-10, if others of its kind have come before."""
-        if self.mode == "natural" or len(header) > LONGEST:
+    def _varied(self, header: bytes, exchange: str, key: str) -> bytes | None:
+        """The natural form in 1.0 of a header of 0-10, if it says all."""
+        source, reader = form_of(SEGMENTS), form_of(SECTIONS)
+        if source.marker in header or depends(header):
             return None
-
-        def convert(varied: bytes) -> bytes | None:
-            source, reader = form_of(SEGMENTS), form_of(SECTIONS)
-            if source.marker in varied or depends(varied):
-                return None
-            hop = Hop(message.exchange, message.key, self._references)
-            found = self._convert(source, reader, varied, b"", hop)
-            same = found.fidelity in (Fidelity.EXACT, Fidelity.EQUIVALENT)
-            return found.header if same and not found.body else None
-
-        return self._patterns.filled(header, message.exchange, message.key, convert)
+        found = self._convert(source, reader, header, b"", Hop(exchange, key, self._references))
+        same = found.fidelity in (Fidelity.EXACT, Fidelity.EQUIVALENT)
+        return found.header if same and not found.body else None
 
     def _convert_and_keep(
         self, message: Message, header: bytes, body: bytes, dialect: Dialect, cache_key: Any

@@ -12,18 +12,20 @@ from typing import NamedTuple
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.segments.content import OURS
 from gateway.adapters.segments.essentials import (
+    BEFORE_EXCHANGE,
+    CONTENT_LENGTH,
     DELIVERY,
     EXPIRATION,
+    ID_OCTETS,
+    LENGTH_OCTETS,
     MESSAGE,
     MESSAGE_ID,
+    TIME_OCTETS,
     TIMESTAMP,
 )
 
 _IH, _Q = Struct(">IH"), Struct(">Q")
-_BEFORE_TIMES = [(bits & 1) + (bits >> 1 & 1) + 8 * (bits >> 2) for bits in range(8)]
-"""Octets of priority, delivery-mode and ttl, by their flags."""
 
-CONTENT_LENGTH_OCTETS, ID_OCTETS, TIME_OCTETS = 8, 16, 8
 EARLIEST, LATEST = 10**11 + 1, 1 << 43
 """Times in milliseconds: smaller numbers count seconds."""
 OURS_OCTETS = OURS.encode()
@@ -35,65 +37,71 @@ STAND_INS = (
 )
 """An id, a timestamp and an expiration, twice; with and without parts of a second."""
 
+ID, TIME, END = 1, 2, 4
+"""Fields: message id, timestamp, expiration."""
+STOOD = [
+    {ID: id_, TIME: _Q.pack(timestamp), END: _Q.pack(expiration)}
+    for id_, timestamp, expiration in STAND_INS
+]
+"""The octets of the stand-ins by field."""
+
 
 class Varied(NamedTuple):
-    """A header in three forms: with each of the stand-ins, and the octets that are its own."""
+    """A header without the fields of its own: the octets between them, joined; the fields, in
+    their order, as one number (three bits for each), without which two kinds might have the same
+    octets; and the octets of the fields."""
 
-    one: bytes
-    other: bytes
+    kind: bytes
+    fields: int
     own: tuple[bytes, ...]
-    stand_ins: tuple[tuple[bytes, ...], tuple[bytes, ...]]
+
+
+def places(header: bytes) -> list[tuple[int, int, int]]:
+    """Where the fields of its own stand, with their size, and which they are."""
+    at, size = 0, len(header)
+    found: list[tuple[int, int, int]] = []
+    while at < size:
+        length, code = _IH.unpack_from(header, at)
+        if code == DELIVERY:
+            flags = header[at + 6]
+            if flags & (TIMESTAMP | EXPIRATION):
+                place = at + 8 + BEFORE_EXCHANGE[flags >> 3 & 7]
+                for which, flag in ((TIME, TIMESTAMP), (END, EXPIRATION)):
+                    if flags & flag:
+                        if EARLIEST <= _Q.unpack_from(header, place)[0] < LATEST:
+                            found.append((place, TIME_OCTETS, which))
+                        place += TIME_OCTETS
+        elif code == MESSAGE:
+            flags = header[at + 6]
+            if flags & MESSAGE_ID:
+                before = LENGTH_OCTETS if flags & CONTENT_LENGTH else 0
+                found.append((at + 8 + before, ID_OCTETS, ID))
+        at += 4 + length
+    return found
 
 
 def varied(header: bytes) -> Varied | None:
-    """``None`` if a header that was accepted has no field of its own, or depends on one. Warm."""
-    if OURS_OCTETS in header:
+    """``None`` if a header that was accepted has no field of its own, or depends on one. Hot."""
+    if header.find(OURS_OCTETS) >= 0:
         return None
-    at, size = 0, len(header)
-    places: list[tuple[int, int, int]] = []
-    while at < size:
-        length, code = _IH.unpack_from(header, at)
-        end = at + 4 + length
-        if code == DELIVERY:
-            flags = header[at + 6]
-            place = at + 8 + _BEFORE_TIMES[flags >> 3 & 7]
-            for which, flag in ((1, TIMESTAMP), (2, EXPIRATION)):
-                if flags & flag:
-                    if EARLIEST <= _Q.unpack_from(header, place)[0] < LATEST:
-                        places.append((place, TIME_OCTETS, which))
-                    place += TIME_OCTETS
-        elif code == MESSAGE and header[at + 6] & MESSAGE_ID:
-            before = CONTENT_LENGTH_OCTETS if header[at + 6] & 1 else 0
-            places.append((at + 8 + before, ID_OCTETS, 0))
-        at = end
-    if not places:
-        return None
-    pieces: list[bytes] = []
-    own: list[bytes] = []
-    last = 0
-    for place, octets, _ in places:
-        pieces.append(header[last:place])
+    kind, own = b"", []
+    last = fields = 0
+    for place, octets, which in places(header):
+        kind += header[last:place]
         last = place + octets
         own.append(header[place:last])
-    pieces.append(header[last:])
-    given = [tuple(STOOD[which][n] for _, _, which in places) for n in (0, 1)]
-    return Varied(joined(pieces, given[0]), joined(pieces, given[1]), tuple(own), tuple(given))  # type: ignore[arg-type]
+        fields = fields << 3 | which
+    return Varied(kind + header[last:], fields, tuple(own)) if own else None
 
 
-STOOD = [
-    tuple(each[0] for each in STAND_INS),
-    tuple(_Q.pack(each[1]) for each in STAND_INS),
-    tuple(_Q.pack(each[2]) for each in STAND_INS),
-]
-"""The stand-ins of id, timestamp and expiration."""
-
-
-def joined(pieces: list[bytes], values: tuple[bytes, ...]) -> bytes:
-    """Pieces with values between them."""
-    found = [pieces[0]]
-    for value, piece in zip(values, pieces[1:], strict=True):
-        found += (value, piece)
-    return b"".join(found)
+def with_stand_ins(header: bytes, stood: dict[int, bytes]) -> tuple[bytes, tuple[bytes, ...]]:
+    """The header with these octets in the place of its own, and those that it took, in order."""
+    found, taken, last = b"", [], 0
+    for place, octets, which in places(header):
+        found += header[last:place] + stood[which]
+        last = place + octets
+        taken.append(stood[which])
+    return found + header[last:], tuple(taken)
 
 
 class Pattern(NamedTuple):
@@ -104,54 +112,61 @@ class Pattern(NamedTuple):
 
     def filled(self, own: tuple[bytes, ...]) -> bytes:
         """The header with these values. Hot."""
-        found = [self.pieces[0]]
-        for index, piece in zip(self.order, self.pieces[1:], strict=True):
+        pieces = self.pieces
+        if len(own) == 1:
+            return pieces[0] + own[0] + pieces[1]
+        found = [pieces[0]]
+        for index, piece in zip(self.order, pieces[1:], strict=True):
             found.append(own[index])
             found.append(piece)
         return b"".join(found)
 
 
-def pattern(convert: Callable[[bytes], bytes | None], header: Varied) -> Pattern | None:
+def pattern(convert: Callable[[bytes], bytes | None], header: bytes) -> Pattern | None:
     """The pattern of a kind of headers, if there is one. ``convert``: to the natural form, ``None``
     if that says less."""
-    one, other = convert(header.one), convert(header.other)
-    if one is None or other is None:
+    one, values = with_stand_ins(header, STOOD[0])
+    other, others = with_stand_ins(header, STOOD[1])
+    made, again = convert(one), convert(other)
+    if made is None or again is None:
         return None
-    found = sorted((one.find(value), index) for index, value in enumerate(header.stand_ins[0]))
-    if found[0][0] < 0 or any(one.count(value) != 1 for value in header.stand_ins[0]):
+    found = sorted((made.find(value), index) for index, value in enumerate(values))
+    if found[0][0] < 0 or any(made.count(value) != 1 for value in values):
         return None
     pieces: list[bytes] = []
     last = 0
     for place, index in found:
-        pieces.append(one[last:place])
-        last = place + len(header.stand_ins[0][index])
-    made = Pattern((*pieces, one[last:]), tuple(index for _, index in found))
-    return made if made.filled(header.stand_ins[1]) == other else None
+        pieces.append(made[last:place])
+        last = place + len(values[index])
+    result = Pattern((*pieces, made[last:]), tuple(index for _, index in found))
+    return result if result.filled(others) == again else None
 
 
 class Patterns:
-    """Those that were found, by header, exchange and key. A kind of headers is looked at when it
-    comes for the second time."""
+    """Those that were found, by kind of header, exchange and key. A kind is looked at when it comes
+    for the second time."""
 
     def __init__(self) -> None:
-        self._known: BoundedCache[tuple[bytes, str, str], Pattern | bool] = BoundedCache()
+        self._known: BoundedCache[tuple[bytes, int, str, str], Pattern | bool] = BoundedCache()
 
     def filled(
         self,
         header: bytes,
         exchange: str,
         key: str,
-        convert: Callable[[bytes], bytes | None],
+        convert: Callable[[bytes, str, str], bytes | None],
     ) -> bytes | None:
-        """The header of 1.0, if there is a pattern for it. Warm."""
+        """The header of 1.0, if there is a pattern for it. Hot."""
         parts = varied(header)
         if parts is None:
             return None
-        wanted = parts.one, exchange, key
+        kind, fields, own = parts
+        wanted = kind, fields, exchange, key
         known = self._known.get(wanted)
         if known is None:
             self._known.keep(wanted, True)
             return None
         if known is True:
-            known = self._known.keep(wanted, pattern(convert, parts) or False)
-        return known.filled(parts.own) if isinstance(known, Pattern) else None
+            found = pattern(lambda varied: convert(varied, exchange, key), header)
+            known = self._known.keep(wanted, found or False)
+        return known.filled(own) if isinstance(known, Pattern) else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Protocol
 
-from gateway.adapters.core.output import CROWD, HEAVY
+from gateway.adapters.core.output import CROWD, HEAVY, JOINED
 from gateway.adapters.performatives.composite_fields import write_uint
 from gateway.adapters.performatives.composites import write
 from gateway.adapters.performatives.content import SECTIONS
@@ -231,7 +231,11 @@ class SendingLink(Link):
         if not settled:
             self._sent[id_] = self.unsettled[id_] = OutgoingDelivery(self, id_, number, tag)
         head = layout.pack(layout.size + total, start, id_, b"\xa0\x08", tag, tail)
-        self._put(b"".join((head, header, prefix, body)))
+        if size <= JOINED:
+            self._put(b"".join((head, header, prefix, body)))
+        else:
+            self._put(b"".join((head, header, prefix)))
+            self._put(body)
         if size > HEAVY:
             self._buffer.weigh(size)
         elif len(self._buffer.pending) > CROWD:
