@@ -191,6 +191,8 @@ class Queue:
         durable, priority, ttl, _, _, expiry = message.essentials
         state = self.state
         self.published += 1
+        size = len(message.body)
+        weight = len(message.header) + (size if message.body.__class__ is bytes else 0)
         expires = None
         if ttl is not None or self.ttl is not None:
             own = self.ttl
@@ -207,7 +209,7 @@ class Queue:
             dispatcher = self.dispatcher
             if filtered:
                 chosen = dispatcher.offer(lane, position, message, origin, False)
-            else:
+            elif len(waiting) > 1 or (chosen := waiting[0]).no_local or not chosen.takes(message):
                 chosen = dispatcher.choose(message, origin)
             if chosen is not None:
                 lane.next = position + 1
@@ -221,7 +223,8 @@ class Queue:
                         return REFUSED
                     if lane.paged:
                         lane.out.add(position)
-                state.octets += message.weight
+                body = message.body  # its weight, without a call
+                state.octets += len(message.header) + (len(body) if body.__class__ is bytes else 0)
                 chosen.give(Entry(lane, position, message, expires, keep, origin))
                 if filtered:
                     dispatcher.show_copies(lane, position, message, origin, False)
@@ -238,8 +241,6 @@ class Queue:
             self.dead_letter(message, "expired")
             return TAKEN
         lane.next = position + 1
-        body = message.body
-        size = len(body)
         if keep:
             try:
                 state.store.append(lane.number, position, message, expires, True)
@@ -263,7 +264,7 @@ class Queue:
             lane.paged += 1
         else:
             lane.ready.append(Entry(lane, position, message, expires, keep, origin))
-            state.octets += len(message.header) + (size if body.__class__ is bytes else 0)
+            state.octets += weight
         backlog.depth += 1
         backlog.octets += size
         if expires is not None:

@@ -191,13 +191,20 @@ class Frames:
         sessions, unfinished, handler = self._sessions, self._unfinished, self._handler
         max_body = self._room.max_body or LARGEST_FRAME
         limit = self.limit
+        same = arguments = b""
+        size = track = channel = 0
         while end - at >= head:
-            kind, size, track, channel = unpack(data, at)
-            stop = at + size
-            if size < head or size > limit or kind > 0x0F03 or track > 15:
-                return self._stop_at(size, kind, data[at], track, channel)
-            if stop > end:
-                break
+            if same and data.startswith(same, at):  # the command of a transfer like the last one
+                kind = OPENING_COMMAND
+                stop = at + size
+            else:
+                kind, size, track, channel = unpack(data, at)
+                stop = at + size
+                if size < head or size > limit or kind > 0x0F03 or track > 15:
+                    return self._stop_at(size, kind, data[at], track, channel)
+                if stop > end:
+                    break
+                same = b""
             if (
                 kind == OPENING_COMMAND
                 and end - stop > head
@@ -232,13 +239,12 @@ class Frames:
                         last = middle
                 session = sessions.get(channel)
                 if last and session is not None and size >= head + 4 and data[at + 15] < 2:
-                    if data[at + head : at + 15] == TRANSFER:
+                    if not same and data[at + head : at + 15] == TRANSFER:
+                        same, arguments = data[at:stop], data[at + 16 : stop]
+                    if same:
+                        sync = data[at + 15] == 1
                         session.on_transfer(
-                            data[at + 15] == 1,
-                            data[at + 16 : stop],
-                            data[stop + head : middle],
-                            body,
-                            found,
+                            sync, arguments, data[stop + head : middle], body, found
                         )
                         at = last
                         if self._stopped:
