@@ -40,9 +40,14 @@ WARNING = (
 
 
 def ask_gateway(
-    method: str, url: str, path: str, user: str, password: str | None
+    method: str,
+    url: str,
+    path: str,
+    user: str,
+    password: str | None,
+    body: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The answer of the administration of a running gateway."""
+    """The answer of the administration of a running gateway. ``body`` is sent as JSON."""
     import httpx
 
     if password is None:
@@ -54,6 +59,7 @@ def ask_gateway(
             method,
             url.rstrip("/") + path,
             auth=(user, password),
+            json=body,
             timeout=TIMEOUT_SECONDS,
             trust_env=False,
         )

@@ -9,9 +9,11 @@ from gateway.bridge.ends import Arrivals, Fate, Report, Taken
 from gateway.broker.broker import Broker
 from gateway.broker.local import NO_SUBSCRIBER, LocalChannel, LocalClient, Subscriber
 from gateway.errors import Condition, Refusal
-from gateway.message import Message
+from gateway.message import ExpiringMessage, Message
 from gateway.operations import Outcome
 
+DELIVERIES = "x-delivery-count"
+"""Header with the number of failed deliveries of a message."""
 HELD_SECONDS = 0.05
 """Delay between two looks at whether publishers may go on."""
 
@@ -69,11 +71,13 @@ class CoreSource(CoreEnd):
         queue: str,
         window: int,
         matches: Callable[[Message], bool] | None = None,
+        detailed: bool = False,
     ) -> None:
-        """``matches``: the other messages stay in the queue. Raises ``Refusal``, as a subscription
-        does."""
+        """``matches``: the other messages stay in the queue. ``detailed``: messages come with their
+        number of deliveries. Raises ``Refusal``, as a subscription does."""
         super().__init__(core, vhost, user, name)
         self.queue = queue
+        self._detailed = detailed
         self._arrivals = Arrivals()
         with core.turn():
             try:
@@ -87,7 +91,30 @@ class CoreSource(CoreEnd):
                 raise
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
+        if self._detailed:
+            message = self._with_details(delivery, message)
         self._arrivals.add(delivery, message, redelivered)
+
+    def _with_details(self, delivery: int, message: Message) -> Message:
+        deliveries = self._channel.delivery_count(delivery)
+        if deliveries:
+            added = {**(message.added_headers or {}), DELIVERIES: deliveries}
+            left = getattr(message, "left", None)
+            message = message.routed_as(message.exchange, message.key, added_headers=added)
+            if left is not None:
+                message = ExpiringMessage(message, left)
+        return message
+
+    async def remaining(self) -> int:
+        """Messages that are ready in the queue."""
+        with self.core.turn():
+            return self._channel.readable(self.queue).backlog.depth
+
+    async def synchronize(self) -> None:
+        safe = asyncio.get_running_loop().create_future()
+        with self.core.turn():
+            self.core.broker.when_safe(lambda: None if safe.done() else safe.set_result(None))
+        await safe
 
     def cancelled(self, tag: str) -> None:
         self.lose(f"the queue {self.queue!r} was deleted")

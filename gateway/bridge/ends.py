@@ -58,6 +58,19 @@ class Source(Protocol):
     async def close(self) -> None: ...
 
 
+class FiniteSource(Source, Protocol):
+    """A source that knows when its queue is empty."""
+
+    async def remaining(self) -> int | None:
+        """Messages that are ready in the queue, some of which may come before the answer; ``None``:
+        the broker does not tell. Raises ``Refusal``."""
+        ...
+
+    async def synchronize(self) -> None:
+        """Wait until the settlements given before are performed. Raises ``Refusal``."""
+        ...
+
+
 class Destination(Protocol):
     """Where messages go to."""
 

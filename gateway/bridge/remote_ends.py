@@ -16,6 +16,7 @@ from gateway.operations import (
     Closed,
     Commit,
     Confirm,
+    Credit,
     DeclareQueue,
     Deliver,
     Operation,
@@ -56,11 +57,15 @@ async def begin(upstream: Upstream, purpose: str) -> Remote:
 class RemoteSource:
     """A queue of another broker; a ``Source``. Made by ``open_source``."""
 
-    def __init__(self, upstream: Upstream, remote: Remote, queue: str) -> None:
+    def __init__(
+        self, upstream: Upstream, remote: Remote, queue: str, tag: str, window: int
+    ) -> None:
         self.version = remote.adapter.version
         self._upstream = upstream
         self._remote = remote
         self._queue = queue
+        self._tag = tag
+        self._window = window
         self._arrivals = Arrivals()
 
     async def watch(self) -> None:
@@ -82,8 +87,46 @@ class RemoteSource:
             self._remote.send(Settle(CHANNEL, delivery, multiple, outcome))
         self._remote.wake()
 
+    async def remaining(self) -> int | None:
+        """0 in 1.0 means that none is ready; there are at least as many otherwise."""
+        if can_drain(self._remote):
+            return await draw(self._remote, self._tag, self._window)
+        return await counted(self._remote, self._queue)
+
+    async def synchronize(self) -> None:
+        await counted(self._remote, self._queue)
+
     async def close(self) -> None:
         await self._upstream.disconnect(self._remote)
+
+
+COUNTING = frozenset({"0-8", "0-9", "0-9-1", "0-10"})
+"""Versions in which a broker tells how many messages a queue has ready."""
+
+
+def can_drain(remote: Remote) -> bool:
+    """RabbitMQ 3 loses the session when a classic queue is drained."""
+    peer = remote.peer
+    old = peer.product == "RabbitMQ" and peer.product_version.startswith("3.")
+    return Capability.LINKS in remote.adapter.capabilities and not old
+
+
+async def counted(remote: Remote, queue: str) -> int | None:
+    """Ready messages of a queue; ``None``: the version does not tell. Raises ``Refusal`` if there
+    is no such queue."""
+    if Capability.HANDLES in remote.adapter.capabilities:
+        return None  # each question would cost a handle
+    try:
+        found = await remote.request(DeclareQueue(CHANNEL, None, queue, passive=True))
+    except LocalError:
+        return None
+    return int(found.messages) if remote.adapter.version in COUNTING else None
+
+
+async def draw(remote: Remote, tag: str, window: int) -> int:
+    """Let a consumer have up to so many messages more, or all that are ready; how many there were.
+    They come before the answer (1.0 §2.6.7, 0-10 message.flush)."""
+    return window - int(await remote.request(Credit(CHANNEL, None, tag, window, drain=True)))
 
 
 async def open_source(upstream: Upstream, purpose: str, queue: str, window: int) -> RemoteSource:
@@ -92,11 +135,11 @@ async def open_source(upstream: Upstream, purpose: str, queue: str, window: int)
     remote = await begin(upstream, purpose)
     try:
         await remote.request(Prefetch(CHANNEL, None, window))
-        await remote.request(Subscribe(CHANNEL, None, queue))
+        tag = await remote.request(Subscribe(CHANNEL, None, queue))
     except BaseException:
         await upstream.disconnect(remote)
         raise
-    return RemoteSource(upstream, remote, queue)
+    return RemoteSource(upstream, remote, queue, tag, window)
 
 
 class RemoteDestination:

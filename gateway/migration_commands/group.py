@@ -3,11 +3,8 @@
 import typer
 
 from gateway.migration_commands.addresses import add_address_commands
+from gateway.migration_commands.move import add_move_commands
 
 bridge = typer.Typer(help="Migration between brokers.")
 add_address_commands(bridge)
-
-
-@bridge.callback()
-def options() -> None:
-    """Commands are chosen by name, also while there is only one."""
+add_move_commands(bridge)

@@ -139,7 +139,8 @@ class ClientReceivers(LinkHandler):
         filters: dict[str, tuple[Any, Any]] = {}
         if op.no_local:
             filters["no-local"] = (Symbol(NO_LOCAL), [])
-        terminus = Terminus(addresses.queue(self.context.form, op.queue), filters=filters)
+        address = addresses.queue(self.context.form, op.queue)
+        terminus = Terminus(address, copy=op.copy, filters=filters)
         properties = {Symbol(name): value for name, value in op.arguments.items()} or None
         consumer = Consumer(tag, op.queue, op, op.token)
         name = self.context.link_name(tag)

@@ -1,0 +1,1 @@
+"""Moves of whole queues with a journal, their rollback, and the comparison of two sides."""
