@@ -133,7 +133,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 @cli.command()
 def check(config: Annotated[Path, typer.Argument(help="TOML file.")]) -> None:
     """Check a configuration: print its errors, or all effective settings."""
-    from gateway.bridge.preparation import Preparation
+    from gateway.bridge.preparation import check_rules
     from gateway.config import read_settings
     from gateway.net.tls import server_context
 
@@ -142,7 +142,7 @@ def check(config: Annotated[Path, typer.Argument(help="TOML file.")]) -> None:
     if tls.certificate is not None and tls.key is not None:
         server_context(tls.certificate, tls.key, tls.client_ca)
     for shovel in settings.shovels:
-        Preparation(shovel)
+        check_rules(shovel)
     out.print(f"{config}: valid")
     for name, value in flat(settings.model_dump(mode="json")):
         out.print(f"  {name} = {value!r}", highlight=False, soft_wrap=True)

@@ -203,6 +203,10 @@ def shovel_list(url: Url = WHERE, user: Login = "guest", password: Password = No
         ends = (f"{one[end]} {one[f'{end}_version']}".strip() for end in ("source", "destination"))
         counts = (str(one[name]) for name in COUNTS)
         table.add_row(one["name"], one["state"], *ends, *counts, one["error"])
+        for lane in one["lanes"]:
+            counts = (str(lane.get(name, "")) for name in COUNTS)
+            table.add_row("", lane["state"], f"  {lane['queue']}", lane["destination"], *counts,
+                          lane["error"])  # fmt: skip
     out.print(table)
 
 

@@ -138,7 +138,7 @@ ROW = re.compile(r"^\| `([\w.]+)` \|\s*(.*?)\s*\| ", re.MULTILINE)
 IN_WORDS = {
     "data_dir", "amqp.mechanisms", "amqp.templates", "amqp.listeners.port", "routes.name",
     "upstreams.name", "upstreams.addresses", "upstreams.password", "shovels.name",
-    "shovels.source.queue", "shovels.destination.addresses.rules.match",
+    "shovels.destination.addresses.rules.match",
     "shovels.destination.addresses.rules.to",
 }  # fmt: skip
 """Whose default is written in words, or that have none."""

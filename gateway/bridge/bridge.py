@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from gateway.adapters import Limits
 from gateway.bodies import Spool
 from gateway.bridge.core_ends import Core, CoreDestination, CoreSource
+from gateway.bridge.directories import directory_of
 from gateway.bridge.ends import Destination, Ends, Report, Source
+from gateway.bridge.lanes import Lanes
+from gateway.bridge.pacing import Pace
+from gateway.bridge.preparation import Preparation
 from gateway.bridge.remote_ends import open_destination, open_source
-from gateway.bridge.shovel import Shovel
+from gateway.bridge.shovel import Shovel, paced
 from gateway.bridge.upstream import Upstream
 from gateway.config.bridge import ShovelSettings, UpstreamSettings
 from gateway.selector import Selector
@@ -83,9 +87,16 @@ class Bridge:
         self.shovels = {one.name: self._shovel(core, one) for one in shovels}
         self._tasks: list[asyncio.Task[None]] = []
 
-    def _shovel(self, core: Core, settings: ShovelSettings) -> Shovel:
-        ends = ShovelEnds(core, self.upstreams, settings)
-        return Shovel(settings, Ends(ends.source, ends.destination, ends.parking))
+    def _shovel(self, core: Core, settings: ShovelSettings) -> Shovel | Lanes:
+        def make(settings: ShovelSettings, preparation: Preparation, pace: Pace | None) -> Shovel:
+            ends = ShovelEnds(core, self.upstreams, settings)
+            opened = Ends(ends.source, ends.destination, ends.parking)
+            return Shovel(settings, opened, preparation, pace)
+
+        if not settings.source.queues:
+            return make(settings, Preparation(settings), paced(settings))
+        known = {name: one.settings for name, one in self.upstreams.items()}
+        return Lanes(settings, directory_of(settings, core, known).queues, make)
 
     def start(self) -> None:
         self._tasks = [asyncio.create_task(one.run()) for one in self.shovels.values()]

@@ -14,6 +14,8 @@ MOST_SUSPECTS = 1000
 class Ledger:
     """Counts, the last error, and the messages over which the destination was lost."""
 
+    COUNTS = ("moved", "parked", "rejected", "retried", "dropped", "delayed")
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.moved = self.parked = self.rejected = self.retried = 0
@@ -28,6 +30,14 @@ class Ledger:
         self.suspects: dict[bytes, int] = {}
         """Digests of messages that were alone under way when the destination was lost, and how
         often that happened."""
+
+    def counts(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in self.COUNTS}
+
+    def add(self, other: "Ledger") -> None:
+        """The counts of another."""
+        for name, count in other.counts().items():
+            setattr(self, name, getattr(self, name) + count)
 
     def failed(self, text: str) -> None:
         """Show why a message or an end was lost; log it if it is another reason than before."""

@@ -44,7 +44,13 @@ class Passage:
 class Passing:
     """From the opening of the ends to the loss of one."""
 
-    def __init__(self, settings: ShovelSettings, preparation: Preparation, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        settings: ShovelSettings,
+        preparation: Preparation,
+        ledger: Ledger,
+        pace: Pace | None,
+    ) -> None:
         self.settings = settings
         self.preparation = preparation
         self.ledger = ledger
@@ -57,7 +63,7 @@ class Passing:
         self._settled = asyncio.Event()
         self._opened: list[Source | Destination] = []
         self._loop = asyncio.get_running_loop()
-        self._pace = None if settings.rate is None else Pace(settings.rate, self._loop.time)
+        self._pace = pace
 
     async def open(self, ends: Ends) -> None:
         self.destination = await ends.destination(self._report)

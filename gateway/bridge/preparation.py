@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from gateway.adapters.performatives.addresses import exchange as exchange_address
 from gateway.bridge.address_inventory import compiled
+from gateway.bridge.address_patterns import FIELD, Pattern
 from gateway.bridge.address_rules import AddressRules, Place
 from gateway.bridge.notes import HOPS
 from gateway.bridge.property_rules import Draft, PropertyRules, Values
@@ -18,21 +19,24 @@ ALWAYS = ("exchange", "key", "queue")
 
 
 class Preparation:
-    """Of one shovel. Raises ``ConfigError`` if the rules are wrong."""
+    """Of one shovel. ``values``: parts of the pattern that its queue matches. Raises
+    ``ConfigError`` if the rules are wrong."""
 
-    def __init__(self, settings: ShovelSettings) -> None:
+    def __init__(self, settings: ShovelSettings, values: Values | None = None) -> None:
         text = "" if settings.filters_at_source else settings.filter
         self.matches = Selector(text).matches if text else None
         """The filter, unless the source has it."""
         self._destination = settings.destination
-        self._queue = settings.source.queue
+        self._fixed = {"queue": settings.source.queue, **(values or {})}
         self._addresses = address_rules(settings.destination)
         self._properties: PropertyRules | None = None
         if settings.properties:
             rules = [] if self._addresses is None else self._addresses.rules
             parts = {name for one in rules for name in one.match.parts}
             try:
-                self._properties = PropertyRules(settings.properties, parts | {*ALWAYS})
+                self._properties = PropertyRules(
+                    settings.properties, parts | {*ALWAYS, *self._fixed}
+                )
             except ValueError as error:
                 raise ConfigError(f"shovel {settings.name}: {error}") from None
         self._plain = self._addresses is None and self._properties is None
@@ -58,14 +62,28 @@ class Preparation:
         return draft.message().routed_as(*place)
 
     def _place(self, message: Message) -> tuple[tuple[str, str], Values]:
-        values = {"exchange": message.exchange, "key": message.key, "queue": self._queue}
-        if self._addresses is None:
+        values = {**self._fixed, "exchange": message.exchange, "key": message.key}
+        if self._addresses is None or self._destination.is_fixed:
             return self._destination.place(message.exchange, message.key), values
         place = Place(message.exchange, message.key)
         target, parts = translated(self._addresses, place, self._destination.inverse)
         if target is None:
             raise ValueError(f"no address rule has a target for {place}")
         return target.routing, {**values, **parts}
+
+
+def check_rules(settings: ShovelSettings) -> None:
+    """Raises ``ConfigError`` if the rules or the pattern of a shovel are wrong."""
+    parts = queue_pattern(settings).parts if settings.source.queues else ()
+    Preparation(settings, dict.fromkeys(parts, ""))
+
+
+def queue_pattern(settings: ShovelSettings) -> Pattern:
+    """Of the queues that a shovel moves. Raises ``ConfigError``."""
+    try:
+        return Pattern(settings.source.queues, FIELD)
+    except ValueError as error:
+        raise ConfigError(f"shovel {settings.name}: {error}") from None
 
 
 def address_rules(settings: ShovelDestination) -> AddressRules | None:

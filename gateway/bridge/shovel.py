@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from gateway.bridge.ends import Ends
 from gateway.bridge.ledger import Ledger
+from gateway.bridge.pacing import Pace
 from gateway.bridge.passing import Passing
 from gateway.bridge.preparation import Preparation
 from gateway.config.bridge import ShovelSettings
@@ -36,6 +37,18 @@ class State(Enum):
     WAITING = "waiting"
     """An end is lost or cannot be opened; the next attempt follows."""
     PAUSED = "paused"
+
+
+class LaneInfo(NamedTuple):
+    """A queue of a shovel with a pattern, as the administration shows it."""
+
+    queue: str
+    state: str
+    destination: str
+    moved: int
+    parked: int
+    under_way: int
+    error: str
 
 
 class ShovelInfo(NamedTuple):
@@ -59,15 +72,25 @@ class ShovelInfo(NamedTuple):
     connected: int
     since: int
     error: str
+    lanes: list[LaneInfo]
+    """Of a pattern of queues: each of these."""
 
 
 class Shovel:
     """Runs until it is cancelled; ``pause`` and ``resume`` stop and start it between."""
 
-    def __init__(self, settings: ShovelSettings, ends: Ends) -> None:
-        """Raises ``ConfigError`` if its rules are wrong."""
+    def __init__(
+        self,
+        settings: ShovelSettings,
+        ends: Ends,
+        preparation: Preparation | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        """``preparation`` and ``pace``: those of the settings, or shared with other shovels. Raises
+        ``ConfigError`` if the rules are wrong."""
         self.settings = settings
-        self._preparation = Preparation(settings)
+        self._preparation = preparation or Preparation(settings)
+        self._pace = pace or paced(settings)
         self.ledger = Ledger(settings.name)
         self.connected = 0
         self._ends = ends
@@ -80,22 +103,18 @@ class Shovel:
     def info(self) -> ShovelInfo:
         settings, ledger = self.settings, self.ledger
         return ShovelInfo(
-            settings.name,
-            self._state.value,
-            settings.source.described,
-            self._versions[0],
-            settings.destination.described,
-            self._versions[1],
-            ledger.moved,
-            ledger.parked,
-            ledger.rejected,
-            ledger.retried,
-            ledger.dropped,
-            ledger.delayed,
-            0 if self._passing is None else len(self._passing.under_way),
-            self.connected,
-            self._since,
-            ledger.error,
+            name=settings.name,
+            state=self._state.value,
+            source=settings.source.described,
+            source_version=self._versions[0],
+            destination=settings.destination.described,
+            destination_version=self._versions[1],
+            under_way=0 if self._passing is None else len(self._passing.under_way),
+            connected=self.connected,
+            since=self._since,
+            error=ledger.error,
+            lanes=[],
+            **ledger.counts(),
         )
 
     def pause(self) -> None:
@@ -134,7 +153,7 @@ class Shovel:
 
     async def _pass(self) -> None:
         """Open both ends and move messages until one is lost, or the shovel is paused."""
-        self._passing = passing = Passing(self.settings, self._preparation, self.ledger)
+        self._passing = passing = Passing(self.settings, self._preparation, self.ledger, self._pace)
         try:
             await passing.open(self._ends)
             self._versions = passing.versions
@@ -154,6 +173,11 @@ class Shovel:
     def _enter(self, state: State) -> None:
         if state is not self._state:
             self._state, self._since = state, now()
+
+
+def paced(settings: ShovelSettings) -> Pace | None:
+    """The rate limit of a shovel, if it has one."""
+    return None if settings.rate is None else Pace(settings.rate, time.monotonic)
 
 
 async def first_of(*work: Coroutine[Any, Any, None]) -> None:

@@ -88,12 +88,34 @@ class ShovelSource(Section):
 
     upstream: str = Field("", description="name of an upstream; empty: this gateway")
     vhost: str = Field("/", description="virtual host of the queue, if it is in this gateway")
-    queue: str = Field(min_length=1, max_length=255, description="the queue; it must exist")
+    queue: str = Field("", max_length=255, description="the queue; it must exist; or")
+    queues: str = Field("", max_length=255, description="a pattern of queues, as in address rules")
+    known: list[str] = Field(
+        [], max_length=10_000, description="queues of the upstream that may match"
+    )
+    management: str = Field(
+        "", description="`http://host:15672`: the management API that lists them instead"
+    )
+    most_queues: int = Field(
+        100, ge=1, le=10_000, description="queues at a time that are moved for a pattern"
+    )
+    follow_seconds: float = Field(5, gt=0, description="time between two looks at the queues")
+
+    @model_validator(mode="after")
+    def _one(self) -> "ShovelSource":
+        if bool(self.queue) is bool(self.queues):
+            raise ValueError("a source has a queue, or a pattern in queues")
+        listed = bool(self.known) + bool(self.management)
+        if listed and not (self.queues and self.upstream):
+            raise ValueError("known and management belong to a pattern of queues of an upstream")
+        if self.queues and self.upstream and listed != 1:
+            raise ValueError("AMQP cannot list queues: known or management says which there are")
+        return self
 
     @property
     def described(self) -> str:
         """As the administration shows it."""
-        return f"{self.upstream or self.vhost}: {self.queue}"
+        return f"{self.upstream or self.vhost}: {self.queue or self.queues}"
 
 
 class ShovelDestination(Section):
@@ -128,13 +150,18 @@ class ShovelDestination(Section):
         return self
 
     @property
+    def is_fixed(self) -> bool:
+        """Whether all messages go to one exchange or queue."""
+        return bool(self.queue) or self.exchange is not None
+
+    @property
     def has_rules(self) -> bool:
         return self.addresses is not None or self.addresses_file is not None
 
     @property
     def described(self) -> str:
         """As the administration shows it."""
-        if self.has_rules:
+        if self.has_rules and not self.is_fixed:
             return f"{self.upstream or self.vhost}: by address rules"
         place = self.queue or f"{self.exchange or '*'}/{'*' if self.key is None else self.key}"
         return f"{self.upstream or self.vhost}: {place}"
@@ -198,6 +225,15 @@ class ShovelSettings(Section):
                 f"shovel {self.name}: an upstream delivers all messages of a queue: say with "
                 "unmatched whether those that the filter does not match are dropped or parked"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _elsewhere(self) -> "ShovelSettings":
+        source, destination = self.source, self.destination
+        same = source.upstream == destination.upstream and source.vhost == destination.vhost
+        placed = destination.has_rules or destination.is_fixed or destination.key is not None
+        if source.queues and same and not placed:
+            raise ValueError(f"shovel {self.name}: the queues would be moved to themselves")
         return self
 
     @property

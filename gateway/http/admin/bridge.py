@@ -2,10 +2,11 @@
 
 from starlette.responses import Response
 
-from gateway.bridge.shovel import Shovel
+from gateway.bridge.lanes import Lanes
+from gateway.bridge.shovel import Shovel, ShovelInfo
 from gateway.http import problems
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank, listed
-from gateway.http.admin.views import ShovelList, ShovelView, UpstreamList, UpstreamView
+from gateway.http.admin.views import LaneView, ShovelList, ShovelView, UpstreamList, UpstreamView
 from gateway.http.problems import Problem
 
 SHOVELS = "/v1/admin/shovels"
@@ -18,25 +19,30 @@ async def list_upstreams(call: Call) -> Response:
     return listed("upstreams", (UpstreamView(**one.info()._asdict()) for one in found))
 
 
-def all_shovels(call: Call) -> dict[str, Shovel]:
+def all_shovels(call: Call) -> dict[str, Shovel | Lanes]:
     bridge = call.context.dependencies.bridge
     return {} if bridge is None else bridge.shovels
 
 
-def find_shovel(call: Call) -> Shovel:
+def find_shovel(call: Call) -> Shovel | Lanes:
     found = all_shovels(call).get(call.names["shovel"])
     if found is None:
         raise Problem(problems.NOT_FOUND, "no shovel of this name")
     return found
 
 
+def view(info: ShovelInfo) -> ShovelView:
+    lanes = [LaneView(**one._asdict()) for one in info.lanes]
+    return ShovelView(**{**info._asdict(), "lanes": lanes})
+
+
 async def list_shovels(call: Call) -> Response:
-    found = (ShovelView(**one.info()._asdict()) for one in all_shovels(call).values())
+    found = (view(one.info()) for one in all_shovels(call).values())
     return listed("shovels", found)
 
 
 async def show_shovel(call: Call) -> ShovelView:
-    return ShovelView(**find_shovel(call).info()._asdict())
+    return view(find_shovel(call).info())
 
 
 async def pause_shovel(call: Call) -> None:

@@ -319,6 +319,18 @@ class UpstreamList(Shape):
     upstreams: list[UpstreamView]
 
 
+class LaneView(Shape):
+    """A queue that a shovel with a pattern moves."""
+
+    queue: str
+    state: Literal["connecting", "running", "waiting", "paused"]
+    destination: str
+    moved: int
+    parked: int
+    under_way: int
+    error: str
+
+
 class ShovelView(Shape):
     """A shovel, with its counts since the start of the gateway."""
 
@@ -340,6 +352,7 @@ class ShovelView(Shape):
     connected: int = Field(description="how often both ends were opened")
     since: int = Field(description="time of the last change of state, ms since 1970")
     error: str = Field(description="why an end was lost, or a message was not taken, last")
+    lanes: list[LaneView] = Field(description="each queue, if the source is a pattern")
 
 
 class ShovelList(Shape):

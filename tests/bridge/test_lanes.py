@@ -1,0 +1,176 @@
+"""A shovel for a pattern of queues."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.bridge.directories import ManagementDirectory
+from gateway.config.bridge import (
+    ShovelDestination,
+    ShovelSettings,
+    ShovelSource,
+    UpstreamSettings,
+)
+from gateway.operations import DeleteQueue
+from tests import in_memory
+from tests.bridge.moving import (
+    configuration,
+    declare,
+    empty,
+    entered,
+    pause,
+    publish,
+    resume,
+    shovels,
+    taken,
+)
+from tests.net.running import Running, until
+
+FOLLOWING = """
+[[shovels]]
+name = "all"
+source = { queues = "{land}.orders.*", most_queues = 3, follow_seconds = 0.05 }
+destination.addresses.rules = [
+    { match = { key = "{land}.orders.{kind}" }, to = { key = "moved.{kind}.{land}" } },
+]
+retry_seconds = 0.05
+
+[[shovels.properties]]
+set = { app_id = "{kind} of {land}" }
+"""
+
+
+def lanes(running: Running) -> dict[str, Any]:
+    return {one["queue"]: one for one in shovels(running)["all"]["lanes"]}
+
+
+def delete(running: Running, queue: str) -> None:
+    async def gone() -> None:
+        remote = await entered(running.port)
+        await remote.request(DeleteQueue(1, None, queue, False, False))
+        await remote.close()
+
+    asyncio.run(gone())
+
+
+def test_lanes_follow_the_queues_of_this_gateway(tmp_path: Path) -> None:
+    """They come and go with them, each with its own state; their counts stay."""
+    file = tmp_path / "gateway.toml"
+    file.write_text(FOLLOWING)
+    with Running(tmp_path, "--config", file) as gateway:
+        until(lambda: shovels(gateway)["all"]["state"] == "waiting", "nothing to do")
+        declare(gateway, "de.orders.new", "fr.orders.new", "orders.new", "de.orders.new.big")
+        declare(gateway, "moved.new.de")
+        publish(gateway.port, "de.orders.new", range(5))
+        (*found,) = taken(gateway.port, "moved.new.de", 5)
+        assert [in_memory.text(one.message) for one in found] == [f"body {n}" for n in range(5)]
+        assert found[0].message.properties.app_id == "new of de"
+        until(lambda: lanes(gateway).keys() == {"de.orders.new", "fr.orders.new"}, "two lanes")
+        until(lambda: lanes(gateway)["de.orders.new"]["moved"] == 5, "moved")
+        until(lambda: "moved.new.fr" in lanes(gateway)["fr.orders.new"]["error"], "waits alone")
+        assert lanes(gateway)["de.orders.new"]["state"] == "running"
+        delete(gateway, "de.orders.new")
+        until(lambda: lanes(gateway).keys() == {"fr.orders.new"}, "one lane")
+        told = shovels(gateway)["all"]
+        assert (told["moved"], told["source"]) == (5, "/: {land}.orders.*")
+
+
+def test_lanes_are_bounded_and_paused_together(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text(FOLLOWING)
+    with Running(tmp_path, "--config", file) as gateway:
+        names = [f"a.orders.{n}" for n in range(4)]
+        declare(gateway, *names, *(f"moved.{n}.a" for n in range(4)))
+        until(lambda: len(lanes(gateway)) == 3, "three lanes")
+        until(lambda: "more than 3 queues match" in shovels(gateway)["all"]["error"], "an error")
+        pause(gateway, "all")
+        until(lambda: {one["state"] for one in lanes(gateway).values()} == {"paused"}, "paused")
+        for name in names:
+            publish(gateway.port, name, range(2))
+        assert shovels(gateway)["all"]["moved"] == 0
+        resume(gateway, "all")
+        until(lambda: shovels(gateway)["all"]["moved"] == 6, "three of the queues are moved")
+        gone, *_ = lanes(gateway)
+        delete(gateway, gone)
+        until(lambda: shovels(gateway)["all"]["moved"] == 8, "the fourth has its place")
+        until(lambda: not shovels(gateway)["all"]["error"], "nothing is wrong any more")
+
+
+FROM_OLD = """
+[[shovels]]
+name = "all"
+source = { upstream = "old", queues = "orders.#", known = ["orders.a", "orders.b", "other"] }
+destination = {}
+"""
+
+
+def test_queues_of_an_upstream_that_are_known(tmp_path: Path) -> None:
+    """Without rules each goes to the queue of the same name."""
+    with Running(tmp_path / "old") as old:
+        declare(old, "orders.a", "orders.b", "other")
+        file = configuration(tmp_path / "new", old.port, FROM_OLD)
+        with Running(tmp_path / "new", "--config", file) as new:
+            declare(new, "orders.a", "orders.b")
+            for name in ("orders.a", "orders.b", "other"):
+                publish(old.port, name, range(3))
+            for name in ("orders.a", "orders.b"):
+                assert len(taken(new.port, name, 3)) == 3
+            until(lambda: empty(old, "orders.a") and empty(old, "orders.b"), "settled")
+            assert not empty(old, "other")
+            assert set(lanes(new)) == {"orders.a", "orders.b"}
+
+
+class Management(BaseHTTPRequestHandler):
+    """Lists the queues of the virtual host "a b" to guest."""
+
+    def do_GET(self) -> None:
+        good = self.path == "/api/queues/a%20b?columns=name"
+        self.send_response(200 if good else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps([{"name": "q1"}, {"name": "q2"}]).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def management() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Management) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_management_api_lists_queues(management: str) -> None:
+    def upstream(vhost: str) -> UpstreamSettings:
+        return UpstreamSettings(name="a", addresses=["amqp://127.0.0.1"], vhost=vhost)
+
+    found = ManagementDirectory(management, upstream("a b"))
+    assert asyncio.run(found.queues()) == ["q1", "q2"]
+    missing = ManagementDirectory(management, upstream("other"))
+    with pytest.raises(OSError, match="404"):
+        asyncio.run(missing.queues())
+
+
+@pytest.mark.parametrize(
+    "source, told",
+    [
+        ({}, "a queue, or a pattern"),
+        ({"queue": "q", "queues": "*"}, "a queue, or a pattern"),
+        ({"queues": "*", "upstream": "old"}, "AMQP cannot list queues"),
+        ({"queues": "*", "known": ["q"]}, "belong to a pattern of queues of an upstream"),
+        ({"queues": "*"}, "moved to themselves"),
+    ],
+)
+def test_wrong_patterns_are_told(source: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        ShovelSettings(name="a", source=ShovelSource(**source), destination=ShovelDestination())
