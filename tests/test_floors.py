@@ -11,7 +11,7 @@ FLOOR = {
     "message": 1, "partial_bodies": 1,
     "operations": 2, "selector": 2,
     "adapters": 3, "broker": 3, "store": 3,
-    "sessions": 4, "config": 4, "inspect": 4, "crossing": 4,
+    "sessions": 4, "config": 4, "inspect": 4, "crossing": 4, "importing": 4,
     "net": 5,
     "bridge": 6, "inventory": 6,
     "http": 7,
@@ -27,7 +27,7 @@ EXCEPTIONS = {
 
 PURE = (
     "errors", "values", "bodies", "limits", "message", "partial_bodies", "operations", "selector",
-    "adapters", "broker", "store", "crossing",
+    "adapters", "broker", "store", "crossing", "importing",
 )  # fmt: skip
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "threading", "time", "fastapi", "pydantic", "logging"}
 

@@ -119,6 +119,8 @@ def ways_of_node(name: str, given: Any) -> int | None:
         least, most, what = given
         inner = in_sequence(what)
         most = min(int(most), MOST_OCTETS)
+        if inner == 1 and name == "POSSESSIVE_REPEAT":
+            return 1
         if inner == 1:
             return max(most - min(int(least), most) + 1, 1)
         if inner is None or most > FEW_TIMES:
