@@ -12,7 +12,6 @@ from gateway import values
 from gateway.broker.names import check_name
 from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Table
-from gateway.operations import DRAFT_LEVELS, LINK_LEVELS
 
 LONGEST_TIMER = 4_294_967_295
 """Milliseconds; RabbitMQ's bound for ``x-message-ttl`` and ``x-expires``."""
@@ -22,13 +21,15 @@ DEAD_LETTER_COST = 16
 
 
 def ranks_of(levels: int) -> tuple[int, ...]:
-    """Where each of ten priorities stands if there are fewer levels (AMQP 1.0 §3.2.1): the lowest
-    fall together, and the highest. Of two, 0 to 4 are one and 5 to 9 the other."""
+    """Where each of ten priorities stands if there are fewer levels (AMQP 1.0 §3.2.1; so do both
+    brokers of Qpid): the lowest fall together, and the highest. Of two, 0 to 4 are one and 5 to 9
+    the other."""
     lowest, highest = 5 - (levels + 1) // 2, 4 + levels // 2
     return tuple(min(max(lowest, priority), highest) - lowest for priority in range(10))
 
 
-RANKS = {levels: ranks_of(levels) for levels in (DRAFT_LEVELS, LINK_LEVELS)}
+MOST_LEVELS = 10
+RANKS = {levels: ranks_of(levels) for levels in range(1, MOST_LEVELS + 1)}
 
 
 @dataclass(slots=True)
@@ -83,6 +84,8 @@ class QueueArguments(NamedTuple):
     dead_letter_on_delete: bool = False
     """The dead letter exchange gets the messages of the queue when it is deleted."""
     max_priority: int | None = None
+    priority_levels: int | None = None
+    """Levels of ten priorities (``RANKS``), without a ``max_priority``."""
     single_active: bool = False
     delivery_limit: int | None = None
     """Of a quorum queue: deliveries after which a message that comes back is dead-lettered."""
@@ -225,6 +228,13 @@ def priorities(value: Any) -> int:
     return number
 
 
+def levels(value: Any) -> int:
+    number = natural(value)
+    if not 1 <= number <= MOST_LEVELS:
+        raise Invalid(f"{{value_out_of_range,{number}}}")
+    return number
+
+
 def text(value: Any) -> str:
     if not isinstance(value, str):
         raise Invalid(f"{{unacceptable_type,{type_name(value)}}}")
@@ -274,6 +284,7 @@ QUEUE_CHECKS = {
     "x-dead-letter-routing-key": ("dead_letter_key", text),
     ON_DELETE: ("dead_letter_on_delete", flag),
     "x-max-priority": ("max_priority", priorities),
+    "x-priority-levels": ("priority_levels", levels),
     "x-single-active-consumer": ("single_active", flag),
     "x-queue-mode": ("", one_of("\"unsupported queue mode '{value}'\"", "default", "lazy")),
     "x-queue-type": (

@@ -149,7 +149,8 @@ class Queue:
         """Messages for which there must be room, though they are not there yet."""
         self.reserved_octets = 0
         most = limits.max_priority
-        self.backlog = Backlog(self, number, 0 if most is not None else levels, most)
+        levels = 0 if most is not None else limits.priority_levels or levels
+        self.backlog = Backlog(self, number, levels, most)
         self.dispatcher = Dispatcher(self, limits.single_active, not self.refuses_when_full)
         self.consumers = self.dispatcher.consumers
         self.waiting = self.dispatcher.waiting

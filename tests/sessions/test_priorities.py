@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.commands.wire import layouts as handles
+from gateway.adapters.core.qpid_queues import queue_arguments
 from gateway.adapters.methods.contents.methods import OutgoingMethod
 from gateway.broker.limits import RANKS
 from gateway.message import Message
@@ -72,6 +73,25 @@ def test_an_argument_counts_for_more(peer: LinkPeer) -> None:
     given = {"x-max-priority": 5}
     peer.done(DeclareQueue(1, "d", "q", arguments=given, levels=DRAFT_LEVELS))
     assert filled(peer, "q") == ["9", "5", "7", "4", "0", "None"]
+
+
+@pytest.mark.parametrize(
+    ("given", "order"),
+    [
+        ({"x-qpid-priorities": 2}, IN_TWO),
+        ({"qpid.priorities": 10}, IN_TEN),
+        ({"qpid.priorities": 3}, ["9", "5", "7", "4", "None", "0"]),
+        ({"qpid.priorities": 4}, ["9", "7", "5", "4", "None", "0"]),
+        ({"qpid.priorities": 1}, IN_ORDER),
+        ({"qpid.priorities": 2, "x-max-priority": 9}, ["9", "7", "5", "4", "0", "None"]),
+    ],
+    ids=str,
+)
+def test_levels_of_qpids_argument(peer: LinkPeer, given: dict[str, int], order: list[str]) -> None:
+    """Of ten priorities as its brokers and 1.0 divide them; RabbitMQ's argument goes first, which
+    has no priority as 0."""
+    peer.done(DeclareQueue(1, "d", "q", arguments=queue_arguments(given)))
+    assert filled(peer, "q") == order
 
 
 @pytest.mark.parametrize(("levels", "order"), [(DRAFT_LEVELS, IN_TWO), (LINK_LEVELS, IN_TEN)])

@@ -45,17 +45,27 @@ def _flag(value: Any) -> bool | None:
     return True if value in (True, 1, "1") or str(value).lower() == "true" else None
 
 
+def _levels(value: Any) -> Any:
+    """Qpid's brokers have ten at most."""
+    count = _count(value)
+    is_number = isinstance(count, int) and not isinstance(count, bool)
+    return min(count, MOST_LEVELS) if is_number else count
+
+
 def _default_key(value: Any) -> str | None:
     return LAST_VALUE_KEY if _flag(value) else None
 
+
+MOST_LEVELS = 10
+"""Of priority."""
 
 Read = Callable[[Any], Any]
 
 ARGUMENTS: dict[str, tuple[str, Read]] = {
     MAX_COUNT: ("x-max-length", _count),
     MAX_SIZE: ("x-max-length-bytes", _count),
-    "qpid.priorities": ("x-max-priority", _count),
-    "x-qpid-priorities": ("x-max-priority", _count),
+    "qpid.priorities": ("x-priority-levels", _levels),
+    "x-qpid-priorities": ("x-priority-levels", _levels),
     "qpid.last_value_queue_key": ("x-last-value-key", _name),
     "qpid.last_value_queue": ("x-last-value-key", _default_key),
     "qpid.last_value_queue_no_browse": ("x-last-value-key", _default_key),
@@ -92,7 +102,7 @@ def queue_arguments(given: Table) -> Table:
 THEIRS = {
     "x-max-length": MAX_COUNT,
     "x-max-length-bytes": MAX_SIZE,
-    "x-max-priority": "x-qpid-priorities",
+    "x-priority-levels": "x-qpid-priorities",
     "x-last-value-key": "qpid.last_value_queue_key",
     "x-group-key": "qpid.group_header_key",
     "x-message-ttl": "x-qpid-maximum-message-ttl",
@@ -106,6 +116,8 @@ def qpid_arguments(given: Table) -> Table:
     """The inverse for a client. A limit without a policy drops the oldest messages, as in
     RabbitMQ."""
     arguments = {THEIRS.get(name, name): value for name, value in given.items()}
+    if "x-max-priority" in arguments:
+        arguments.setdefault("x-qpid-priorities", MOST_LEVELS)  # each of ten for itself
     limited = "x-max-length" in given or "x-max-length-bytes" in given
     policy = THEIR_POLICIES.get(str(given.get("x-overflow", "drop-head")))
     if limited and policy is not None:
