@@ -22,9 +22,9 @@ from gateway.adapters.segments.frames import Frames, control
 from gateway.adapters.segments.lifecycle import Lifecycle, State
 from gateway.adapters.segments.operations import write_control
 from gateway.adapters.segments.server_handshake import ServerHandshake
-from gateway.adapters.segments.session import session_code
 from gateway.adapters.segments.session_state import ATTACHED
 from gateway.adapters.segments.session_state import State as SessionState
+from gateway.adapters.segments.violation import session_code
 from gateway.adapters.segments.wire.tables import MIN_MAX_FRAME_SIZE, ErrorCode
 from gateway.bodies import Spool
 from gateway.errors import Condition, LocalError

@@ -260,7 +260,7 @@ def _flush(r: Request, subscription: Subscription) -> list[Operation]:
 def _accept(r: Request) -> list[Operation]:
     session = r.session
     taken = session.unsettled.take(unwrapped(r.record.transfers, session.sent))
-    session.batch(r.number)
+    session.batches.numbers[r.number] = None
     if session.transactional:
         session.accepted.update(taken)
     return _settled(session.number, list(taken.values()), Outcome.ACCEPT)
@@ -290,7 +290,7 @@ def _given_up(r: Request, outcome: Outcome, reason: Table | None = None) -> list
     taken = session.unsettled.take(ranges)
     if session.accepted:
         session.given_up.append((ranges, outcome, reason))
-    session.batch(r.number)
+    session.batches.numbers[r.number] = None
     if not taken:
         return []
     return [SettleMany(session.number, list(taken.values()), outcome, reason)]

@@ -7,12 +7,13 @@ turn at most, when the output is taken: if a command with sync completes, an exe
 reached, the peer asks, or 1000 commands are complete.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from gateway.adapters.core.allowance import MOST_VALUES
 from gateway.adapters.core.output import CROWD, HEAVY, OutputBuffer
+from gateway.adapters.segments.batches import Batches
 from gateway.adapters.segments.completion import (
     SERIALS,
     BrowsedTransfers,
@@ -48,10 +49,14 @@ from gateway.adapters.segments.replay import ReplayLog
 from gateway.adapters.segments.session_state import ATTACHED, State
 from gateway.adapters.segments.subscriptions import Spent, Subscription
 from gateway.adapters.segments.types import ALLOWANCE, FieldError, Unacceptable
-from gateway.adapters.segments.violation import Violation, command_invalid, undecodable
+from gateway.adapters.segments.violation import (
+    Violation,
+    command_invalid,
+    session_code,
+    undecodable,
+)
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import (
-    CODES,
     OPERATIONS,
     AcceptMode,
     ErrorCode,
@@ -68,7 +73,6 @@ from gateway.operations import (
     Refused,
     Returned,
     SessionLost,
-    Synchronize,
     Unsent,
 )
 
@@ -129,29 +133,6 @@ class Request(NamedTuple):
         self.session.tell_exception(code, op.text, self.number, self.kind.code)
 
 
-class Performed(NamedTuple):
-    """The token of ``Synchronize`` behind publishes and settlements: their numbers, with the
-    messages of publishes, and messages whose publisher hears of their fate."""
-
-    session: "Session"
-    numbers: dict[int, Message | None]
-    messages: list[Message]
-
-    def done(self, op: Done) -> None:
-        session = self.session
-        if session.performing and session.performing[0] is self.numbers:
-            session.performing.popleft()
-        accepted = [session.explicit.pop(id(message), None) for message in self.messages]
-        routed = [number for number in accepted if number is not None]
-        if routed and session.state in (ATTACHED, State.LEFT):
-            session.send(w.MessageAccept(ranges_of(routed)))
-        if session.received.complete(*self.numbers):
-            session.tell_soon()
-
-    def refused(self, op: Refused) -> None:
-        self.session.tell_exception(session_code(op.condition), op.text)
-
-
 class Failure(NamedTuple):
     """The token of a violation that costs the session."""
 
@@ -172,11 +153,6 @@ class Failure(NamedTuple):
         self.session.tell_exception(self.code, violation.text, self.number, violation.operation)
 
 
-def session_code(condition: Condition) -> int:
-    """The error code of an execution.exception."""
-    return CODES[condition.value][0]
-
-
 Serve = Callable[[Request], list[Operation]]
 Answer = Callable[[Request, Any], Any]
 
@@ -192,8 +168,8 @@ class Session:
     __slots__ = (
         "number", "name", "state", "allow_deliveries", "received", "pointed", "confirming",
         "sent", "subscriptions", "unsettled", "windowed", "transactional", "branching", "accepted",
-        "explicit", "acquiring", "owned", "answers", "_serve", "_batched", "_engine", "performing",
-        "_buffer", "_pending", "_unsafe", "_messages", "timeout", "log",
+        "batches", "acquiring", "owned", "answers", "_serve", "_batched", "_engine",
+        "_buffer", "_pending", "timeout", "log",
         "linked", "known", "given_up", "browsed",
     )  # fmt: skip
 
@@ -243,8 +219,7 @@ class Session:
         """Deliveries that were accepted in the transaction."""
         self.given_up: list[tuple[list[tuple[int, int]], Outcome, Table | None]] = []
         """Ranges that were released or rejected after some were accepted in it."""
-        self.explicit: dict[int, int] = {}
-        """Transfers whose publisher hears of their fate, by the identity of their messages."""
+        self.batches = Batches()
         self.acquiring = 0
         """Messages named by acquires that are not answered."""
         self.answers = answers
@@ -253,12 +228,6 @@ class Session:
         self._engine = engine
         self._buffer = engine.buffer
         self._pending = engine.buffer.pending
-        self.performing: deque[dict[int, Message | None]] = deque()
-        """Publishes and settlements that the broker was given and has not answered yet."""
-        self._unsafe: dict[int, Message | None] = {}
-        """Those of this read, by number; ``None`` is a settlement."""
-        self._messages: list[Message] = []
-        """The explicit ones among the unsafe."""
 
     # --- commands of the peer --------------------------------------------------------------------
 
@@ -285,10 +254,10 @@ class Session:
         mandatory = False
         if accept_mode == AcceptMode.EXPLICIT:
             mandatory = not flags & DISCARD_UNROUTABLE
-            self.explicit[id(message)] = number
-            self._messages.append(message)
+            self.batches.explicit[id(message)] = number
+            self.batches.messages.append(message)
         found.append(Publish(self.number, message, mandatory, flags & IMMEDIATE != 0))
-        self._unsafe[number] = message
+        self.batches.numbers[number] = message
         if sync:
             self.received.wanted = number
 
@@ -377,17 +346,9 @@ class Session:
             self.tell_soon()
         return admitted
 
-    def batch(self, number: int) -> None:
-        """A settlement, which is completed together with the publishes of this read."""
-        self._unsafe[number] = None
-
     def flush_unsafe(self, found: list[Operation]) -> None:
         """Complete the publishes and settlements so far when they are performed and stored."""
-        if self._unsafe:
-            token = Performed(self, self._unsafe, self._messages)
-            found.append(Synchronize(self.number, token))
-            self.performing.append(self._unsafe)
-            self._unsafe, self._messages = {}, []
+        self.batches.flush(self, found)
 
     # --- mistakes --------------------------------------------------------------------------------
 
@@ -424,13 +385,8 @@ class Session:
 
     def refused_transfer(self, op: Refused) -> None:
         """The broker has refused a message, which costs the session."""
-        given = (
-            number
-            for numbers in self.performing
-            for number, message in numbers.items()
-            if message is op.message is not None
-        )
-        self.tell_exception(session_code(op.condition), op.text, next(given, None), TRANSFER)
+        number = self.batches.number_of(op.message)
+        self.tell_exception(session_code(op.condition), op.text, number, TRANSFER)
 
     def detach(self) -> None:
         """End the session from our side."""
@@ -453,11 +409,10 @@ class Session:
 
     def _drop(self) -> None:
         for each in (
-            self.subscriptions, self.unsettled, self.windowed, self.explicit, self.performing
+            self.subscriptions, self.unsettled, self.windowed, self.batches
         ):  # fmt: skip
             each.clear()
         self.browsed = None
-        self._unsafe, self._messages = {}, []
         if self.log is not None:
             self.log.end()
             self.log = None
@@ -592,7 +547,7 @@ class Session:
 
     def returned(self, op: Returned) -> None:
         """A message that no queue took: its publisher is told, if it asked for that."""
-        number = self.explicit.pop(id(op.message), None)
+        number = self.batches.explicit.pop(id(op.message), None)
         if number is not None and self.state in (ATTACHED, State.LEFT):
             code = RETURN_CODES.get(op.condition, RejectCode.UNSPECIFIED)
             self.send(w.MessageReject(ranges_of([number]), code, op.text))

@@ -16,6 +16,11 @@ EXCEPTION_CONDITIONS = {
 """By the error code of an execution.exception."""
 
 
+def session_code(condition: Condition) -> int:
+    """The error code of an execution.exception."""
+    return CODES[condition.value][0]
+
+
 class Violation(NamedTuple):
     """``lost`` is the scope that ends by it: the connection (connection.close), or the session
     (execution.exception, then session.detach). ``operation`` is class << 8 | code of the control or
