@@ -87,16 +87,26 @@ def serve(
     log_level: Annotated[
         str | None, typer.Option(help="Lowest level logged: debug, info, warning, error.")
     ] = None,
+    upstream: Annotated[
+        str | None,
+        typer.Option(
+            help="Facade: keep no messages, and show the queues of the broker at this URL, "
+            "amqp://user:password@host:port/vhost."
+        ),
+    ] = None,
 ) -> None:
     """Run the gateway. Defaults: AMQP on 5672, HTTP on 8080, local only, user guest/guest."""
     from gateway.config import read_settings
+    from gateway.config.facade import facade_of
 
     tls = {"port": amqps_port, "certificate": tls_cert, "key": tls_key}
     amqp = {"host": host, "port": amqp_port, "tls": given(tls) or None}
     http = {"host": host, "port": http_port}
     top = {"data_dir": data_dir, "durable": durable, "log_level": log_level}
     settings = read_settings(
-        config, **given({**top, "amqp": given(amqp) or None, "http": given(http) or None})
+        config,
+        **given({**top, "amqp": given(amqp) or None, "http": given(http) or None}),
+        **({} if upstream is None else facade_of(upstream)),
     )
     import logging
 

@@ -212,7 +212,12 @@ class Gateway:
         settings = self.settings
         core = Core(self.broker, self._turn, lambda: self._publishers_held)
         limits = settings.amqp.limits()
-        return Bridge(core, settings.upstreams, settings.shovels, limits, self.spool)
+        bridge = Bridge(
+            core, settings.upstreams, settings.shovels, settings.facades, limits, self.spool
+        )
+        for facade in bridge.facades.values():
+            facade.on_full = self._hold
+        return bridge
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
@@ -366,6 +371,8 @@ class Gateway:
 
     def _hold(self) -> None:
         self.listener.hold(self._publishers_held)
+        for facade in self.bridge.facades.values():
+            self.listener.hold_vhost(facade.vhost, facade.host.outbound.full)
 
     def stop(self) -> None:
         """Request a shutdown; ``stopped`` returns."""

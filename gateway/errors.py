@@ -11,7 +11,9 @@ A ``Condition`` is a neutral word. Each version's generated table turns it into 
 code (404, ``amqp:not-found``), and ``gateway.http.problems`` turns it into a status.
 """
 
+from collections.abc import Callable
 from enum import Enum, IntEnum
+from typing import Protocol
 
 
 class Lost(IntEnum):
@@ -111,3 +113,21 @@ class Refusal(GatewayError):
         self.condition = condition
         self.text = text
         self.lost = lost
+
+
+class AwaitsUpstream(Refusal):
+    """An operation needs an answer of another broker first. ``answer.then`` takes a function that
+    is called when it has come; then the operation is performed again from its beginning. Peers are
+    shown this as a refusal only where nobody waits."""
+
+    def __init__(self, answer: "PendingAnswer") -> None:
+        super().__init__(
+            Condition.RESOURCE_ERROR, "the upstream has not answered yet", Lost.NOTHING
+        )
+        self.answer = answer
+
+
+class PendingAnswer(Protocol):
+    """An answer that has not come yet."""
+
+    def then(self, callback: Callable[[], None]) -> None: ...

@@ -10,13 +10,17 @@ from gateway.bodies import Spool
 from gateway.bridge.core_ends import Core, CoreDestination, CoreSource
 from gateway.bridge.directories import directory_of
 from gateway.bridge.ends import Destination, Ends, Report, Source
+from gateway.bridge.facade import Facade
 from gateway.bridge.lanes import Lanes
 from gateway.bridge.pacing import Pace
 from gateway.bridge.preparation import Preparation
 from gateway.bridge.remote_ends import open_destination, open_source
 from gateway.bridge.shovel import Shovel, paced
 from gateway.bridge.upstream import Upstream
+from gateway.broker.facade import FacadeVirtualHost
 from gateway.config.bridge import ShovelSettings, UpstreamSettings
+from gateway.config.facade import FacadeSettings
+from gateway.errors import ConfigError, Refusal
 from gateway.selector import Selector
 
 
@@ -79,12 +83,14 @@ class Bridge:
         core: Core,
         upstreams: Sequence[UpstreamSettings],
         shovels: Sequence[ShovelSettings],
+        facades: Sequence[FacadeSettings],
         limits: Limits,
         spool: Spool | None,
     ) -> None:
         """Raises ``ConfigError``."""
         self.upstreams = {one.name: Upstream(one, limits, spool) for one in upstreams}
         self.shovels = {one.name: self._shovel(core, one) for one in shovels}
+        self.facades = {one.vhost: self._facade(core, one) for one in facades}
         self._tasks: list[asyncio.Task[None]] = []
 
     def _shovel(self, core: Core, settings: ShovelSettings) -> Shovel | Lanes:
@@ -98,7 +104,18 @@ class Bridge:
         known = {name: one.settings for name, one in self.upstreams.items()}
         return Lanes(settings, directory_of(settings, core, known).queues, make)
 
+    def _facade(self, core: Core, settings: FacadeSettings) -> Facade:
+        facade = Facade(settings, self.upstreams[settings.upstream], core.turn)
+        facade.host = FacadeVirtualHost(settings.vhost, core.broker.state, facade)
+        try:
+            core.broker.adopt_vhost(facade.host)
+        except Refusal as refusal:
+            raise ConfigError(f"facades: {refusal.text}") from None
+        return facade
+
     def start(self) -> None:
+        for facade in self.facades.values():
+            facade.start()
         self._tasks = [asyncio.create_task(one.run()) for one in self.shovels.values()]
 
     async def close(self) -> None:
@@ -106,3 +123,5 @@ class Bridge:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for facade in self.facades.values():
+            await facade.close()

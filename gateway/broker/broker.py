@@ -113,6 +113,15 @@ class Broker:
                 self.access.set_permissions(FIRST_USER, name, ".*", ".*", ".*")
         return found
 
+    def adopt_vhost(self, vhost: VirtualHost) -> None:
+        """Use this one, which was made elsewhere, in place of an empty one of its name. Refuses
+        (406) to replace one with contents."""
+        old = self.create_vhost(vhost.name)
+        if old.queues or old.bindings or old.clients:
+            text = f"vhost '{vhost.name}' has queues or bindings of its own"
+            raise Refusal(Condition.PRECONDITION_FAILED, text)
+        self.vhosts[vhost.name] = vhost
+
     def branches(self, vhost: VirtualHost) -> Branches:
         """Those of distributed transactions in a virtual host."""
         found = self._branches.get(vhost)
@@ -127,6 +136,8 @@ class Broker:
         vhost = self.vhosts.get(name)
         if vhost is None:
             raise Refusal(Condition.NOT_FOUND, f"no vhost '{name}'")
+        if vhost.outbound is not None:
+            raise Refusal(Condition.NOT_ALLOWED, f"vhost '{name}' is a facade of an upstream")
         for client in list(vhost.clients):
             client.close()
         del self.vhosts[name]

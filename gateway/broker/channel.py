@@ -17,6 +17,8 @@ from gateway.broker.consumers import Consumer, Measure, Window
 from gateway.broker.coordinator import TransactionCoordinator
 from gateway.broker.cursors import Copies, Cursor, Matches
 from gateway.broker.exclusions import Exclusions
+from gateway.broker.facade import FacadeVirtualHost, UpstreamQueue
+from gateway.broker.facade_topology import FacadeTopology
 from gateway.broker.lanes import Copy, Entry
 from gateway.broker.limits import read_consumer_priority
 from gateway.broker.long_operations import PORTION, freeing
@@ -119,7 +121,8 @@ class Channel:
             broker.confirming,
             client.rules.returns_refused,
         )
-        self.topology = TopologyRequests(
+        kind = FacadeTopology if isinstance(vhost, FacadeVirtualHost) else TopologyRequests
+        self.topology: TopologyRequests = kind(
             self.owner, vhost, self.permissions, client.rules, broker.templates
         )
         self.settlements = ChannelSettlements(self.window, vhost)
@@ -145,6 +148,7 @@ class Channel:
     def select_branches(self) -> None:
         """The channel may be associated with branches from now on. Refuses (406) one with
         transactions of its own."""
+        self.transactions.check_local()
         if self.transactions.own is not None:
             raise Refusal(Condition.PRECONDITION_FAILED, "cannot switch from tx to dtx mode")
         if self.branches is None:
@@ -306,7 +310,11 @@ class Channel:
         found = self.readable(queue)
         excluded = self.settlements.excluded
         exclusions = None if excluded is None else excluded.get(found)
-        entry = found.take() if exclusions is None else take_past(found, exclusions)
+        if isinstance(found, UpstreamQueue):
+            assert self.topology.answers is not None
+            entry = found.take_from_upstream(self.topology.answers)
+        else:
+            entry = found.take() if exclusions is None else take_past(found, exclusions)
         if entry is None:
             return None
         if no_ack:
@@ -450,7 +458,7 @@ class Channel:
             then()
             return
         much = self.much_to_give_back
-        window.closed = True
+        window.closed = self.publish_path.closed = True
         window.reopen()
         posts, entries = self.transactions.abandon()
         if self.branches is not None:

@@ -5,11 +5,14 @@ confirmation with ``multiple`` covers a run however long; a run that waits for t
 those behind it for one commit at most.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable
 
 SAFE = 0
 """Mark of a publish that depends on no batch."""
+UNDECIDED = sys.maxsize
+"""Mark of a publish whose fate is told later."""
 
 
 class Run:
@@ -43,6 +46,13 @@ class Confirms:
                 run.last = self.sequence
                 return
         runs.append(Run(self.sequence, mark, accepted))
+
+    def wait(self) -> Run:
+        """One more publish. Its fate is decided later: by the mark ``SAFE``, and ``accepted``."""
+        self.sequence += 1
+        run = Run(self.sequence, UNDECIDED, True)
+        self.runs.append(run)
+        return run
 
     def tell(self, safe: int, clean: int, confirm: Callable[[int, bool, bool], None]) -> bool:
         """Confirm the publishes of safe batches: those up to ``safe``, and ``clean`` (the gathering

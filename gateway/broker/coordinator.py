@@ -72,8 +72,14 @@ class TransactionCoordinator:
 
     # --- the channel's own ----------------------------------------------------------------------
 
+    def check_local(self) -> None:
+        """Refuse (540) transactions of a facade: the upstream would not commit them as one."""
+        if self.vhost.outbound is not None:
+            raise Refusal(Condition.NOT_IMPLEMENTED, "no transactions with an upstream")
+
     def select(self) -> None:
         """Publishes and settlements wait for ``commit`` from now on."""
+        self.check_local()
         if self.own is None:
             own = Transaction()
             self.publish_path.begin_transaction(own)
@@ -171,6 +177,7 @@ class TransactionCoordinator:
 
     def declare(self) -> bytes:
         """A new transaction's id."""
+        self.check_local()
         if len(self.declared) >= MOST_TRANSACTIONS:
             raise Refusal(
                 Condition.RESOURCE_ERROR, f"more than {MOST_TRANSACTIONS} transactions are open"

@@ -13,6 +13,7 @@ from gateway.broker.deadletters import header_keys, peek_properties, reencoded
 from gateway.broker.exchanges import Exchange
 from gateway.broker.limits import type_name
 from gateway.broker.names import check_key
+from gateway.broker.outbound import Outbound
 from gateway.broker.permissions import PermissionCache
 from gateway.broker.queues import KEPT, REFUSED, Queue
 from gateway.broker.replies import OCTETS, open_replies, with_reply_to
@@ -68,8 +69,8 @@ class PublishPath:
 
     __slots__ = (
         "vhost", "state", "permissions", "origin", "listener", "confirming", "plain", "writable",
-        "confirms", "transaction", "no_reply_header", "replies", "returns_refused",
-        "user",
+        "confirms", "transaction", "no_reply_header", "replies", "returns_refused", "user",
+        "returning", "closed",
     )  # fmt: skip
 
     def __init__(
@@ -89,7 +90,7 @@ class PublishPath:
         self.origin = origin
         self.listener = listener
         self.confirming = confirming
-        self.plain = state.limits.max_message is None
+        self.plain = state.limits.max_message is None and vhost.outbound is None
         self.writable: dict[str, Exchange] = {}
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
@@ -97,6 +98,10 @@ class PublishPath:
         self.no_reply_header = b""
         self.replies: Queue | None = None
         self.returns_refused = returns_refused
+        self.returning = 0
+        """The number of an earlier publish that is being returned, if it is confirmed."""
+        self.closed = False
+        """The channel has ended."""
 
     def publish(self, message: Message, mandatory: bool = False, immediate: bool = False) -> None:
         """Hot. Measured in benchmarks/: no calls but the recipient's on the direct way."""
@@ -156,12 +161,39 @@ class PublishPath:
                 self.confirms.add(SAFE, True)
                 self.confirming[self] = None
             return
+        if self.vhost.outbound is not None:
+            self.send_out(self.vhost.outbound, message, immediate, mandatory)
+            return
         fate = self.enqueue(exchange, message, mandatory, immediate)
         if self.confirms is not None:
             self.confirms.add(self.state.store.mark if fate == KEPT else SAFE, fate != REFUSED)
             self.confirming[self] = None
         elif fate == REFUSED and mandatory and self.returns_refused:
             self.listener.returned(message, Condition.RESOURCE_ERROR, "a queue is full")
+
+    def send_out(
+        self, outbound: Outbound, message: Message, immediate: bool, mandatory: bool
+    ) -> None:
+        """Publish to the upstream of a facade, which confirms it."""
+        if immediate:
+            raise Refusal(Condition.NOT_IMPLEMENTED, "immediate=true is not for an upstream")
+        if message.key in self.vhost.replies and not message.exchange:
+            self.vhost.replies[message.key].put(message, self.origin)
+            if self.confirms is not None:
+                self.confirms.add(SAFE, True)
+                self.confirming[self] = None
+            return
+        check_key(message.key)
+        run = None if self.confirms is None else self.confirms.wait()
+        outbound.publish(self, run, message, mandatory)
+
+    def give_back(self, message: Message, condition: Condition, text: str) -> None:
+        """A message that was published earlier comes back."""
+        self.listener.returned(message, condition, text)
+
+    def confirm_soon(self) -> None:
+        """Confirms are due at the end of the turn."""
+        self.confirming[self] = None
 
     def enqueue(
         self, exchange: Exchange, message: Message, mandatory: bool, immediate: bool
@@ -213,6 +245,8 @@ class PublishPath:
     @property
     def sequence(self) -> int:
         """The number of the publish at hand, 0 if they are not confirmed."""
+        if self.returning:
+            return self.returning
         return 0 if self.confirms is None else self.confirms.sequence + 1
 
     def select_confirms(self) -> None:
@@ -238,7 +272,8 @@ class PublishPath:
         """Publishes wait in this transaction, or in none."""
         self.transaction = transaction
         most = self.state.limits.max_message
-        self.plain = transaction is None and self.confirms is None and most is None
+        local = most is None and self.vhost.outbound is None
+        self.plain = transaction is None and self.confirms is None and local
 
     # --- checks and routes ----------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from gateway.broker.answers import Answers
 from gateway.broker.exchanges import Binding, Destination
 from gateway.broker.limits import check_same_flags
 from gateway.broker.permissions import PermissionCache
@@ -33,7 +34,7 @@ class TopologyRequests:
     last queue declared, which an empty name stands for; ``templates`` are arguments of queues by
     the name that a declaration may give for them."""
 
-    __slots__ = ("owner", "vhost", "permissions", "rules", "templates", "declared")
+    __slots__ = ("owner", "vhost", "permissions", "rules", "templates", "declared", "answers")
 
     def __init__(
         self,
@@ -49,6 +50,8 @@ class TopologyRequests:
         self.rules = rules
         self.templates = templates
         self.declared = ""
+        self.answers: Answers | None = None
+        """Those of an upstream to the operation at hand."""
 
     def named(self, queue: str) -> str:
         """The queue meant: an empty name is the one declared last on this channel."""

@@ -32,6 +32,7 @@ from gateway.broker.limits import (
 )
 from gateway.broker.long_operations import unanswered
 from gateway.broker.names import check_name, title
+from gateway.broker.outbound import Outbound
 from gateway.broker.plain import write_plain
 from gateway.broker.policies import KINDS as POLICY_KINDS
 from gateway.broker.policies import Policies
@@ -87,6 +88,9 @@ class VirtualHost:
     """One name space. ``clients`` are those attached to it; ``replies`` are the queues for
     direct replies. ``routers`` counts bindings between exchanges and alternates, which make the
     routes of one exchange depend on another."""
+
+    outbound: Outbound | None = None
+    """Where messages go that are published in a facade; otherwise they are routed here."""
 
     def __init__(self, name: str, state: BrokerState) -> None:
         self.name = name

@@ -22,6 +22,7 @@ from gateway import bodies, partial_bodies
 from gateway.broker.limits import Limits
 from gateway.config.amqp import AmqpSettings
 from gateway.config.bridge import ShovelSettings, UpstreamSettings
+from gateway.config.facade import FacadeSettings
 from gateway.config.section import Section
 from gateway.config.web import AdminSettings, DeclaredRoute, HttpSettings
 from gateway.errors import ConfigError
@@ -152,6 +153,9 @@ class Settings(BaseSettings):
     shovels: list[ShovelSettings] = Field(
         [], description="queues whose messages are moved elsewhere, see below"
     )
+    facades: list[FacadeSettings] = Field(
+        [], description="virtual hosts whose queues live on an upstream, see below"
+    )
 
     @model_validator(mode="after")
     def _distinct(self) -> "Settings":
@@ -160,6 +164,7 @@ class Settings(BaseSettings):
             ("routes", routes),
             ("upstreams", [one.name for one in self.upstreams]),
             ("shovels", [one.name for one in self.shovels]),
+            ("facades", [one.vhost for one in self.facades]),
         ):
             if len(set(names)) < len(names):
                 raise ValueError(f"two {what} have the same name")
@@ -168,6 +173,10 @@ class Settings(BaseSettings):
             for upstream in (shovel.source.upstream, shovel.destination.upstream):
                 if upstream not in known:
                     raise ValueError(f"shovel {shovel.name}: no upstream is called {upstream!r}")
+        for facade in self.facades:
+            if facade.upstream not in known:
+                name = facade.upstream
+                raise ValueError(f"facade {facade.vhost}: no upstream is called {name!r}")
         return self
 
     @classmethod

@@ -66,14 +66,16 @@ class Owner(Protocol):
     broker: Broker
     settings: AmqpSettings
     passwords: Passwords
-    holding: bool
-    """Publishers are held back."""
     closing: bool
     hangups: int
     """Connections that their peer has closed, but not yet the socket."""
 
     @property
     def registry(self) -> Registrar: ...
+
+    def holds(self, session: Session) -> bool:
+        """Whether nothing is read from the peer of this session."""
+        ...
 
     def adapter(self, version: str, connection: "Connection") -> Adapter:
         """The server-role adapter for a detected version."""
@@ -372,7 +374,7 @@ class Connection(asyncio.Protocol):
             self.wake()
         if session.has_pending and not self._output_stalled:
             self._stop_reading()
-        if session.publisher and not self._held_back and self.listener.holding:
+        if session.publisher and not self._held_back and self.listener.holds(session):
             self.hold()
 
     def _count_stored(self, act: Callable[[], None]) -> None:

@@ -174,16 +174,31 @@ class Remote(asyncio.Protocol):
         return self
 
     async def __anext__(self) -> op.Operation:
-        while not self._inbox:
+        while (operation := self.waiting()) is None:
             if self.closed is not None:
                 raise StopAsyncIteration
             self._arrived.clear()
             await self._arrived.wait()
+        return operation
+
+    def waiting(self) -> op.Operation | None:
+        """The next operation, if it has come already."""
+        if not self._inbox:
+            return None
         operation = self._inbox.popleft()
         self._load -= weight(operation)
         if not self._reading:
             self._regulate()
         return operation
+
+    def lost(self, channel: int) -> bool:
+        """Whether the peer has ended this channel."""
+        return channel in self._dead
+
+    @property
+    def holding(self) -> bool:
+        """Whether ``drain`` would wait."""
+        return bool(self._holding) and self.closed is None
 
     def take(self, transport: asyncio.Transport, adapter: Adapter, octets: bytes) -> None:
         """Take over a connection on which the server has answered."""

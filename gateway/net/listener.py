@@ -24,6 +24,7 @@ from gateway.net.loop_turn import LoopTurn
 from gateway.net.passwords import Passwords
 from gateway.sessions.management_requests import NODE
 from gateway.sessions.registry import SessionRegistry
+from gateway.sessions.session import Session
 
 log = logging.getLogger("gateway.net")
 
@@ -66,6 +67,8 @@ class Listener:
         self.settings = settings
         self.limits = settings.limits()
         self.holding = False
+        self.held_vhosts: set[str] = set()
+        """Facades whose upstream does not take messages: their publishers are held back."""
         self.closing = False
         self.hangups = 0
         """Connections that their peer has closed, but not yet the socket."""
@@ -197,12 +200,25 @@ class Listener:
         if holding == self.holding or self.closing:
             return
         self.holding = holding
+        self._hold_publishers()
+
+    def hold_vhost(self, vhost: str, holding: bool) -> None:
+        """Likewise for the publishers of one virtual host."""
+        if holding != (vhost in self.held_vhosts):
+            (self.held_vhosts.add if holding else self.held_vhosts.discard)(vhost)
+            self._hold_publishers()
+
+    def holds(self, session: Session) -> bool:
+        """Whether nothing is read from the peer of this session."""
+        return session.publisher and (self.holding or session.vhost in self.held_vhosts)
+
+    def _hold_publishers(self) -> None:
         for connection in self:
             session = connection.session
-            if not holding:
-                connection.let_go()
-            elif session is not None and session.publisher:
+            if session is not None and self.holds(session):
                 connection.hold()
+            else:
+                connection.let_go()
 
     def announce(self, reason: str | None) -> None:
         """Tell every peer that publishers are held back, or (``None``) no longer."""
@@ -216,6 +232,7 @@ class Listener:
         for opened in self.sockets:
             opened.close()
         # Publishers that are held back have to be read from, for their answers to our close.
+        self.held_vhosts.clear()
         self.hold(False)
         self.closing = True
         self.turn.begin()

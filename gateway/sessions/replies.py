@@ -157,7 +157,9 @@ class Replies:
     ) -> None:
         """Send ``Done`` behind the answers that wait on this channel, then call ``then``."""
         if token is not None or then is not None:
-            self._in_order(number, partial(self._done, number, token, result, then))
+            # A drain that overtook the start of a consumer would drop its credit.
+            send = partial(self._done, number, token, result, then)
+            self._in_order(number, send, holds=then is not None)
 
     def answer_when_safe(
         self,
@@ -206,12 +208,15 @@ class Replies:
             queue = self.waiting[number] = ChannelReplies()
         return queue
 
-    def _in_order(self, number: int, send: Callable[[], None], octets: int = 0) -> None:
+    def _in_order(
+        self, number: int, send: Callable[[], None], octets: int = 0, holds: bool = False
+    ) -> None:
         queue = self.waiting.get(number)
         if queue is None or not queue.answers:
             send()
         else:
-            queue.answers.append(PendingAnswer(send, True, False))
+            queue.holding += holds
+            queue.answers.append(PendingAnswer(send, True, holds))
             queue.octets += octets
 
     def _safe(self, number: int, queue: ChannelReplies, answer: PendingAnswer) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from gateway.adapters.contract import Adapter, Capability
 from gateway.broker.broker import Broker
 from gateway.broker.channel import Channel, nothing
-from gateway.errors import Condition, Lost, Refusal
+from gateway.errors import AwaitsUpstream, Condition, Lost, Refusal
 from gateway.operations import (
     BeginSession,
     Blocked,
@@ -43,6 +43,7 @@ from gateway.sessions.long_requests import LongRequests
 from gateway.sessions.named import NamedSessions
 from gateway.sessions.realms import Realms
 from gateway.sessions.replies import Replies
+from gateway.sessions.retries import Retries
 from gateway.sessions.session_operations import SessionOperations
 from gateway.sessions.staging import Staging
 
@@ -127,6 +128,7 @@ class Session:
         context.number = registry.enter(self)
         self._replies = replies = Replies(context, self._on_replies_ready)
         self._calls = ChannelCalls(context, replies, registry.realms)
+        self._retries = Retries(context, replies, self._act, self.refuse)
         self._consumers = ConsumerOperations(context, replies, self.follow)
         self._refuses_alone = bool(adapter.capabilities & (Capability.LINKS | Capability.HANDLES))
         """A message that is refused costs neither its channel nor its link."""
@@ -260,6 +262,10 @@ class Session:
                         return
             except Refusal as refusal:
                 self.refuse(operation, refusal)
+                if waiting:
+                    at = next(i for i, o in enumerate(operations) if o is operation)
+                    self._perform_in_order(operations[at + 1 :])
+                    return
             if clock() > until:
                 at = next(i for i, o in enumerate(operations) if o is operation)
                 self._postpone(operations[at + 1 :])
@@ -298,6 +304,9 @@ class Session:
 
     def refuse(self, operation: Any, refusal: Refusal) -> None:
         """Tell the peer that an operation was refused, and end the scope that this costs."""
+        if isinstance(refusal, AwaitsUpstream):
+            self._retries.wait(operation, refusal)
+            return
         number = getattr(operation, "channel", 0)
         if self._refuses_alone and operation.__class__ is Publish:
             channel = self.channels[number]
@@ -512,7 +521,7 @@ class Session:
         self._on_connection.clear()
         self._on_channel.clear()
         self._live.release()
-        for part in (self._calls, self._consumers, self._long_requests):
+        for part in (self._calls, self._consumers, self._long_requests, self._retries):
             vars(part).clear()
         self._links = self._handles = self._named = None
 

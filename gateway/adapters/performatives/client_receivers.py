@@ -73,6 +73,8 @@ class Consumer:
     """The routing key of messages without one."""
     asked: Any
     token: Token
+    credit: int = 0
+    """Credit to grant when it is attached; a consumer with a window gets it otherwise."""
     leaving: Any = None
     """The ``Unsubscribe`` that ends it; True once it is answered."""
     drain: Token = None
@@ -145,8 +147,10 @@ class ClientReceivers(LinkHandler):
         consumer = Consumer(tag, op.queue, op, op.token)
         name = self.context.link_name(tag)
         link = self._offer(consumer, terminus, name, op.no_ack, properties=properties)
-        link.window = WINDOW if op.no_ack else self.prefetch or WINDOW
-        link.ignores_unsettled = op.no_ack or not self.prefetch
+        if op.credit is None:
+            link.window = WINDOW if op.no_ack else self.prefetch or WINDOW
+            link.ignores_unsettled = op.no_ack or not self.prefetch
+        consumer.credit = op.credit or 0
         self.links[tag] = link
 
     def attach(self, op: AttachSource) -> None:
@@ -273,6 +277,8 @@ class ClientReceivers(LinkHandler):
             self._fetch_next(link)
         elif consumer.leaving is not None:
             self._left(link, found)
+        elif consumer.credit:
+            link.grant(consumer.credit)
 
     def on_message(self, arrival: IncomingDelivery, octets: bytes, found: list[Operation]) -> None:
         """Hot."""

@@ -1,4 +1,4 @@
-"""Upstreams and shovels."""
+"""Upstreams, facades and shovels."""
 
 from starlette.responses import Response
 
@@ -6,7 +6,15 @@ from gateway.bridge.lanes import Lanes
 from gateway.bridge.shovel import Shovel, ShovelInfo
 from gateway.http import problems
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank, listed
-from gateway.http.admin.views import LaneView, ShovelList, ShovelView, UpstreamList, UpstreamView
+from gateway.http.admin.views import (
+    FacadeList,
+    FacadeView,
+    LaneView,
+    ShovelList,
+    ShovelView,
+    UpstreamList,
+    UpstreamView,
+)
 from gateway.http.problems import Problem
 
 SHOVELS = "/v1/admin/shovels"
@@ -17,6 +25,12 @@ async def list_upstreams(call: Call) -> Response:
     bridge = call.context.dependencies.bridge
     found = [] if bridge is None else bridge.upstreams.values()
     return listed("upstreams", (UpstreamView(**one.info()._asdict()) for one in found))
+
+
+async def list_facades(call: Call) -> Response:
+    bridge = call.context.dependencies.bridge
+    found = [] if bridge is None else bridge.facades.values()
+    return listed("facades", (FacadeView(**one.info()._asdict()) for one in found))
 
 
 def all_shovels(call: Call) -> dict[str, Shovel | Lanes]:
@@ -58,6 +72,7 @@ MISSING = (problems.NOT_FOUND,)
 ENDPOINTS = [
     Endpoint("GET", "/v1/admin/upstreams", list_upstreams, "Upstream brokers", Rank.MONITOR,
              gives=UpstreamList),
+    Endpoint("GET", "/v1/admin/facades", list_facades, "Facades", Rank.MONITOR, gives=FacadeList),
     Endpoint("GET", SHOVELS, list_shovels, "Shovels", Rank.MONITOR, gives=ShovelList),
     Endpoint("GET", ONE, show_shovel, "One shovel", Rank.MONITOR, gives=ShovelView,
              refusals=MISSING),

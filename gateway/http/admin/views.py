@@ -331,6 +331,29 @@ class LaneView(Shape):
     error: str
 
 
+class FacadeView(Shape):
+    """A virtual host whose queues live on an upstream, with its counts since the start of the
+    gateway."""
+
+    vhost: str
+    upstream: str
+    state: Literal["connecting", "connected", "waiting"] = Field(
+        description="`waiting`: the upstream is lost or cannot be reached; the next attempt follows"
+    )
+    version: str = Field(description="AMQP version of the connection; empty: there is none")
+    published: int = Field(description="messages that the upstream has confirmed")
+    refused: int = Field(description="messages that the upstream did not take")
+    under_way: int = Field(description="messages that the upstream has not confirmed")
+    feeds: int = Field(description="subscriptions at the upstream, one for each consumer")
+    connected: int = Field(description="how often the upstream was connected to")
+    since: int = Field(description="time of the last change of state, ms since 1970")
+    error: str = Field(description="why the last connection was lost, or the last attempt failed")
+
+
+class FacadeList(Shape):
+    facades: list[FacadeView]
+
+
 class ShovelView(Shape):
     """A shovel, with its counts since the start of the gateway."""
 

@@ -112,12 +112,15 @@ class Publisher:
             found = self.channels[vhost, user] = PublishChannel(client, self.meter)
         return found
 
-    def check_open(self) -> None:
-        """Raises ``Problem`` (503) while nothing can be published."""
+    def check_open(self, vhost: str = "") -> None:
+        """Raises ``Problem`` (503) while nothing can be published, there or anywhere."""
         if self.closed:
             raise Problem(problems.DRAINING, "the gateway is shutting down")
         if self.broker.blocked is not None:
             raise Problem(problems.BACKPRESSURE, f"publishers are paused: {self.broker.blocked}")
+        outbound = self.broker.vhosts[vhost].outbound if vhost in self.broker.vhosts else None
+        if outbound is not None and outbound.full:
+            raise Problem(problems.BACKPRESSURE, "publishers are paused: the upstream is behind")
 
     def publish(self, vhost: str, user: str, message: Message) -> PendingPublish:
         """Publish in a turn of its own, after which most outcomes are known. Raises ``Refusal``."""

@@ -1,0 +1,511 @@
+"""The connections of a facade to its upstream: one for topology and consumers, one for publishes.
+
+While the upstream is away, requests wait for up to ``patience_seconds``, messages without a
+confirm are kept and published again, and consumers are subscribed again when it is back.
+"""
+
+import asyncio
+import logging
+import random
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+from gateway.adapters.contract import Capability
+from gateway.bridge.ends import Fate
+from gateway.bridge.feeds import Feed
+from gateway.bridge.remote_ends import RemoteDestination, begin, open_destination, raise_if_lost
+from gateway.bridge.shovel import first_of
+from gateway.bridge.upstream import Upstream
+from gateway.broker.answers import Answer
+from gateway.broker.deadletters import peek_properties, reencoded
+from gateway.broker.facade import FacadeVirtualHost, FeedQueue, UpstreamQueue
+from gateway.broker.outbound import PublishFate
+from gateway.config.facade import FacadeSettings
+from gateway.errors import Condition, GatewayError, LocalError, Lost, Refusal
+from gateway.message import Message
+from gateway.net.dialer import Remote
+from gateway.operations import (
+    BeginSession,
+    Bind,
+    Cancelled,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    Deliver,
+    PurgeQueue,
+    QueueState,
+    SessionLost,
+    Unbind,
+)
+
+log = logging.getLogger("gateway.bridge")
+
+CONTROL = 1
+"""Channel of requests about topology."""
+BATCH = 512
+"""Operations of the upstream that are handled in one turn of the loop."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+"""Seconds between two attempts to connect; doubled each time, and cut by up to a half."""
+
+FATES = {
+    Fate.CONFIRMED: PublishFate.TAKEN,
+    Fate.UNROUTABLE: PublishFate.UNROUTABLE,
+    Fate.REFUSED: PublishFate.REFUSED,
+    Fate.UNWRITABLE: PublishFate.REFUSED,
+}
+PREFIX = re.compile(r"^[A-Z_]+ - ")
+"""Reply texts of RabbitMQ begin with the name of the reply code, which is added again here."""
+ASSUMED: dict[type[Any], Callable[[Any], Any]] = {
+    DeclareQueue: lambda op: QueueState(op.name, 0, 0),
+    DeclareExchange: lambda op: None,
+    DeleteQueue: lambda op: 0,
+    DeleteExchange: lambda op: None,
+    PurgeQueue: lambda op: 0,
+    Bind: lambda op: None,
+    Unbind: lambda op: None,
+}
+"""Answers where the upstream's topology cannot be changed or asked for over AMQP."""
+
+Turn = Callable[[], AbstractContextManager[None]]
+
+
+class FacadeInfo(NamedTuple):
+    """A facade as the administration shows it. ``since`` is the time of the last change of state in
+    ms since 1970."""
+
+    vhost: str
+    upstream: str
+    state: str
+    version: str
+    published: int
+    refused: int
+    under_way: int
+    feeds: int
+    connected: int
+    since: int
+    error: str
+
+
+class Request(NamedTuple):
+    """One that the upstream has not answered. ``expires`` by the clock of the loop."""
+
+    operation: Any
+    answer: Answer
+    expires: float
+
+
+class Facade:
+    """Owns the connections; a port of its ``FacadeVirtualHost``. ``host`` is set after it is made.
+    ``on_full`` is called when publishers have to be held back, or no longer."""
+
+    def __init__(self, settings: FacadeSettings, upstream: Upstream, turn: Turn) -> None:
+        self.vhost = settings.vhost
+        self.upstream = upstream
+        self.host: FacadeVirtualHost
+        self.patience = settings.patience_seconds
+        self.on_full: Callable[[], None] = lambda: None
+        self.turn = turn
+        self.error = ""
+        self.connected = 0
+        self.remote: Remote | None = None
+        """The connection for topology and consumers, while it lives."""
+        self.feeds: dict[int, Feed] = {}
+        """By their channel at the upstream."""
+        self._assume = settings.topology == "assume"
+        """The topology of the upstream is taken for granted."""
+        self._destination: RemoteDestination | None = None
+        self._requests: deque[Request] = deque()
+        self._requested = asyncio.Event()
+        self._batch: list[tuple[int, Message]] = []
+        self._reports: list[tuple[int, Fate, str]] = []
+        self._changed: dict[FeedQueue, None] = {}
+        self._adjusting = False
+        self._careful = 0
+        """Messages that are published one at a time, since the connection was lost over one."""
+        self._suspect = 0
+        """The one of these that is under way alone."""
+        self._concluded = asyncio.Event()
+        self._connected = asyncio.Event()
+        self._state, self._since = "connecting", now()
+        self._task: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def info(self) -> FacadeInfo:
+        outbound = self.host.outbound
+        version = "" if self.remote is None else self.remote.adapter.version
+        return FacadeInfo(
+            self.vhost,
+            self.upstream.settings.name,
+            self._state,
+            version,
+            outbound.published,
+            outbound.refused,
+            len(outbound.under_way),
+            len(self.feeds),
+            self.connected,
+            self._since,
+            self.error,
+        )
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        for task in (self._task, *self._tasks):
+            if task is not None:
+                task.cancel()
+        await asyncio.gather(*filter(None, (self._task, *self._tasks)), return_exceptions=True)
+
+    # --- the port of the virtual host -------------------------------------------------------------
+
+    def ask(self, operation: Any) -> Answer:
+        answer = Answer()
+        expires = asyncio.get_running_loop().time() + self.patience
+        self._requests.append(Request(operation, answer, expires))
+        self._requested.set()
+        return answer
+
+    def publish(self, number: int, message: Message) -> None:
+        """Hot."""
+        if self._destination is None or self._careful:
+            return  # all that is under way is published when it is there
+        if not self._batch:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._batch.append((number, message))
+        if self.host.outbound.full:
+            self.on_full()
+
+    def relieved(self) -> None:
+        self.on_full()
+
+    def wanted(self, queue: FeedQueue) -> None:
+        if not self._adjusting:
+            self._adjusting = True
+            asyncio.get_running_loop().call_soon(self._adjust)
+        self._changed[queue] = None
+
+    def fetch(self, queue: FeedQueue) -> Answer:
+        answer = Answer()
+        self.run_soon(self._fetch(queue, answer))
+        return answer
+
+    def run_soon(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- connecting -------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            connected = self.connected
+            try:
+                await self._serve()
+            except (OSError, GatewayError) as error:
+                self._failed(str(error) or type(error).__name__)
+            except Exception as error:  # clients must not wait for ever
+                log.exception("facade %s: internal error", self.vhost)
+                self._failed(f"internal error: {error!r}")
+            if self.connected > connected:
+                pause = FIRST_PAUSE
+            self._enter("waiting")
+            self._expire()
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(LONGEST_PAUSE, pause * 2)
+
+    async def _serve(self) -> None:
+        """Connect, and serve until a connection is lost."""
+        name = f"facade {self.vhost}"
+        remote = await begin(self.upstream, name)
+        destination = None
+        try:
+            self._learn(remote)
+            await self._restore(remote)
+            destination = await open_destination(self.upstream, name, self._report, "")
+            self.remote = remote
+            self.connected += 1
+            self.error = ""
+            self._enter("connected")
+            self._connected.set()
+            self._attach_all()
+            await first_of(
+                self._request(remote),
+                self._read(remote),
+                self._watch(destination),
+                self._publish_all(destination),
+                self._drain(destination),
+            )
+        finally:
+            lost, self.remote, self._destination = self.remote, None, None
+            self._connected.clear()
+            if lost is not None:
+                self._lose_feeds()
+            if destination is not None:
+                await quietly(destination.close())
+            await quietly(self.upstream.disconnect(remote))
+
+    def _learn(self, remote: Remote) -> None:
+        """Which requests the upstream can answer."""
+        linked = remote.adapter.capabilities & (Capability.LINKS | Capability.HANDLES)
+        managed = remote.peer.product.startswith(("RabbitMQ", "amqp-gateway"))
+        self._assumed = self._assume or bool(linked and not managed)
+        self._per_session = Capability.SESSIONS in remote.adapter.capabilities
+
+    def _failed(self, text: str) -> None:
+        if text != self.error:
+            log.warning("facade %s: %s", self.vhost, text)
+        self.error = text
+
+    def _enter(self, state: str) -> None:
+        if state != self._state:
+            self._state, self._since = state, now()
+
+    # --- topology ---------------------------------------------------------------------------------
+
+    async def _restore(self, remote: Remote) -> None:
+        """Make again what has ended with the last connection."""
+        if self._assumed:
+            return
+        queues = cast(list[UpstreamQueue], list(self.host.queues.values()))
+        for queue in queues:
+            for operation in list(queue.restore):
+                try:
+                    await remote.request(self._sendable_request(operation))
+                except Refusal as refusal:
+                    self._failed(f"{queue.name}: {refusal.text}")
+                    await self._reopen(remote)
+                    break
+
+    def _sendable_request(self, operation: Any) -> Any:
+        """A request as the upstream gets it. An exclusive queue of 0-10 belongs to one session, and
+        consumers have their own: the queue is exclusive here only."""
+        if self._per_session and isinstance(operation, DeclareQueue) and operation.exclusive:
+            return replace(operation, channel=CONTROL, exclusive=False, auto_delete=False)
+        return replace(operation, channel=CONTROL)
+
+    async def _reopen(self, remote: Remote) -> None:
+        """Begin the channel of requests again, if a refusal has ended it."""
+        if remote.closed is None and remote.lost(CONTROL):
+            await remote.request(BeginSession(CONTROL, None))
+
+    async def _request(self, remote: Remote) -> None:
+        """Send the requests, one at a time: a refusal may end their channel."""
+        while True:
+            while self._requests:
+                request = self._requests[0]
+                result, refusal = None, None
+                if self._assumed:
+                    result = ASSUMED[request.operation.__class__](request.operation)
+                else:
+                    try:
+                        result = await remote.request(self._sendable_request(request.operation))
+                    except Refusal as error:
+                        refusal = Refusal(error.condition, PREFIX.sub("", error.text), error.lost)
+                    except LocalError as error:
+                        refusal = Refusal(Condition.NOT_IMPLEMENTED, str(error))
+                    if remote.closed is not None:
+                        return  # asked again over the next connection
+                    await self._reopen(remote)
+                self._requests.popleft()
+                with self.turn():
+                    request.answer.resolve(result, refusal)
+            self._requested.clear()
+            await self._requested.wait()
+
+    def _expire(self) -> None:
+        """Refuse the requests that have waited too long."""
+        time_now = asyncio.get_running_loop().time()
+        while self._requests and self._requests[0].expires <= time_now:
+            request = self._requests.popleft()
+            text = f"the upstream {self.upstream.settings.name} cannot be reached"
+            with self.turn():
+                request.answer.resolve(None, Refusal(Condition.RESOURCE_ERROR, text))
+
+    # --- publishing -------------------------------------------------------------------------------
+
+    async def _watch(self, destination: RemoteDestination) -> None:
+        """Raises when the connection for publishes is lost. If the upstream has ended its channel
+        over a message, that is looked for, and refused."""
+        try:
+            await destination.watch()
+        except Refusal as refusal:
+            under_way = self.host.outbound.under_way
+            if refusal.lost is not Lost.CONNECTION:
+                found = under_way.get(self._suspect)
+                self._careful = len(under_way)
+                if found is not None:
+                    self._failed(f"the upstream does not take a message: {refusal.text}")
+                    with self.turn():
+                        if refusal.condition is Condition.NOT_FOUND and found.message.exchange:
+                            self.host.lose_exchange(found.message.exchange)
+                        text = refusal.text
+                        self.host.outbound.conclude(self._suspect, PublishFate.REFUSED, text)
+            raise
+
+    async def _publish_all(self, destination: RemoteDestination) -> None:
+        """Publish what has no fate from the last connection, one at a time if it was lost over one
+        of these; then everything as it comes."""
+        under_way = self.host.outbound.under_way
+        while self._careful and under_way:
+            number = next(iter(under_way))
+            self._careful -= 1
+            self._suspect = number
+            destination.publish([(number, self._sendable(under_way[number].message))])
+            while number in under_way:
+                self._concluded.clear()
+                await self._concluded.wait()
+        self._careful = self._suspect = 0
+        numbers = list(under_way)
+        self._destination = destination
+        for first in range(0, len(numbers), BATCH):
+            portion = [
+                (number, self._sendable(under_way[number].message))
+                for number in numbers[first : first + BATCH]
+                if number in under_way
+            ]
+            destination.publish(portion)
+            await destination.drain()
+        await asyncio.Event().wait()
+
+    def _send(self) -> None:
+        batch, self._batch = self._batch, []
+        destination = self._destination
+        if destination is None:
+            return
+        try:
+            destination.publish([(number, self._sendable(message)) for number, message in batch])
+        except GatewayError as error:  # the connection is lost, which its watch raises
+            log.debug("facade %s: %s", self.vhost, error)
+
+    def _sendable(self, message: Message) -> Message:
+        """Brokers refuse a sender that is not the user of the connection. The gateway has checked
+        it."""
+        sender = message.essentials.user_id
+        if sender is None or sender == self.upstream.settings.user:
+            return message
+        properties = peek_properties(message)
+        properties.user_id = None
+        return reencoded(message, properties, message.exchange, message.key)
+
+    async def _drain(self, destination: RemoteDestination) -> None:
+        """Write what the connection has gathered."""
+        while True:
+            await destination.drain()
+            await asyncio.sleep(0.02)
+
+    def _report(self, number: int, fate: Fate, text: str) -> None:
+        """Hot."""
+        if not self._reports:
+            asyncio.get_running_loop().call_soon(self._conclude)
+        self._reports.append((number, fate, text))
+
+    def _conclude(self) -> None:
+        reports, self._reports = self._reports, []
+        conclude = self.host.outbound.conclude
+        with self.turn():
+            for number, fate, text in reports:
+                conclude(number, FATES[fate], text)
+        self._concluded.set()
+
+    # --- consuming --------------------------------------------------------------------------------
+
+    async def _read(self, remote: Remote) -> None:
+        async for first in remote:
+            operation: Any = first
+            with self.turn():
+                for _ in range(BATCH):
+                    self._handle(operation)
+                    operation = remote.waiting()
+                    if operation is None:
+                        break
+                else:
+                    self._handle(operation)
+            await asyncio.sleep(0)
+
+    def _handle(self, operation: Any) -> None:
+        if operation.__class__ is Deliver:
+            feed = self.feeds.get(operation.channel)
+            if feed is not None:
+                feed.deliver(operation)
+        elif isinstance(operation, SessionLost) and operation.channel != CONTROL:
+            feed = self.feeds.get(operation.channel)
+            if feed is not None:
+                feed.ended(operation.condition, operation.text)
+        elif isinstance(operation, Cancelled):
+            feed = self.feeds.get(operation.channel)
+            if feed is not None:
+                feed.ended(Condition.NOT_FOUND, "the upstream ended the subscription")
+        elif not isinstance(operation, SessionLost):
+            raise_if_lost(operation)
+
+    def _attach_all(self) -> None:
+        """Subscribe the consumers that are there."""
+        for queue in list(self.host.queues.values()):
+            for consumer in queue.consumers:
+                self.wanted(cast(FeedQueue, consumer.queue))
+
+    def _adjust(self) -> None:
+        self._adjusting = False
+        changed, self._changed = self._changed, {}
+        if self.remote is None:
+            return
+        for queue in changed:
+            feed = queue.attachment
+            if feed is None or feed.lost:
+                if queue.room <= 0 or queue.gone:
+                    continue
+                feed = self._feed(queue)
+            try:
+                feed.adjust()
+            except GatewayError as error:  # the connection is lost
+                log.debug("facade %s: %s", self.vhost, error)
+
+    def _feed(self, queue: FeedQueue) -> Feed:
+        assert self.remote is not None
+        number = CONTROL + 1
+        while number in self.feeds:
+            number += 1
+        feed = self.feeds[number] = queue.attachment = Feed(self, self.remote, queue, number)
+        return feed
+
+    async def _fetch(self, queue: FeedQueue, answer: Answer) -> None:
+        found, refusal = False, None
+        try:
+            async with asyncio.timeout(self.patience):
+                await self._connected.wait()
+                feed = queue.attachment
+                if feed is None or feed.lost:
+                    feed = self._feed(queue)
+                found = await feed.fetch()
+        except Refusal as error:
+            refusal = error
+        except (OSError, TimeoutError, GatewayError) as error:
+            refusal = Refusal(Condition.RESOURCE_ERROR, f"the upstream: {error}")
+        with self.turn():
+            answer.resolve(found, refusal)
+
+    def _lose_feeds(self) -> None:
+        with self.turn():
+            for feed in list(self.feeds.values()):
+                feed.lose()
+            self.feeds.clear()
+
+
+async def quietly(closing: Coroutine[Any, Any, None]) -> None:
+    """Close what may be lost already."""
+    try:
+        await closing
+    except (OSError, GatewayError) as error:
+        log.debug("closing: %s", error)
+
+
+def now() -> int:
+    """Milliseconds since 1970."""
+    return int(time.time() * 1000)

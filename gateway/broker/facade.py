@@ -1,0 +1,453 @@
+"""A virtual host whose exchanges and queues are those of another broker: the upstream.
+
+Nothing is kept here. A message goes to the upstream and is confirmed when the upstream has
+confirmed it (``outbound``); a consumer has a subscription of its own at the upstream, with as much
+credit as it has here (``FeedQueue``); a delivery is settled there when it is settled here. Names
+are looked up at the upstream when they are first used.
+
+The upstream answers later. An operation that needs its answer raises ``AwaitsUpstream``, and is
+performed again when the answer has come, so that sessions, HTTP and administration need no second
+form of their operations.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, TypeVar, cast
+
+from gateway.broker.answers import Answer, Answers
+from gateway.broker.consumers import Consumer
+from gateway.broker.dispatcher import DispatchedQueue, Dispatcher
+from gateway.broker.exchanges import Binding, Exchange, Step
+from gateway.broker.lanes import Entry, Lane
+from gateway.broker.names import MOST_OCTETS, octets
+from gateway.broker.outbound import Outbound, OutboundSender
+from gateway.broker.queues import TAKEN, Queue, QueueOwner
+from gateway.broker.state import BrokerState
+from gateway.broker.vhost import VirtualHost
+from gateway.errors import AwaitsUpstream, Condition, Refusal
+from gateway.message import Message
+from gateway.operations import DeclareExchange, DeclareQueue, DeleteQueue, Outcome
+
+MISSING_MS = 1000
+"""Time for which the upstream is not asked again for a name that it does not have."""
+MOST_MISSING = 10_000
+UNLIMITED = 1 << 31
+T = TypeVar("T")
+GENERATED = "gen-"
+"""Prefix of names that the gateway makes; ``amq.`` is the upstream's."""
+
+
+class Feed(Protocol):
+    """The deliveries of one subscription at the upstream, while its connection lives."""
+
+    def settle(self, delivery: int, outcome: Outcome) -> None: ...
+
+
+class UpstreamPort(OutboundSender, Protocol):
+    """The connections of a facade to its upstream."""
+
+    def ask(self, operation: Any) -> Answer:
+        """A request, in order with others."""
+        ...
+
+    def wanted(self, queue: "FeedQueue") -> None:
+        """The consumer of a feed may take more, or less, or has ended."""
+        ...
+
+    def fetch(self, queue: "FeedQueue") -> Answer:
+        """Take one message: true if one has come, which is ready in the queue then."""
+        ...
+
+
+class Borrowed(Entry):
+    """A message of the upstream that is here under a delivery of a feed."""
+
+    __slots__ = ("feed", "delivery")
+
+    def __init__(
+        self, lane: Lane, position: int, message: Message, feed: Feed, delivery: int
+    ) -> None:
+        super().__init__(lane, position, message, None, False, None)
+        self.feed = feed
+        self.delivery = delivery
+
+
+class FeedDispatcher(Dispatcher):
+    """Tells the feed when its consumer gets credit or loses it."""
+
+    __slots__ = ()
+
+    def enlist(self, consumer: Consumer) -> None:
+        super().enlist(consumer)
+        cast(FeedQueue, self.queue).want()
+
+    def delist(self, consumer: Consumer) -> None:
+        super().delist(consumer)
+        cast(FeedQueue, self.queue).want()
+
+
+class FeedQueue(Queue):
+    """Messages of an upstream's queue on their way to one consumer, or (without a consumer) to
+    fetches. ``home`` is the queue that clients know."""
+
+    __slots__ = ("home", "consumer", "attachment")
+
+    def __init__(self, home: "UpstreamQueue", consumer: Consumer | None) -> None:
+        super().__init__(home.vhost, home.name, 0)
+        self.home = home
+        self.consumer = consumer
+        self.attachment: Any = None
+        """What the owner of the connections keeps for it."""
+        self.dispatcher = FeedDispatcher(cast(DispatchedQueue, self), False, False)
+        self.consumers = self.dispatcher.consumers
+        self.waiting = self.dispatcher.waiting
+        self.filtered_waiting = self.dispatcher.filtered_waiting
+
+    def want(self) -> None:
+        self.home.host.upstream.wanted(self)
+
+    @property
+    def room(self) -> int:
+        """Deliveries that the consumer may get before any of them is settled, without those that
+        are ready here."""
+        consumer = self.consumer
+        if consumer is None or not consumer.started or self.gone:
+            return 0
+        window = consumer.window
+        room = UNLIMITED if consumer.credit is None else consumer.credit
+        if not consumer.no_ack:
+            if consumer.limit:
+                room = min(room, consumer.limit - consumer.held)
+            if window.limit:
+                room = min(room, window.limit - window.held)
+        return max(0, room - self.backlog.depth)
+
+    # --- in -------------------------------------------------------------------------------------
+
+    def arrive(self, feed: Feed, delivery: int, redelivered: bool, message: Message) -> None:
+        """The upstream has delivered a message. Hot."""
+        lane = self.backlog.lanes[0]
+        position = lane.next
+        lane.next = position + 1
+        entry = Borrowed(lane, position, message, feed, delivery)
+        if redelivered:
+            entry.deliveries = 1
+        self.published += 1
+        self.state.octets += message.weight
+        waiting = self.waiting
+        if waiting and not self.backlog.depth and waiting[0].takes(message):
+            waiting[0].give(entry)
+            return
+        lane.ready.append(entry)
+        self.backlog.depth += 1
+        self.backlog.octets += len(message.body)
+        if self.waiting:
+            self.dispatcher.drain()
+
+    def put(self, message: Message, origin: object = None) -> int:
+        """A message that its consumer could not have goes back to the upstream's queue."""
+        return self.home.put(message, origin)
+
+    # --- out ------------------------------------------------------------------------------------
+
+    def finish(self, entry: Entry) -> None:
+        self.end(entry, Outcome.ACCEPT)
+
+    def discard(self, entry: Entry, reason: str) -> None:
+        self.end(entry, Outcome.REJECT)
+
+    def reject(self, entry: Entry, reason: str) -> None:
+        # "deleted": the queue here is gone, and the one of the upstream is not, or has nothing.
+        self.end(entry, Outcome.RELEASE if self.gone else Outcome.REJECT)
+
+    def end(self, entry: Entry, outcome: Outcome) -> None:
+        super().finish(entry)
+        borrowed = cast(Borrowed, entry)
+        borrowed.feed.settle(borrowed.delivery, outcome)
+
+    def put_back(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self.unsettled -= 1
+            self.end(entry, Outcome.RELEASE)
+
+    def taking_back(self, lanes: list[tuple[Lane, list[Entry]]], octets: int) -> Iterator[None]:
+        for _, entries in lanes:
+            self.put_back(entries)
+            yield
+
+    def take_ready(self) -> list[Borrowed]:
+        """Take out what is ready: it goes back, or its feed is lost."""
+        backlog = self.backlog
+        found: list[Borrowed] = []
+        while backlog.lanes[0].ready:
+            entry = backlog.lanes[0].ready[0]
+            backlog.pull(entry)
+            found.append(cast(Borrowed, entry))
+        return found
+
+    def release_ready(self) -> None:
+        """Give back what no consumer has got."""
+        for entry in self.take_ready():
+            self.end(entry, Outcome.RELEASE)
+
+    def lose(self) -> None:
+        """The connection to the upstream is lost, and delivers its messages again."""
+        for entry in self.take_ready():
+            super().finish(entry)
+
+    def remove_consumer(self, consumer: Consumer, keep_queue: bool = False) -> None:
+        consumer.stop()
+        self.dispatcher.remove(consumer)
+        self.gone = True
+        self.release_ready()
+        self.want()
+        self.home.consumer_gone(consumer, keep_queue)
+
+    @property
+    def has_dead_letter_exchange(self) -> bool:
+        """The upstream may have one."""
+        return True
+
+    def would_dead_letter(self, message: Message) -> bool:
+        return False
+
+
+class UpstreamQueue(Queue):
+    """A queue of the upstream, as the clients of the facade know it. ``restore`` are the requests
+    that made it, in order, if it ends with the connection to the upstream."""
+
+    __slots__ = ("host", "restore", "fetches")
+
+    def __init__(self, host: "FacadeVirtualHost", name: str, **given: Any) -> None:
+        super().__init__(host, name, 0, **given)
+        self.host = host
+        self.restore: list[Any] = []
+        self.fetches: FeedQueue | None = None
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        if consumer.cursor is not None:
+            text = "consumers of an upstream's queue cannot browse, and have no filters"
+            consumer.window.consumers.pop(consumer.tag, None)
+            raise Refusal(Condition.NOT_IMPLEMENTED, text)
+        feed = FeedQueue(self, consumer)
+        consumer.queue = feed
+        self.consumers.append(consumer)
+        feed.add_consumer(consumer)
+
+    def consumer_gone(self, consumer: Consumer, keep_queue: bool) -> None:
+        self.consumers.remove(consumer)
+        if self.auto_delete and not self.consumers and not keep_queue:
+            self.host.lose_queue(self.name)  # as the upstream does by itself
+
+    def put(self, message: Message, origin: object = None) -> int:
+        self.host.send(message.routed_as("", self.name))
+        return TAKEN
+
+    def take_from_upstream(self, answers: Answers) -> Entry | None:
+        """Fetch one message. Raises ``AwaitsUpstream``, or a refusal."""
+        fetches = self.fetches
+        if fetches is None:
+            fetches = self.fetches = FeedQueue(self, None)
+        answers.begin()
+        key = f"fetch {self.name}"
+        while not fetches.depth:
+            answer = answers.given.get(key)
+            if answer is None:
+                answer = answers.given[key] = self.host.upstream.fetch(fetches)
+            if not answer.value():
+                return None
+            del answers.given[key]  # another fetch has taken the message meanwhile
+        return fetches.take()
+
+    def hold(self, entry: Entry) -> None:
+        entry.lane.queue.unsettled += 1
+        entry.deliveries += 1
+
+    def finish(self, entry: Entry) -> None:
+        entry.lane.queue.finish(entry)
+
+
+class UpstreamExchange(Exchange):
+    """An exchange of the upstream. Its bindings are there."""
+
+    by_key = False
+
+    def __init__(self, name: str, type: str, **given: Any) -> None:
+        super().__init__(name, **given)
+        self.type = type
+
+    def index(self, binding: Binding) -> None:
+        """The upstream has it."""
+
+    def drop(self, binding: Binding) -> None:
+        """Likewise."""
+
+    def match(self, message: Message) -> Iterable[Step]:
+        return ()
+
+
+class UpstreamNames(dict[str, T]):
+    """Exchanges or queues by name. One that is not known here is looked up at the upstream, so that
+    every operation finds it; to iterate gives those that are known. May raise
+    ``AwaitsUpstream``."""
+
+    def __init__(self, find: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._find = find
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and self._find(name))
+
+    def __missing__(self, name: str) -> T:
+        if self._find(name):
+            return super().__getitem__(name)
+        raise KeyError(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            return default
+
+    def known(self, name: str) -> T | None:
+        """Without a question to the upstream; ``None`` if it is not known here."""
+        return super().get(name)
+
+
+class FacadeVirtualHost(VirtualHost):
+    """``outbound`` has the messages that are published. ``missing`` are names that the upstream did
+    not have, until a time."""
+
+    outbound: Outbound
+    queues: UpstreamNames[Queue]
+    exchanges: UpstreamNames[Exchange]
+
+    def __init__(self, name: str, state: BrokerState, upstream: UpstreamPort) -> None:
+        super().__init__(name, state)
+        self.forgotten = True  # the store has nothing of it
+        self.upstream = upstream
+        self.outbound = Outbound(upstream)
+        self.missing: dict[tuple[str, str], int] = {}
+        self._lookups: dict[tuple[str, str], Answer] = {}
+        types = {one.name: one.type for one in self.exchanges.values()}
+        self.queues = UpstreamNames[Queue](lambda name: self.find("queue", name))
+        self.exchanges = UpstreamNames[Exchange](lambda name: self.find("exchange", name))
+        for known, kind in types.items():
+            self.know_exchange(known, kind)
+
+    def find(self, kind: str, name: str) -> bool:
+        """Look a name up at the upstream; it is known here afterwards."""
+        place = kind, name
+        if not name or octets(name) > MOST_OCTETS or self.missing.get(place, 0) > self.state.now:
+            return False
+        answer = self._lookups.get(place)
+        if answer is None:
+            request = (DeclareQueue if kind == "queue" else DeclareExchange)(0, None, name)
+            request.passive = True
+            answer = self._lookups[place] = self.upstream.ask(request)
+        if not answer.done:
+            raise AwaitsUpstream(answer)
+        del self._lookups[place]
+        try:
+            answer.value()
+        except Refusal as refusal:
+            if refusal.condition is not Condition.NOT_FOUND:
+                raise
+            if len(self.missing) >= MOST_MISSING:
+                self.missing.clear()
+            self.missing[place] = self.state.now + MISSING_MS
+            return False
+        if kind == "queue":
+            self.know_queue(name)
+        else:
+            self.know_exchange(name)
+        return True
+
+    # --- exchanges ------------------------------------------------------------------------------
+
+    def know_exchange(self, name: str, kind: str = "", **given: Any) -> None:
+        """The upstream has it."""
+        self.missing.pop(("exchange", name), None)
+        found = self.exchanges.known(name)
+        if found is None:
+            self.exchanges[name] = UpstreamExchange(name, kind, **given)
+        elif kind:
+            found.type = kind
+
+    def lose_exchange(self, name: str) -> None:
+        """The upstream has it no more."""
+        found = self.exchanges.known(name)
+        if found is not None:
+            self.remove_exchange(found)
+
+    def exchange(self, name: str) -> Exchange:
+        found: Exchange | None = self.exchanges.get(name)
+        if found is None:
+            return super().exchange(name)
+        return found
+
+    # --- queues ---------------------------------------------------------------------------------
+
+    def new_name(self, hint: str = "") -> str:
+        """The upstream refuses names that begin with ``amq.``. It need not be asked for one that
+        cannot be guessed."""
+        return f"{GENERATED}{secrets.token_urlsafe(16)}{hint}"
+
+    def know_queue(
+        self, name: str, op: DeclareQueue | None = None, owner: QueueOwner | None = None
+    ) -> UpstreamQueue:
+        """The upstream has it; ``op`` has declared it."""
+        self.missing.pop(("queue", name), None)
+        found = cast(UpstreamQueue | None, self.queues.known(name))
+        if found is None:
+            found = UpstreamQueue(
+                self,
+                name,
+                durable=op is not None and op.durable,
+                auto_delete=op is not None and op.auto_delete,
+                arguments=None if op is None else op.arguments,
+            )
+            self.queues[name] = found
+            if op is not None and op.exclusive and owner is not None:
+                self.own(found, owner)
+        return found
+
+    def save_queue(self, queue: Queue) -> None:
+        """The upstream keeps it."""
+
+    def remove_queue(self, queue: Queue) -> int:
+        if not queue.gone:
+            self.upstream.ask(DeleteQueue(0, None, queue.name))
+        return super().remove_queue(queue)
+
+    def remove_queues(self, queues: list[Queue]) -> None:
+        for queue in queues:
+            self.remove_queue(queue)
+
+    def lose_queue(self, name: str) -> None:
+        """The upstream has it no more: its consumers end."""
+        found = self.queues.known(name)
+        if found is not None and not found.gone:
+            super().remove_queue(found)
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def send(self, message: Message) -> None:
+        """Publish without a publisher that waits."""
+        self.outbound.publish(NOBODY, None, message, False)
+
+
+class Nobody:
+    """The publish path of messages that the gateway sends itself."""
+
+    closed = True
+    returning = 0
+
+    def give_back(self, message: Message, condition: Condition, text: str) -> None:
+        """Nobody is told."""
+
+    def confirm_soon(self) -> None:
+        """Likewise."""
+
+
+NOBODY = Nobody()
