@@ -18,6 +18,18 @@ TODO = "to be taken apart in the refactoring"
 
 SLICED = {
     # base class: (its only subclass, the reason)
+    "broker.dispatcher.Dispatcher": (
+        "broker.facade.FeedDispatcher",
+        "a dispatcher that passes the credit of its consumer on is a kind of dispatcher",
+    ),
+    "broker.topology_requests.TopologyRequests": (
+        "broker.facade_topology.FacadeTopology",
+        "the same requests, answered by an upstream",
+    ),
+    "broker.vhost.VirtualHost": (
+        "broker.facade.FacadeVirtualHost",
+        "a virtual host whose queues live elsewhere is a kind of virtual host",
+    ),
     "broker.exchanges.HeadersExchange": (
         "broker.exchange_types.MatcherExchange",
         "the matcher of 0-9a6 is a headers exchange with another condition",

@@ -151,16 +151,16 @@ class FeedQueue(Queue):
     # --- out ------------------------------------------------------------------------------------
 
     def finish(self, entry: Entry) -> None:
-        self.end(entry, Outcome.ACCEPT)
+        self.conclude(entry, Outcome.ACCEPT)
 
     def discard(self, entry: Entry, reason: str) -> None:
-        self.end(entry, Outcome.REJECT)
+        self.conclude(entry, Outcome.REJECT)
 
     def reject(self, entry: Entry, reason: str) -> None:
         # "deleted": the queue here is gone, and the one of the upstream is not, or has nothing.
-        self.end(entry, Outcome.RELEASE if self.gone else Outcome.REJECT)
+        self.conclude(entry, Outcome.RELEASE if self.gone else Outcome.REJECT)
 
-    def end(self, entry: Entry, outcome: Outcome) -> None:
+    def conclude(self, entry: Entry, outcome: Outcome) -> None:
         super().finish(entry)
         borrowed = cast(Borrowed, entry)
         borrowed.feed.settle(borrowed.delivery, outcome)
@@ -168,7 +168,7 @@ class FeedQueue(Queue):
     def put_back(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self.unsettled -= 1
-            self.end(entry, Outcome.RELEASE)
+            self.conclude(entry, Outcome.RELEASE)
 
     def taking_back(self, lanes: list[tuple[Lane, list[Entry]]], octets: int) -> Iterator[None]:
         for _, entries in lanes:
@@ -188,7 +188,7 @@ class FeedQueue(Queue):
     def release_ready(self) -> None:
         """Give back what no consumer has got."""
         for entry in self.take_ready():
-            self.end(entry, Outcome.RELEASE)
+            self.conclude(entry, Outcome.RELEASE)
 
     def lose(self) -> None:
         """The connection to the upstream is lost, and delivers its messages again."""
