@@ -1,0 +1,1 @@
+"""Compares what two sides of a migration hold: counts, order, content, classes of difference."""
