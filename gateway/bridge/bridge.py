@@ -11,6 +11,7 @@ from gateway.bridge.core_ends import Core, CoreDestination, CoreSource
 from gateway.bridge.directories import directory_of
 from gateway.bridge.ends import Destination, Ends, Report, Source
 from gateway.bridge.facade import Facade
+from gateway.bridge.fan import fan
 from gateway.bridge.lanes import Lanes
 from gateway.bridge.pacing import Pace
 from gateway.bridge.preparation import Preparation
@@ -52,7 +53,10 @@ class ShovelEnds:
         settings = self.settings.destination
         if settings.upstream:
             upstream = self.upstreams[settings.upstream]
-            return await open_destination(upstream, self.name, report, settings.queue)
+            return await fan(
+                self.settings.connections,
+                lambda: open_destination(upstream, self.name, report, settings.queue),
+            )
         end = CoreDestination(self.core, settings.vhost, self.settings.user, self.name, report)
         async with closing_if_refused(end):
             end.check("" if settings.queue else settings.exchange, settings.queue)

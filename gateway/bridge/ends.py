@@ -6,9 +6,9 @@ and raises ``Refusal`` when it is lost.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from gateway.message import Message
 from gateway.operations import Outcome
@@ -115,3 +115,16 @@ class Arrivals:
         self._some.clear()
         taken, self._taken = self._taken, []
         return taken
+
+
+async def first_of(*work: Coroutine[Any, Any, None]) -> None:
+    """Run all until the first ends, then cancel the others. Raises its error."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for one in done:
+            one.result()
+    finally:
+        for one in tasks:
+            one.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -141,6 +141,7 @@ class Lanes:
             destination=settings.destination.described,
             destination_version=next((one.destination_version for one in found.values()), ""),
             under_way=total("under_way"),
+            held=total("held"),
             connected=total("connected"),
             since=max([self._since, *(one.since for one in found.values())]),
             error=ends.error or next(errors, ""),

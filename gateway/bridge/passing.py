@@ -14,6 +14,7 @@ from gateway.bridge.ends import Destination, Ends, Fate, Source, Taken
 from gateway.bridge.ledger import Ledger
 from gateway.bridge.lifetime import expiring, left_of
 from gateway.bridge.notes import hops_of
+from gateway.bridge.ordering import KeyOrder
 from gateway.bridge.pacing import Pace
 from gateway.bridge.preparation import Preparation
 from gateway.config.bridge import ShovelSettings
@@ -64,6 +65,11 @@ class Passing:
         self._opened: list[Source | Destination] = []
         self._loop = asyncio.get_running_loop()
         self._pace = pace
+        key_of = preparation.key_of
+        self._order = None if key_of is None else KeyOrder(key_of)
+        self._next: list[int] = []
+        """Messages that have waited for one of their key, and may go now."""
+        self._some_next = asyncio.Event()
 
     async def open(self, ends: Ends) -> None:
         self.destination = await ends.destination(self._report)
@@ -81,7 +87,8 @@ class Passing:
     def work(self) -> list[Coroutine[Any, Any, None]]:
         """The tasks while the ends are open; each raises when its end is lost."""
         watching = [end.watch() for end in self._opened if end is not self.destination]
-        return [self._move(), self._watch_destination(), *watching]
+        moving = [self._move()] if self._order is None else [self._move(), self._move_held()]
+        return [*moving, self._watch_destination(), *watching]
 
     async def close(self) -> None:
         for timer in self._timers.values():
@@ -116,6 +123,19 @@ class Passing:
             if batch:
                 await self._send(self._screen(batch))
 
+    async def _move_held(self) -> None:
+        """Send messages that have waited for one of their key."""
+        while True:
+            await self._some_next.wait()
+            self._some_next.clear()
+            numbers, self._next = self._next, []
+            await self._send([(one, self.under_way[one].message) for one in numbers])
+
+    @property
+    def held(self) -> int:
+        """Messages that wait for one of their key."""
+        return 0 if self._order is None else self._order.held
+
     # --- on the way to the destination ------------------------------------------------------------
 
     def _screen(self, batch: list[Taken]) -> list[tuple[int, Message]]:
@@ -123,7 +143,7 @@ class Passing:
         rejected or settled."""
         wanted: list[tuple[int, Message]] = []
         preparation, most, ledger = self.preparation, self.settings.max_hops, self.ledger
-        matches = preparation.matches
+        matches, order = preparation.matches, self._order
         for delivery, message, _ in batch:
             number = next(self._numbers)
             hops = hops_of(message)
@@ -144,7 +164,7 @@ class Passing:
                 self._give_up(number, f"the message has passed {hops} shovels")
             elif ledger.suspects and ledger.losses(prepared) > self.settings.retries:
                 self._give_up(number, f"the destination ends over it: {ledger.error}")
-            else:
+            elif order is None or order.admit(number, message):
                 wanted.append((number, prepared))
         return wanted
 
@@ -196,6 +216,8 @@ class Passing:
                 self.ledger.parked += 1
             else:
                 self.ledger.moved += 1
+                if self._order is not None:
+                    self._release(number)
             passage.done = True
             self._done.append(number)
             if not self._settling:
@@ -212,6 +234,13 @@ class Passing:
             self._timers[number] = again
         else:
             self._give_up(number, text)
+
+    def _release(self, number: int) -> None:
+        """A message is no longer on its way to the destination: the next of its key may go."""
+        following = None if self._order is None else self._order.done(number)
+        if following is not None:
+            self._next.append(following)
+            self._some_next.set()
 
     def _finish(self, number: int) -> None:
         """Nothing more is done with a message but to settle it."""
@@ -233,6 +262,7 @@ class Passing:
     def _give_up(self, number: int, text: str) -> None:
         """The destination does not take a message: park or reject it."""
         self.ledger.failed(text)
+        self._release(number)
         if self.settings.refused == "reject":
             passage = self.under_way.pop(number)
             self.ledger.rejected += 1

@@ -7,6 +7,7 @@ from gateway.bridge.address_inventory import compiled
 from gateway.bridge.address_patterns import FIELD, Pattern
 from gateway.bridge.address_rules import AddressRules, Place
 from gateway.bridge.notes import HOPS
+from gateway.bridge.ordering import KeyOf, key_reader
 from gateway.bridge.property_rules import Draft, PropertyRules, Values
 from gateway.config.addresses import read_address_rules
 from gateway.config.bridge import ShovelDestination, ShovelSettings
@@ -39,6 +40,13 @@ class Preparation:
                 )
             except ValueError as error:
                 raise ConfigError(f"shovel {settings.name}: {error}") from None
+        self.key_of: KeyOf | None = None
+        """What messages are ordered by."""
+        if settings.order_by:
+            try:
+                self.key_of = key_reader(settings.order_by)
+            except ValueError as error:
+                raise ConfigError(f"shovel {settings.name}: order_by: {error}") from None
         self._plain = self._addresses is None and self._properties is None
 
     def noted(self, message: Message, hops: int) -> Message:

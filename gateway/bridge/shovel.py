@@ -11,11 +11,10 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Coroutine
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from gateway.bridge.ends import Ends
+from gateway.bridge.ends import Ends, first_of
 from gateway.bridge.ledger import Ledger
 from gateway.bridge.pacing import Pace
 from gateway.bridge.passing import Passing
@@ -69,6 +68,7 @@ class ShovelInfo(NamedTuple):
     dropped: int
     delayed: int
     under_way: int
+    held: int
     connected: int
     since: int
     error: str
@@ -110,6 +110,7 @@ class Shovel:
             destination=settings.destination.described,
             destination_version=self._versions[1],
             under_way=0 if self._passing is None else len(self._passing.under_way),
+            held=0 if self._passing is None else self._passing.held,
             connected=self.connected,
             since=self._since,
             error=ledger.error,
@@ -178,19 +179,6 @@ class Shovel:
 def paced(settings: ShovelSettings) -> Pace | None:
     """The rate limit of a shovel, if it has one."""
     return None if settings.rate is None else Pace(settings.rate, time.monotonic)
-
-
-async def first_of(*work: Coroutine[Any, Any, None]) -> None:
-    """Run all until the first ends, then cancel the others. Raises its error."""
-    tasks = [asyncio.ensure_future(one) for one in work]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for one in done:
-            one.result()
-    finally:
-        for one in tasks:
-            one.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def now() -> int:

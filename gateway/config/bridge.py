@@ -206,6 +206,14 @@ class ShovelSettings(Section):
         description="other messages: `leave` them in the queue, which only a source in this "
         "gateway can; `drop`: settle and count them; `park` them as those that are refused",
     )
+    order_by: str = Field(
+        "",
+        description="`key` (the routing key), `group_id`, `headers.NAME` or another property: "
+        "messages that have the same are kept in order, also behind one that is tried again",
+    )
+    connections: int = Field(
+        1, ge=1, le=64, description="connections to an upstream that is the destination"
+    )
     rate: RateSettings | None = Field(None, description="limits per second")
     properties: list[PropertyRuleSettings] = Field(
         [], max_length=100, description="changes of properties, in order"

@@ -151,13 +151,18 @@ class Counters(Collector):
         under_way = GaugeMetricFamily(
             f"{PREFIX}shovel_under_way", "Messages without a confirm.", labels=("shovel",)
         )
+        held = GaugeMetricFamily(
+            f"{PREFIX}shovel_held", "Messages behind one of their key.", labels=("shovel",)
+        )
         running = GaugeMetricFamily(
             f"{PREFIX}shovel_running", "1 while both ends are open.", labels=("shovel",)
         )
         for info in infos:
             under_way.add_metric((info.name,), info.under_way)
+            held.add_metric((info.name,), info.held)
             running.add_metric((info.name,), info.state == "running")
         yield under_way
+        yield held
         yield running
 
     def collect_http(self) -> Iterable[Metric]:

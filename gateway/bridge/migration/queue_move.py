@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 
-from gateway.bridge.ends import Destination, Fate, FiniteSource, Taken
+from gateway.bridge.ends import Destination, Fate, FiniteSource, Taken, first_of
 from gateway.bridge.lifetime import expiring, left_of
 from gateway.bridge.migration import recovery
 from gateway.bridge.migration.identity import (
@@ -27,7 +27,6 @@ from gateway.bridge.migration.journal import Journal, QueueRecord
 from gateway.bridge.migration.recovery import Unfinished
 from gateway.bridge.migration.settings import MoveSettings
 from gateway.bridge.migration.sides import Side
-from gateway.bridge.shovel import first_of
 from gateway.errors import GatewayError
 from gateway.message import ExpiringMessage, Message
 from gateway.operations import Outcome

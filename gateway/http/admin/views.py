@@ -372,6 +372,7 @@ class ShovelView(Shape):
     dropped: int = Field(description="messages settled because the filter does not match them")
     delayed: int = Field(description="messages that have waited for the rate limit")
     under_way: int = Field(description="messages without a confirm")
+    held: int = Field(description="messages that wait for an earlier one of their key")
     connected: int = Field(description="how often both ends were opened")
     since: int = Field(description="time of the last change of state, ms since 1970")
     error: str = Field(description="why an end was lost, or a message was not taken, last")
