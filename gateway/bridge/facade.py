@@ -16,10 +16,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from gateway.adapters.contract import Capability
-from gateway.bridge.ends import Fate
+from gateway.bridge.ends import Fate, first_of
 from gateway.bridge.feeds import Feed
 from gateway.bridge.remote_ends import RemoteDestination, begin, open_destination, raise_if_lost
-from gateway.bridge.shovel import first_of
 from gateway.bridge.upstream import Upstream
 from gateway.broker.answers import Answer
 from gateway.broker.deadletters import peek_properties, reencoded
