@@ -46,14 +46,10 @@ STOOD = [
 """The octets of the stand-ins by field."""
 
 
-class Varied(NamedTuple):
-    """A header without the fields of its own: the octets between them, joined; the fields, in
-    their order, as one number (three bits for each), without which two kinds might have the same
-    octets; and the octets of the fields."""
-
-    kind: bytes
-    fields: int
-    own: tuple[bytes, ...]
+Varied = tuple[bytes, int, tuple[bytes, ...]]
+"""A header without the fields of its own: the octets between them, joined; the fields, in their
+order, as one number (three bits for each), without which two kinds might have the same octets; and
+the octets of the fields."""
 
 
 def places(header: bytes) -> list[tuple[int, int, int]]:
@@ -84,14 +80,19 @@ def varied(header: bytes) -> Varied | None:
     """``None`` if a header that was accepted has no field of its own, or depends on one. Hot."""
     if header.find(OURS_OCTETS) >= 0:
         return None
+    found = places(header)
+    if len(found) == 1:
+        ((place, octets, which),) = found
+        end = place + octets
+        return header[:place] + header[end:], which, (header[place:end],)
     kind, own = b"", []
     last = fields = 0
-    for place, octets, which in places(header):
+    for place, octets, which in found:
         kind += header[last:place]
         last = place + octets
         own.append(header[place:last])
         fields = fields << 3 | which
-    return Varied(kind + header[last:], fields, tuple(own)) if own else None
+    return (kind + header[last:], fields, tuple(own)) if own else None
 
 
 def with_stand_ins(header: bytes, stood: dict[int, bytes]) -> tuple[bytes, tuple[bytes, ...]]:
