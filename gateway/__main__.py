@@ -18,6 +18,7 @@ from gateway.administration import add_commands, err, fail, out
 from gateway.errors import GatewayError, Refusal, StoreError
 from gateway.inventory.command_line import add_commands as add_inventory_commands
 from gateway.migration_commands.group import bridge
+from gateway.topology_commands import add_topology_commands
 
 if TYPE_CHECKING:
     from gateway.broker.access import Access
@@ -45,6 +46,7 @@ cli.add_typer(users, name="user", no_args_is_help=True)
 add_commands(cli)
 cli.add_typer(bridge, name="bridge", no_args_is_help=True)
 add_inventory_commands(cli)
+add_topology_commands(cli)
 
 ConfigFile = Annotated[
     Path | None,

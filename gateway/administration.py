@@ -50,15 +50,11 @@ def ask_gateway(
     """The answer of the administration of a running gateway. ``body`` is sent as JSON."""
     import httpx
 
-    if password is None:
-        import getpass
-
-        password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     try:
         answer = httpx.request(
             method,
             url.rstrip("/") + path,
-            auth=(user, password),
+            auth=(user, password_of(password)),
             json=body,
             timeout=TIMEOUT_SECONDS,
             trust_env=False,
@@ -71,10 +67,20 @@ def ask_gateway(
     return found
 
 
+def password_of(given: str | None) -> str:
+    """Prompted for, or read from standard input, if it is not given."""
+    if given is not None:
+        return given
+    import getpass
+
+    return getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+
+
 def reason_of(answer: Any) -> str:
-    """The detail of a problem document, or the reason phrase."""
+    """The detail of a problem document, RabbitMQ's reason, or the reason phrase."""
     try:
-        return str(answer.json()["detail"])
+        told = answer.json()
+        return str(told["detail"] if "detail" in told else told["reason"])
     except (ValueError, LookupError, TypeError):
         return str(answer.reason_phrase)
 

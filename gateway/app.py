@@ -171,7 +171,7 @@ class Gateway:
             self.bridge = self._bridge()
             self._web = build(self._http_dependencies())
             if settings.definitions is not None:
-                await self._load(settings.definitions)
+                await self._load(settings.definitions, settings.definitions_format)
             self._listen("detect" if context is not None else "never")
         except ConfigError:
             web.close()
@@ -194,9 +194,12 @@ class Gateway:
         self.turn.end()
         self.bridge.start()
 
-    async def _load(self, definitions: Path) -> None:
+    async def _load(self, definitions: Path, source: str) -> None:
         """Apply a file of definitions. Raises ``ConfigError``."""
-        given = read_definitions(definitions)
+        given, findings = read_definitions(definitions, source)
+        for one in findings:
+            level = logging.INFO if one.severity == "info" else logging.WARNING
+            log.log(level, "definitions: %s: %s", one.place or definitions, one.text)
         loaded = await load_definitions(self._web.state.context, given)
         log.info(
             "definitions of %s: %d queues, %d exchanges, %d bindings, %d permissions",

@@ -139,7 +139,12 @@ class Settings(BaseSettings):
     )
     vhosts: list[str] = Field(["/"], description="virtual hosts created in an empty store")
     definitions: Path | None = Field(
-        None, description="JSON file of definitions, RabbitMQ's or exported, applied at each start"
+        None,
+        description="file of definitions, RabbitMQ's or exported, or of another broker "
+        "(docs/import.md), applied at each start",
+    )
+    definitions_format: Literal["auto", "rabbitmq", "broker-j", "artemis", "qpid-cpp"] = Field(
+        "auto", description="what wrote that file"
     )
     amqp: AmqpSettings = Field(default_factory=AmqpSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)

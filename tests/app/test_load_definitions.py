@@ -54,7 +54,7 @@ def test_a_gateway_begins_with_the_definitions_of_a_broker(tmp_path: Path) -> No
     ("text", "told"),
     [
         (None, "No such file"),
-        ("{", "Invalid JSON"),
+        ("{", "not JSON"),
         ('{"queues": [{"vhost": "/"}]}', "queues.0.name"),
     ],
 )

@@ -164,6 +164,9 @@ class Endpoint:
     action: Action = Action.ADMIN
     """The action that a narrowed credential must allow; for ranks without a tag."""
 
+    raw: str = ""
+    """Media type of a body that is handed over as octets; any other is taken as well."""
+
     operation_id: str = ""
     """In the description; the name of ``handle`` if empty."""
 
@@ -201,6 +204,9 @@ class PathEndpoint:
         admit(call, endpoint)
         if endpoint.query is not None:
             call.query = read_query(request.scope["query_string"], endpoint.query)
+        if endpoint.raw:
+            limit = endpoint.limit(self.context)
+            call.body = await read_limited(request.scope, request.receive, limit)
         if endpoint.takes is not None:
             call.body = await read_body(call, endpoint)
         made = await endpoint.handle(call)
@@ -296,8 +302,11 @@ def told(error: ValidationError, *place: Any) -> Errors:
 
 
 def misshaped(endpoint: Endpoint, errors: Errors) -> Problem:
-    text = "; ".join(f"{one['pointer'] or '/'}: {one['detail']}" for one in errors[:3])
-    return Problem(endpoint.wrong_shape, text, errors=errors)
+    return Problem(endpoint.wrong_shape, summary(errors), errors=errors)
+
+
+def summary(errors: Errors) -> str:
+    return "; ".join(f"{one['pointer'] or '/'}: {one['detail']}" for one in errors[:3])
 
 
 async def read_large(takes: type[BaseModel], value: dict[str, Any]) -> BaseModel:

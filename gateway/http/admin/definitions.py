@@ -48,6 +48,7 @@ from gateway.http.admin.views import Imported, ImportedUser
 from gateway.http.context import Context
 from gateway.http.events.durable import PREFIX as JOURNAL_PREFIX
 from gateway.http.problems import Problem
+from gateway.importing import Document, Finding, ImportFailed, read_topology
 
 RABBITMQ = "3.10.8"
 SCRAM = "scram_sha_256"
@@ -531,12 +532,16 @@ async def import_definitions(call: Call) -> Imported:
     return await Import(call.context, call.user, call.body).run()
 
 
-def read_definitions(file: Path) -> Definitions:
-    """Raises ``ConfigError``."""
+def read_definitions(file: Path, source: str = "auto") -> tuple[Definitions, list[Finding]]:
+    """A file of any format that can be imported, and what has no equal here. Raises
+    ``ConfigError``."""
     try:
-        return Definitions.model_validate_json(file.read_bytes())
+        read = read_topology([Document(file.name, file.read_bytes())], source)
+        return Definitions.model_validate_json(json.dumps(read.definitions)), read.findings
     except OSError as error:
         raise ConfigError(f"definitions: {file}: {error.strerror}") from None
+    except ImportFailed as error:
+        raise ConfigError(f"definitions: {file}: {error}") from None
     except ValidationError as error:
         first, *_ = error.errors()
         where = ".".join(str(part) for part in first["loc"])

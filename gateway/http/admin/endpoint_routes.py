@@ -68,6 +68,10 @@ def operation(endpoint: Endpoint) -> dict[str, Any]:
         "description": " ".join(part for part in (endpoint.text, needs) if part),
         "parameters": parameters,
     }
+    if endpoint.raw:
+        shown = json_content({"type": "string"}, endpoint.example, endpoint.raw)
+        told["requestBody"] = {"required": True, "content": shown}
+        refusals += [problems.TOO_LARGE]
     if endpoint.takes is not None:
         told["requestBody"] = {
             "required": not endpoint.optional,

@@ -2,14 +2,26 @@
 
 from starlette.routing import BaseRoute
 
-from gateway.http.admin import asyncapi, branches, bridge, definitions, rabbit, sessions, topology
+from gateway.http.admin import (
+    asyncapi,
+    branches,
+    bridge,
+    definitions,
+    importing,
+    rabbit,
+    sessions,
+    topology,
+)
 from gateway.http.admin import connections as traffic
 from gateway.http.admin import problem_pages as pages
 from gateway.http.admin import users as people
 from gateway.http.admin.endpoint_routes import make_routes
 from gateway.http.context import Context
 
-ROOM = (topology, branches, people, traffic, sessions, bridge, definitions, rabbit, pages, asyncapi)
+ROOM = (
+    *(topology, branches, people, traffic, sessions, bridge, definitions, importing, rabbit),
+    *(pages, asyncapi),
+)
 ENDPOINTS = [endpoint for part in ROOM for endpoint in part.ENDPOINTS]
 
 

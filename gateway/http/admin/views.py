@@ -392,6 +392,26 @@ class ImportedUser(Shape):
     note: str = ""
 
 
+class FindingView(Shape):
+    """Something in a file that has no equal here: ``severity`` is "info" (behaves almost the same,
+    or belongs elsewhere), "warning" (behaves otherwise) or "error" (is left out)."""
+
+    severity: str
+    place: str
+    text: str
+
+
+class ImportedTopology(Shape):
+    """What was read from a file of a broker, and what was applied of it."""
+
+    format: str
+    findings: list[FindingView]
+    applied: "Imported | None" = Field(description="null after a dry run")
+    definitions: dict[str, Any] | None = Field(
+        description="the file as RabbitMQ's definitions, after a dry run; else null"
+    )
+
+
 class Imported(Shape):
     """The applied and the existing definitions, and those not applied, with reasons."""
 
