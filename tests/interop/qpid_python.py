@@ -131,7 +131,7 @@ class Group(NamedTuple):
 
 GROUPS = (
     Group("messaging", ("qpid.tests.[!c]*", "qpid.tests.codec010.*", "qpid.tests.conn*"), 286),
-    Group("sessions", ("qpid_tests.broker_0_10.*",), 141),
+    Group("sessions", ("qpid_tests.broker_0_10.*",), 158),
 )
 """All but the codec of 0-8."""
 
