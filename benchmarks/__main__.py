@@ -23,6 +23,7 @@ from benchmarks import (
     fanout,
     http,
     memory,
+    shovels,
     throughput,
     throughput_1_0,
 )
@@ -35,6 +36,7 @@ GROUPS: list[Callable[[Callable[[str], bool], bool, int], Iterator[Row]]] = [
     crossing.rows,
     throughput.rows,
     throughput_1_0.rows,
+    shovels.rows,
     http.rows,
     fanout.rows,
     memory.rows,
