@@ -59,12 +59,14 @@ def our_work(way: str, new: bool) -> Work:
     given, cross = messages(way, new), crossing()
 
     def to_new() -> None:
-        cross._drafts.clear()  # or the second batch would find its headers there
+        if new:  # or the second batch would find its headers there
+            cross._conversions.clear()
         for message in given:
             b"".join(pieces(*cross(message, SECTIONS)))
 
     def to_old() -> None:
-        cross._drafts.clear()
+        if new:
+            cross._conversions.clear()
         for message in given:
             header, body = cross(message, BASIC)
             b"".join((frame(2, struct.pack(">HHQ", 60, 0, len(body)) + header), frame(3, body)))

@@ -11,12 +11,12 @@ from collections import Counter
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
-from gateway.adapters.methods.content import BODY, REFERENCE
+from gateway.adapters.methods.content import BASIC, BODY, REFERENCE
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.sections import is_plain
 from gateway.adapters.segments.content import SEGMENTS
 from gateway.bodies import Body, LargeBody
-from gateway.crossing import jms
+from gateway.crossing import basic_patterns, jms
 from gateway.crossing.capsule import (
     LARGEST,
     Capsule,
@@ -113,7 +113,12 @@ class Crossing:
         """Number of messages that could not be converted for a reader."""
         self._conversions: dict[tuple[str | bytes, ...], Conversion] = {}
         self._references = References()
-        self._patterns = Patterns()
+        self._of_segments = Patterns(self._segments_varied)
+        self._of_basic = Patterns(
+            self._basic_varied,
+            lambda header: basic_patterns.varied(header, self._references),
+            basic_patterns.with_stand_ins,
+        )
 
     def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, Body]:
         """Convert a message: the function for ``message.cross_with``. Raises ``ValueError``."""
@@ -134,7 +139,7 @@ class Crossing:
         cache_key: tuple[str | bytes, ...]
         if dialect is SECTIONS:
             if message.dialect is SEGMENTS and self.mode != "natural" and len(header) <= LONGEST:
-                filled = self._patterns.filled(header, message.exchange, message.key, self._varied)
+                filled = self._of_segments.filled(header, message.exchange, message.key)
                 if filled is not None:
                     return Crossed(filled, body, Fidelity.EQUIVALENT)
             cache_key = message.dialect.name, header, message.exchange, message.key
@@ -142,6 +147,15 @@ class Crossing:
             cache_key = message.dialect.name, header, dialect.name
         conversion = self._conversions.get(cache_key)
         if conversion is None:
+            if (
+                dialect is SECTIONS
+                and message.dialect is BASIC
+                and self.mode != "natural"
+                and len(header) <= LONGEST
+            ):
+                filled = self._of_basic.filled(header, message.exchange, message.key)
+                if filled is not None:
+                    return Crossed(filled, body, Fidelity.EXACT)
             return self._convert_and_keep(message, header, body, dialect, cache_key)
         if conversion.capsule is None:
             return Crossed(conversion.header, body, conversion.fidelity, conversion.inexact)
@@ -164,14 +178,27 @@ class Crossing:
 
     # --- to another dialect -----------------------------------------------------------------------
 
-    def _varied(self, header: bytes, exchange: str, key: str) -> bytes | None:
+    def _segments_varied(self, header: bytes, exchange: str, key: str) -> bytes | None:
         """The natural form in 1.0 of a header of 0-10, if it says all."""
-        source, reader = form_of(SEGMENTS), form_of(SECTIONS)
+        return self._varied(SEGMENTS, (Fidelity.EXACT, Fidelity.EQUIVALENT), header, exchange, key)
+
+    def _basic_varied(self, header: bytes, exchange: str, key: str) -> bytes | None:
+        """The natural form in 1.0 of basic properties, if they come back octet by octet."""
+        return self._varied(BASIC, (Fidelity.EXACT,), header, exchange, key)
+
+    def _varied(
+        self,
+        dialect: Dialect,
+        wanted: tuple[Fidelity, ...],
+        header: bytes,
+        exchange: str,
+        key: str,
+    ) -> bytes | None:
+        source, reader = form_of(dialect), form_of(SECTIONS)
         if source.marker in header or depends(header):
             return None
         found = self._convert(source, reader, header, b"", Hop(exchange, key, self._references))
-        same = found.fidelity in (Fidelity.EXACT, Fidelity.EQUIVALENT)
-        return found.header if same and not found.body else None
+        return found.header if found.fidelity in wanted and not found.body else None
 
     def _convert_and_keep(
         self, message: Message, header: bytes, body: bytes, dialect: Dialect, cache_key: Any

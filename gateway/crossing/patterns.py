@@ -1,4 +1,5 @@
-"""Headers of 0-10 that differ in their message id and times alone, on their way to 1.0.
+"""Headers that differ in the values of some fields alone, on their way to 1.0: those of 0-10 in
+their message id and times, those of 0-8 to 0-9-1 in what ``basic_patterns`` names.
 
 Clients give each message an id of its own, so a cache by header never helps. These fields stand
 unchanged in the header of 1.0. So a header is converted twice with other octets in their place, and
@@ -7,7 +8,7 @@ where both results agree but for these octets, they are a pattern for all header
 
 from collections.abc import Callable
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.segments.content import OURS
@@ -46,10 +47,10 @@ STOOD = [
 """The octets of the stand-ins by field."""
 
 
-Varied = tuple[bytes, int, tuple[bytes, ...]]
+Varied = tuple[bytes, int | tuple[int, ...], tuple[bytes, ...]]
 """A header without the fields of its own: the octets between them, joined; the fields, in their
-order, as one number (three bits for each), without which two kinds might have the same octets; and
-the octets of the fields."""
+order (in 0-10 as one number, three bits for each), without which two kinds might have the same
+octets; and the octets of the fields."""
 
 
 def places(header: bytes) -> list[tuple[int, int, int]]:
@@ -95,8 +96,10 @@ def varied(header: bytes) -> Varied | None:
     return (kind + header[last:], fields, tuple(own)) if own else None
 
 
-def with_stand_ins(header: bytes, stood: dict[int, bytes]) -> tuple[bytes, tuple[bytes, ...]]:
-    """The header with these octets in the place of its own, and those that it took, in order."""
+def with_stand_ins(header: bytes, turn: int) -> tuple[bytes, tuple[bytes, ...]]:
+    """The header with other octets in the place of its own, and those that it took, in order.
+    ``turn``: which of the two."""
+    stood = STOOD[turn]
     found, taken, last = b"", [], 0
     for place, octets, which in places(header):
         found += header[last:place] + stood[which]
@@ -123,11 +126,17 @@ class Pattern(NamedTuple):
         return b"".join(found)
 
 
-def pattern(convert: Callable[[bytes], bytes | None], header: bytes) -> Pattern | None:
+Replace = Callable[[bytes, int], tuple[bytes, tuple[bytes, ...]]]
+"""As ``with_stand_ins``."""
+
+
+def pattern(
+    convert: Callable[[bytes], bytes | None], header: bytes, replace: Replace
+) -> Pattern | None:
     """The pattern of a kind of headers, if there is one. ``convert``: to the natural form, ``None``
     if that says less."""
-    one, values = with_stand_ins(header, STOOD[0])
-    other, others = with_stand_ins(header, STOOD[1])
+    one, values = replace(header, 0)
+    other, others = replace(header, 1)
     made, again = convert(one), convert(other)
     if made is None or again is None:
         return None
@@ -145,20 +154,22 @@ def pattern(convert: Callable[[bytes], bytes | None], header: bytes) -> Pattern 
 
 class Patterns:
     """Those that were found, by kind of header, exchange and key. A kind is looked at when it comes
-    for the second time."""
+    for the second time. ``vary`` and ``replace`` are those of a dialect, as ``varied`` and
+    ``with_stand_ins`` are those of 0-10; ``convert``: to the natural form for an exchange and key,
+    ``None`` if that says less."""
 
-    def __init__(self) -> None:
-        self._known: BoundedCache[tuple[bytes, int, str, str], Pattern | bool] = BoundedCache()
-
-    def filled(
+    def __init__(
         self,
-        header: bytes,
-        exchange: str,
-        key: str,
         convert: Callable[[bytes, str, str], bytes | None],
-    ) -> bytes | None:
+        vary: Callable[[bytes], Varied | None] = varied,
+        replace: Replace = with_stand_ins,
+    ) -> None:
+        self._convert, self._vary, self._replace = convert, vary, replace
+        self._known: BoundedCache[Any, Pattern | bool] = BoundedCache()
+
+    def filled(self, header: bytes, exchange: str, key: str) -> bytes | None:
         """The header of 1.0, if there is a pattern for it. Hot."""
-        parts = varied(header)
+        parts = self._vary(header)
         if parts is None:
             return None
         kind, fields, own = parts
@@ -168,6 +179,7 @@ class Patterns:
             self._known.keep(wanted, True)
             return None
         if known is True:
-            found = pattern(lambda varied: convert(varied, exchange, key), header)
+            convert = self._convert
+            found = pattern(lambda one: convert(one, exchange, key), header, self._replace)
             known = self._known.keep(wanted, found or False)
         return known.filled(own) if isinstance(known, Pattern) else None
