@@ -230,7 +230,8 @@ class Session:
             return
         context = self._context
         channels = context.channels
-        for operation in operations:
+        left = iter(operations)
+        for operation in left:
             kind = operation.__class__
             try:
                 if kind is Publish:
@@ -253,8 +254,7 @@ class Session:
                 else:
                     self._act(operation)
                     if waiting or (kind is Fetch and self._live.paused):
-                        at = next(i for i, o in enumerate(operations) if o is operation)
-                        rest = operations[at + 1 :]
+                        rest = list(left)
                         if kind is Fetch and self._live.paused and not self.adapter.closing:
                             self._pending = rest
                         else:
@@ -263,12 +263,10 @@ class Session:
             except Refusal as refusal:
                 self.refuse(operation, refusal)
                 if waiting:
-                    at = next(i for i, o in enumerate(operations) if o is operation)
-                    self._perform_in_order(operations[at + 1 :])
+                    self._perform_in_order(list(left))
                     return
             if clock() > until:
-                at = next(i for i, o in enumerate(operations) if o is operation)
-                self._postpone(operations[at + 1 :])
+                self._postpone(list(left))
                 return
 
     def _perform_in_order(self, operations: list[Operation]) -> None:

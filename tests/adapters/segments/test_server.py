@@ -1,5 +1,6 @@
 """The server role of 0-10: commands, completion, credit, settlement, mistakes."""
 
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from gateway.adapters.segments.frames import command, control
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import HEADER, ErrorCode
 from gateway.operations import Bind, Closed
+from gateway.sessions import session as sessions
 from tests.adapters.segments.serving import Client, Said, Served, names
 from tests.broker.fakes import Heard
 
@@ -864,6 +866,31 @@ def test_frames_of_the_peer_bound_ours() -> None:
         assert 12 <= size <= 4096
         at += size
     assert len(octets) > 50_000
+
+
+def test_a_time_slice_that_ends_behind_a_repeated_operation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The credit of a subscription is one operation, however often it is told in a read: what came
+    between is not performed twice when the rest of the read waits for the next time slice."""
+    client = Client().open()
+    client.say(w.QueueDeclare("q"))
+    subscribe(client)
+    flow(client, 4)
+    header = ops.coded(0x0401, w.write_delivery_properties(w.DeliveryProperties(routing_key="q")))
+    record = ops.write_command(w.MessageTransfer(""))
+    client.served.octets(command(1, record, header, b"x") * 4)
+    octets = b""
+    for number in (0, 1):
+        taken = ((number, number),)
+        octets += command(1, ops.write_command(w.MessageAccept(taken)))
+        octets += control(1, ops.write_control(w.SessionCompleted(taken)))
+    ticks = count()
+    monkeypatch.setattr(sessions, "perf_counter", lambda: float(next(ticks)))
+    client.served.session.time_slice = 3.5
+    client.served.octets(octets)
+    (channel,) = client.served.session.channels.values()
+    assert len(channel.window.unsettled) == 2
 
 
 def test_a_body_is_not_copied_on_its_way_out() -> None:
