@@ -1,0 +1,1 @@
+"""What a topology becomes on another broker."""
