@@ -1,6 +1,7 @@
 """What is counted of a message's properties, whichever version they are in."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -62,16 +63,16 @@ def type_of(value: Any) -> str:
 
 def types_in(headers: Mapping[Any, Any]) -> Iterator[str]:
     """The names of the types of headers, and of values inside of them."""
-    left = [*headers.values()][:MOST_HEADERS]
+    left = [*islice(headers.values(), MOST_HEADERS)]
     for _ in range(MOST_HEADERS):
         if not left:
             return
         value = left.pop()
         yield type_of(value)
         if isinstance(value, Mapping):
-            left += [*value.values()][:MOST_HEADERS]
+            left += islice(value.values(), MOST_HEADERS)
         elif isinstance(value, list | Array):
-            left += value[:MOST_HEADERS]
+            left += islice(value, MOST_HEADERS)
 
 
 def content_of(
@@ -88,7 +89,7 @@ def content_of(
     """What is counted. ``others`` are features and the values that tell that they are used."""
     types: dict[str, None] = {}
     features: dict[tuple[str, str], None] = {}
-    for name in list(headers)[:MOST_HEADERS]:
+    for name in islice(headers, MOST_HEADERS):
         special = HEADER_FEATURES.get(name) if isinstance(name, str) else None
         if special:
             features[special, ""] = None

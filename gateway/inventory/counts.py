@@ -22,6 +22,8 @@ NUMBERS = re.compile(r"\d{2,}")
 def clipped(text: object) -> str:
     """A peer's text, no longer than we keep, and printable."""
     shown = str(text)[: LONGEST_NAME + 1]
+    if len(shown) <= LONGEST_NAME and shown.isprintable():
+        return shown
     shown = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in shown)
     return shown if len(shown) <= LONGEST_NAME else shown[: LONGEST_NAME - 1] + "…"
 

@@ -4,6 +4,7 @@ Versions share names of methods and fields; where one has another word, the hand
 """
 
 from collections.abc import Callable, Mapping
+from itertools import chain, islice
 from typing import Any
 
 from gateway.adapters.core.bounded_cache import BoundedCache
@@ -11,7 +12,14 @@ from gateway.adapters.methods.drafts.connection import plain_response
 from gateway.adapters.methods.drafts.versions import DRAFTS, is_0_9a0
 from gateway.inventory.contents import content_of
 from gateway.inventory.inventory import NodeEntry
-from gateway.inventory.observer import ADDRESS, EXCHANGE, QUEUE, Content, Observer
+from gateway.inventory.observer import (
+    ADDRESS,
+    EXCHANGE,
+    MOST_ARGUMENTS,
+    QUEUE,
+    Content,
+    Observer,
+)
 from gateway.message import Table
 
 QUEUES_0_9A6 = "queue"
@@ -48,7 +56,7 @@ STANDARD_TYPES = frozenset(["direct", "fanout", "topic"])
 def queue_arguments(arguments: Mapping[Any, Any]) -> list[tuple[str, str]]:
     """The features that arguments of a queue mean, with details."""
     found = []
-    for name, value in arguments.items():
+    for name, value in islice(arguments.items(), MOST_ARGUMENTS):
         if name == "x-queue-type":
             if value in ("quorum", "stream"):
                 found.append(("quorum-or-stream-queue", str(value)))
@@ -279,7 +287,8 @@ class MethodFacts:
         for feature, used in flags.items():
             if used:
                 observer.feature(feature, node)
-        for name in (*self.table(record), *self.table(record, "filter")):
+        arguments = chain(self.table(record), self.table(record, "filter"))
+        for name in islice(arguments, MOST_ARGUMENTS):
             known = CONSUMER_ARGUMENTS.get(name) if isinstance(name, str) else None
             observer.feature(known or "consumer-argument-other", node, str(name))
         tag = getattr(record, "consumer_tag", getattr(record, "destination", ""))

@@ -4,6 +4,7 @@ transitional 0-10."""
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.core.trace_lines import HEADER_OCTETS
 from gateway.adapters.methods.drafts.frames import EXTENDED
 from gateway.adapters.methods.drafts.versions import DRAFTS, is_0_9a0
@@ -15,6 +16,7 @@ from gateway.inventory.observer import Observer
 
 CARRIED = ("request", "response")
 DECODED = ("method", "header", *CARRIED)
+CACHED_PUBLISHES = 1_024
 MOST_CHANNELS = 4_096
 """Channels of a connection whose last content is remembered."""
 
@@ -24,6 +26,16 @@ class Pending(NamedTuple):
 
     name: str
     record: Any
+
+
+class Head(NamedTuple):
+    """The header of a frame."""
+
+    kind: str
+    channel: int
+    before: int
+    """Octets before the payload."""
+    size: int
 
 
 class Direction(Frames):
@@ -39,58 +51,55 @@ class Direction(Frames):
         self._kinds = {
             numbers[f"frame-{name}"]: name for name in KINDS if f"frame-{name}" in numbers
         }
-        self._meta = numbers.get("frame-meta") if self._table.geometry.meta else None
-        self._pending: dict[int, Pending] = {}
-
-    def _head(self, buf: bytes, at: int) -> tuple[int, int, int, int, int] | None:
-        """Type, channel, where the payload begins and ends, and where the frame ends."""
         geometry = self._table.geometry
-        start = at + geometry.head.size
-        if start > len(buf):
-            return None
-        parts = geometry.head.unpack_from(buf, at)
-        kind, channel, size = (parts[position] for position in geometry.order)
-        if self._meta is not None and kind == self._meta:
-            if start + EXTENDED.size > len(buf):
-                return None
-            kind, _, channel, size = EXTENDED.unpack_from(buf, start)
-            start += EXTENDED.size
-        tail = len(geometry.tail)
-        stop = start + size - (tail if geometry.size_counts_tail else 0)
-        if stop < start:
-            raise Undecodable("a frame is smaller than its end")
-        return kind, channel, start, stop, stop + tail
+        self._meta = numbers.get("frame-meta") if geometry.meta else None
+        self._head_layout, self._head_octets = geometry.head, geometry.head.size
+        self._of_kind, self._of_channel, self._of_size = geometry.order
+        self._tail, self._tail_octets = geometry.tail, len(geometry.tail)
+        self._counted = len(geometry.tail) if geometry.size_counts_tail else 0
+        self._head = Head("", 0, 0, 0)
+        """Of the frame that was cut last."""
+        self._publishes: BoundedCache[bytes, Pending] = BoundedCache(CACHED_PUBLISHES)
+        self._pending: dict[int, Pending] = {}
 
     def cut(self, buf: bytes, at: int) -> Cut | None:
         if buf[at] == ord("A"):
             if len(buf) - at < HEADER_OCTETS and b"AMQP".startswith(buf[at : at + 4]):
                 return None
             if buf[at : at + 4] == b"AMQP":
+                self._head = Head("", 0, 0, 0)
                 return Cut(HEADER_OCTETS, HEADER_OCTETS)
-        head = self._head(buf, at)
-        if head is None:
+        start = at + self._head_octets
+        if start > len(buf):
             return None
-        kind, _, start, stop, end = head
+        parts = self._head_layout.unpack_from(buf, at)
+        kind, channel, size = parts[self._of_kind], parts[self._of_channel], parts[self._of_size]
+        if kind == self._meta:
+            if start + EXTENDED.size > len(buf):
+                return None
+            kind, _, channel, size = EXTENDED.unpack_from(buf, start)
+            start += EXTENDED.size
+        size -= self._counted
+        if size < 0:
+            raise Undecodable("a frame is smaller than its end")
         name = self._kinds.get(kind)
         if name is None:
             raise Undecodable(f"frame type {kind} is unknown")
-        whole = name in DECODED and stop - start <= LARGEST
-        return Cut(end - at, (end if whole else start) - at)
+        before = start - at
+        whole = before + size + self._tail_octets
+        self._head = Head(name, channel, before, size)
+        return Cut(whole, whole if name in DECODED and size <= LARGEST else before)
 
     def take(self, buf: bytes, at: int, frame: Cut) -> None:
-        if buf[at : at + 4] == b"AMQP":
-            return
-        head = self._head(buf, at)
-        assert head is not None
-        kind, channel, start, stop, end = head
-        name = self._kinds[kind]
+        name, channel, before, size = self._head
         if name not in DECODED:
             return
         if frame.wanted < frame.size:
             self._facts.too_large(name)
             return
-        tail = self._table.geometry.tail
-        if tail and buf[stop:end] != tail:
+        start = at + before
+        stop = start + size
+        if buf[stop : stop + self._tail_octets] != self._tail:
             raise Undecodable("a frame does not end with the frame end octet")
         payload = buf[start:stop]
         if name == "header":
@@ -99,6 +108,11 @@ class Direction(Frames):
         self._method(channel, payload[REQUEST_HEAD.size :] if name in CARRIED else payload)
 
     def _method(self, channel: int, payload: bytes) -> None:
+        known = self._publishes.get(payload)
+        if known is not None:
+            self._pending[channel] = known
+            self._facts.method(self._from_client, channel, *known)
+            return
         layout = self._table.geometry.method
         group, number, *_ = layout.unpack_from(payload, 0)
         method = self._table.methods.get(group << 16 | number)
@@ -108,7 +122,9 @@ class Direction(Frames):
         name, record = record_of(self._table, method, payload, layout.size, self._is_0_9a6)
         name = name.partition(" ")[0]
         if method.content and len(self._pending) < MOST_CHANNELS:
-            self._pending[channel] = Pending(name, record)
+            self._pending[channel] = pending = Pending(name, record)
+            if name.endswith(".publish"):
+                self._publishes.keep(payload, pending)
         self._facts.method(self._from_client, channel, name, record)
 
     def _header(self, channel: int, payload: bytes) -> None:

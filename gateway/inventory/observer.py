@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 from gateway.adapters.methods.types import read_table
@@ -11,6 +12,8 @@ from gateway.inventory.inventory import ClientEntry, Failure, Identity, Inventor
 EXCHANGE, QUEUE, ADDRESS = "exchange", "queue", "address"
 MOST_EARLY = 100
 """Features that are remembered until the client is known."""
+MOST_ARGUMENTS = 16
+"""Arguments of one declaration that are kept."""
 MOST_GENERATED = 1_000
 """Names of one connection that its broker chose, and which are told from others."""
 CACHED_NODES = 256
@@ -190,7 +193,7 @@ class Observer:
     def declared(self, node: NodeEntry, flags: Iterable[str], arguments: Mapping[Any, Any]) -> None:
         """A node was declared with these flags and arguments."""
         node.declared.add_all(flags)
-        for name, value in list(arguments.items())[: self._inventory.bounds.values]:
+        for name, value in islice(arguments.items(), MOST_ARGUMENTS):
             node.arguments.add(f"{clipped(name)}={clipped(value)}")
 
     def bound(self, node: NodeEntry, text: str) -> None:

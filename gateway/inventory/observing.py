@@ -68,9 +68,10 @@ class Observing:
     async def _save(self) -> None:
         """Write the file from time to time, and at the end."""
         while not self._stopping.is_set():
+            await self._write()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), self.plan.seconds)
-            await self._write()
+        await self._write()
 
     async def _write(self) -> None:
         try:

@@ -2,6 +2,7 @@
 are made. Bodies are not kept."""
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 from gateway.adapters.core.trace_lines import HEADER_OCTETS
@@ -11,7 +12,7 @@ from gateway.adapters.performatives.decoding import FieldError, read_value
 from gateway.adapters.performatives.frames import HEAD
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import FRAME_SASL, TLS_HEADER
-from gateway.inventory.contents import content_of
+from gateway.inventory.contents import MOST_HEADERS, content_of
 from gateway.inventory.counts import clipped
 from gateway.inventory.cutting import LARGEST, Cut, Frames, Undecodable
 from gateway.inventory.inventory import NodeEntry
@@ -172,7 +173,7 @@ class Facts:
 
     def _terminus(self, record: w.Attach, terminus: Any, node: NodeEntry) -> None:
         observer = self.observer
-        capabilities = [str(one) for one in terminus.capabilities or ()]
+        capabilities = [str(one) for one in (terminus.capabilities or ())[:16]]
         observer.declared(node, (f"capability={clipped(one)}" for one in capabilities), {})
         if "shared" in capabilities:
             observer.feature("shared-subscription", node)
@@ -188,7 +189,7 @@ class Facts:
             observer.feature("presettled", node)
         if getattr(terminus, "distribution_mode", None) == "copy":
             observer.feature("browse", node)
-        for name, value in list((getattr(terminus, "filter", None) or {}).items())[:16]:
+        for name, value in islice((getattr(terminus, "filter", None) or {}).items(), 16):
             kind = f"{name} {getattr(value, 'descriptor', '')}"
             found = (feature for part, feature in FILTERS if part in kind)
             observer.feature(next(found, "filter-other"), node, clipped(kind))
@@ -251,7 +252,7 @@ class Facts:
                 elif code == sections.APPLICATION:
                     headers = read_value(octets, start, stop)[0]
                 elif code == sections.ANNOTATIONS:
-                    for name in read_value(octets, start, stop)[0]:
+                    for name in islice(read_value(octets, start, stop)[0], MOST_HEADERS):
                         others[ANNOTATIONS.get(name, "message-annotations")] = True
                 elif code == sections.FOOTER:
                     others["footer"] = True

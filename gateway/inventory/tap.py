@@ -7,19 +7,19 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable
-from importlib import import_module
 from time import perf_counter
 
 from gateway.adapters.core.trace_lines import HEADER_OCTETS, preview
 from gateway.adapters.registry import VERSIONS
 from gateway.adapters.search import answer_of
 from gateway.adapters.sniff import detect
+from gateway.inventory import commands, methods, performatives, segments
 from gateway.inventory.cutting import Undecodable
 from gateway.inventory.observer import Observer
 
 log = logging.getLogger("gateway.inventory")
 
-STEP_OCTETS = 16 << 10
+STEP_OCTETS = 4 << 10
 """Octets decoded at once; the smallest frames have eight."""
 SLICE_SECONDS = 0.005
 """Time that decoding takes before others have their turn."""
@@ -32,6 +32,13 @@ UNREADABLE = (Undecodable, ValueError, struct.error, IndexError)
 """What a decoder raises for octets that are not what the version says."""
 
 Feed = Callable[[bytes], None]
+DECODERS: dict[str, Callable[[str, Observer], tuple[Feed, ...]]] = {
+    "commands": commands.decoder,
+    "methods": methods.decoder,
+    "performatives": performatives.decoder,
+    "segments": segments.decoder,
+}
+"""Decoders by folders of ``gateway.adapters``."""
 
 
 class Tap:
@@ -106,9 +113,7 @@ class Tap:
             self._hold()
             return
         self.observer.who.version = version
-        # The modules here have the names of the adapters' folders.
-        family = import_module(f"gateway.inventory.{VERSIONS[version].family}")
-        self._feeds = family.decoder(version, self.observer)
+        self._feeds = DECODERS[VERSIONS[version].family](version, self.observer)
         held, self._held = self._held, []
         for side_of, octets in held:
             self._feeds[0 if side_of else 1](octets)
@@ -139,7 +144,7 @@ class Tap:
 
     def _hold(self) -> None:
         """Keep no more of the opening than a client sends before the broker answers."""
-        if sum(len(octets) for _, octets in self._held) > 4 * STEP_OCTETS or len(self._held) > 256:
+        if sum(len(octets) for _, octets in self._held) > 16 * STEP_OCTETS or len(self._held) > 256:
             raise Undecodable("the broker does not answer")
 
     def stop(self, reason: str) -> None:

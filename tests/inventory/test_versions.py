@@ -136,7 +136,7 @@ def test_conversations_with_mistakes(
             await maker.request(DeclareQueue(1, None, queue, durable=True))
         async with entered(port, version) as remote:
             await remote.request(Subscribe(1, None, queue, "mine"))
-            remote.send(Publish(1, message(b"body", "", queue, **GIVEN), False, False))
+            remote.send(Publish(1, message(BODY[:20_000], "", queue, **GIVEN), False, False))
             await heard(remote)
 
     monkeypatch.setattr(Tap, "add", record)
@@ -146,6 +146,12 @@ def test_conversations_with_mistakes(
     whole = replayed(pieces)
     assert not whole.failures
     assert next(iter(whole.clients.values())).delivered.usage.count == 1
+    octets = sum(len(data) for _, data in pieces)
+    for size in (1, 7, 100, 5000):
+        cut = [
+            (one, data[at : at + size]) for one, data in pieces for at in range(0, len(data), size)
+        ]
+        assert replayed(cut).written() == whole.written(), (size, octets)
     chance = random.Random(None if os.environ.get("FUZZ") else version)
     for _ in range(examples(1600)):
         changed = [(one, mutated(data, chance)) for one, data in pieces]
