@@ -34,6 +34,7 @@ from gateway.http.configuration_checks import check_named_files
 from gateway.http.dependencies import ChannelInfo, ConnectionInfo, HttpDependencies
 from gateway.http.publish.spool import open_partial_bodies, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
+from gateway.inventory.observing import Observing, plan_of
 from gateway.message import cross_with, plainly
 from gateway.net.alarms import ResourceMonitor, memory_total
 from gateway.net.failures import FailureRecords
@@ -169,10 +170,12 @@ class Gateway:
                 admin = listen_http(settings.admin.host, settings.admin.port)
             check_named_files(settings)
             self.bridge = self._bridge()
+            self.observers = [Observing(plan_of(one)) for one in settings.observe]
             self._web = build(self._http_dependencies())
             if settings.definitions is not None:
                 await self._load(settings.definitions, settings.definitions_format)
             self._listen("detect" if context is not None else "never")
+            await self._observe()
         except ConfigError:
             web.close()
             if admin is not None:
@@ -193,6 +196,18 @@ class Gateway:
         self.turn.begin()
         self.turn.end()
         self.bridge.start()
+
+    async def _observe(self) -> None:
+        """Open the proxies before old brokers. Raises ``ConfigError``."""
+        for number, observer in enumerate(self.observers):
+            try:
+                await observer.__aenter__()
+            except ConfigError:
+                for opened in self.observers[:number]:
+                    await opened.__aexit__()
+                raise
+            plan = observer.plan
+            log.info("observing %s on %s:%d", plan.upstream, plan.host, observer.port)
 
     async def _load(self, definitions: Path, source: str) -> None:
         """Apply a file of definitions. Raises ``ConfigError``."""
@@ -277,6 +292,7 @@ class Gateway:
             ready=self._ready,
             passwords=self.passwords,
             bridge=self.bridge,
+            observers=self.observers,
             crossing=self.crossing,
             figures=self._figures,
         )
@@ -386,6 +402,8 @@ class Gateway:
         await self._stop.wait()
 
     async def __aexit__(self, *_: object) -> None:
+        for observer in self.observers:
+            await observer.__aexit__()
         await self.bridge.close()
         await close_http(self._web)
         for one in self._servers:

@@ -140,6 +140,7 @@ IN_WORDS = {
     "upstreams.name", "upstreams.addresses", "upstreams.password", "shovels.name",
     "shovels.destination.addresses.rules.match",
     "shovels.destination.addresses.rules.to",
+    "observe.name", "observe.port", "observe.upstream", "observe.file", "facades.upstream",
 }  # fmt: skip
 """Whose default is written in words, or that have none."""
 

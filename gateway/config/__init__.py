@@ -23,6 +23,7 @@ from gateway.broker.limits import Limits
 from gateway.config.amqp import AmqpSettings
 from gateway.config.bridge import ShovelSettings, UpstreamSettings
 from gateway.config.facade import FacadeSettings
+from gateway.config.observe import ObserveSettings
 from gateway.config.section import Section
 from gateway.config.web import AdminSettings, DeclaredRoute, HttpSettings
 from gateway.errors import ConfigError
@@ -161,6 +162,9 @@ class Settings(BaseSettings):
     facades: list[FacadeSettings] = Field(
         [], description="virtual hosts whose queues live on an upstream, see below"
     )
+    observe: list[ObserveSettings] = Field(
+        [], description="proxies that record what the clients of old brokers use, see below"
+    )
 
     @model_validator(mode="after")
     def _distinct(self) -> "Settings":
@@ -170,9 +174,12 @@ class Settings(BaseSettings):
             ("upstreams", [one.name for one in self.upstreams]),
             ("shovels", [one.name for one in self.shovels]),
             ("facades", [one.vhost for one in self.facades]),
+            ("observers", [one.name for one in self.observe]),
         ):
             if len(set(names)) < len(names):
                 raise ValueError(f"two {what} have the same name")
+        if len({one.file for one in self.observe}) < len(self.observe):
+            raise ValueError("two observers write the same file")
         known = {"", *(one.name for one in self.upstreams)}
         for shovel in self.shovels:
             for upstream in (shovel.source.upstream, shovel.destination.upstream):

@@ -15,6 +15,7 @@ from gateway.bridge.bridge import Bridge
 from gateway.broker.broker import Broker
 from gateway.config.web import DeclaredRoute, HttpSettings
 from gateway.crossing.crossing import Crossing
+from gateway.inventory.observing import Observing
 from gateway.message import Table
 from gateway.net.passwords import Passwords
 from gateway.sessions.named import NamedSessions
@@ -90,6 +91,8 @@ class HttpDependencies:
     spool: Spool = field(default_factory=Spool)
     """The spool of large bodies."""
     bridge: Bridge | None = None
+    observers: Sequence[Observing] = ()
+    """Proxies before old brokers."""
     passwords: Passwords | None = None
     """Checks passwords for all protocols; ``None``: HTTP has its own."""
     clock: Callable[[], float] = time.time

@@ -7,13 +7,31 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.config.bridge import Address
+from gateway.config.bridge import Address, read_address
+from gateway.config.observe import ObserveSettings
 from gateway.errors import ConfigError
 from gateway.inventory.document import load_or_begin, save
 from gateway.inventory.proxy import Proxy
 from gateway.net.tls import client_context, server_context
 
 log = logging.getLogger("gateway.inventory")
+
+
+class ObserverInfo(NamedTuple):
+    """A proxy, for the administration."""
+
+    name: str
+    host: str
+    port: int
+    upstream: str
+    file: str
+    open: int
+    """Connections now."""
+    connections: int
+    refused: int
+    undecoded: int
+    clients: int
+    nodes: int
 
 
 class Plan(NamedTuple):
@@ -30,6 +48,23 @@ class Plan(NamedTuple):
     """Authorities of an upstream with TLS; those of the system without."""
     seconds: float = 5.0
     """Between two times that the file is written."""
+    name: str = ""
+    """In the administration."""
+
+
+def plan_of(settings: ObserveSettings) -> Plan:
+    """The plan of a table of the configuration."""
+    return Plan(
+        settings.host,
+        settings.port,
+        read_address(settings.upstream),
+        settings.file,
+        settings.tls_certificate,
+        settings.tls_key,
+        settings.upstream_ca,
+        settings.save_seconds,
+        settings.name,
+    )
 
 
 class Observing:
@@ -58,6 +93,22 @@ class Observing:
             raise ConfigError(f"observe {plan.host}:{plan.port}, {plan.file}: {error}") from None
         self._saving = asyncio.create_task(self._save(), name="inventory")
         return self
+
+    def info(self) -> ObserverInfo:
+        plan, counts = self.plan, self.inventory.counts
+        return ObserverInfo(
+            plan.name,
+            plan.host,
+            self.port,
+            str(plan.upstream),
+            str(plan.file),
+            self.proxy.connections,
+            counts["connections"],
+            counts["refused"],
+            counts["undecoded"],
+            len(self.inventory.clients),
+            len(self.inventory.nodes),
+        )
 
     async def __aexit__(self, *_: object) -> None:
         await self.proxy.close()

@@ -24,6 +24,7 @@ PATH_WORDS = {
     "channel": ("`name` of a channel", "127.0.0.1:50000 -> 127.0.0.1:5672 (1)"),
     "destination": ("Destination exchange of a binding", "amq.fanout"),
     "shovel": ("Shovel", "in"),
+    "observer": ("Observer", "old"),
     "policy": ("Policy, percent-encoded", "limits"),
     "name": ("Name", "unroutable"),
 }

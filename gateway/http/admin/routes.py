@@ -8,6 +8,7 @@ from gateway.http.admin import (
     bridge,
     definitions,
     importing,
+    inventory,
     rabbit,
     sessions,
     topology,
@@ -19,8 +20,8 @@ from gateway.http.admin.endpoint_routes import make_routes
 from gateway.http.context import Context
 
 ROOM = (
-    *(topology, branches, people, traffic, sessions, bridge, definitions, importing, rabbit),
-    *(pages, asyncapi),
+    *(topology, branches, people, traffic, sessions, bridge, definitions, importing),
+    *(rabbit, inventory, pages, asyncapi),
 )
 ENDPOINTS = [endpoint for part in ROOM for endpoint in part.ENDPOINTS]
 

@@ -354,6 +354,26 @@ class FacadeList(Shape):
     facades: list[FacadeView]
 
 
+class ObserverView(Shape):
+    """A proxy before an old broker, with its counts since its file was begun."""
+
+    name: str
+    host: str
+    port: int
+    upstream: str
+    file: str
+    open: int = Field(description="connections now")
+    connections: int
+    refused: int = Field(description="connections for which the broker could not be reached")
+    undecoded: int = Field(description="connections that were not decoded to their end")
+    clients: int
+    nodes: int
+
+
+class ObserverList(Shape):
+    observers: list[ObserverView]
+
+
 class ShovelView(Shape):
     """A shovel, with its counts since the start of the gateway."""
 
