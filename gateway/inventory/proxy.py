@@ -36,6 +36,8 @@ class Side(asyncio.Protocol):
         self.ended = False
         """It sends nothing more."""
         self.half_closes = False
+        self._early = bytearray()
+        """What came before the other side was there."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -45,17 +47,31 @@ class Side(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         other = self.other
-        assert other is not None
+        if other is None:
+            # uvloop may read once more after it was told to pause.
+            self._early += data
+            self.transport.pause_reading()
+            return
         other.transport.write(data)
         self._pair.tap.add(self._is_client, data)
+
+    def join(self, other: "Side") -> None:
+        """The other side is there."""
+        self.other = other
+        if self._early:
+            early, self._early = bytes(self._early), bytearray()
+            self.data_received(early)
+        if self.ended:
+            self.eof_received()
 
     def eof_received(self) -> bool:
         """Pass the end on. TLS has no half of a connection to keep."""
         self.ended = True
         other = self.other
-        if other is None or not other.half_closes or not self.half_closes:
-            if other is not None:
-                other.transport.close()
+        if other is None:
+            return self.half_closes
+        if not other.half_closes or not self.half_closes:
+            other.transport.close()
             return False
         if other.ended:
             other.transport.close()
@@ -120,7 +136,8 @@ class Pair:
             broker.transport.abort()
             return
         self.broker = broker
-        broker.other, self.client.other = self.client, broker
+        broker.join(self.client)
+        self.client.join(broker)
         self.client.transport.resume_reading()
 
     def lost(self, side: Side) -> None:

@@ -12,6 +12,15 @@ from gateway.inventory.observing import Observing, Plan
 from tests.inventory.hashing import HashingRelay
 
 
+def loop_of_users() -> asyncio.AbstractEventLoop:
+    """The loop that the command runs on."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
 class Observed:
     """The proxy on a thread of its own, with a relay on each side. Use as a context manager; the
     inventory is there afterwards. Clients connect to ``port``."""
@@ -26,7 +35,7 @@ class Observed:
 
     def __enter__(self) -> Self:
         self.behind = self._lent or HashingRelay(self._target)
-        self._loop = asyncio.new_event_loop()
+        self._loop = loop_of_users()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
         upstream = read_address(f"amqp://127.0.0.1:{self.behind.port}")
