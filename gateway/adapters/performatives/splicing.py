@@ -29,6 +29,10 @@ EXCHANGE, ROUTING_KEY = Symbol("x-exchange"), Symbol("x-routing-key")
 
 _ANNOTATED: BoundedCache[tuple[bytes, str, str], bytes] = BoundedCache(2048)
 """Annotated headers by header, exchange and routing key. All connections share the cache."""
+_NOTED: BoundedCache[tuple[bytes, tuple[tuple[str, Any], ...]], bytes] = BoundedCache(2048)
+"""Sections of message annotations with notes, by the section and the notes."""
+PLAIN = frozenset({int, str})
+"""Types of notes that are equal only to those of the same type."""
 
 
 def front(sections: Sections) -> int:
@@ -135,14 +139,28 @@ def with_notes(header: bytes, notes: Table) -> bytes:
         notes = {name: value for name, value in notes.items() if name != COUNT}
     if not notes:
         return header
-    annotations = dict(annotations_of(header))
+    sections = split_header(header)
+    span = sections.single.get(ANNOTATIONS)
+    given = b"" if span is None else header[span[0] : span[2]]
+    if not all(value.__class__ in PLAIN for value in notes.values()):
+        return with_section(header, ANNOTATIONS, noted(given, notes), sections)
+    key = given, tuple(notes.items())
+    octets = _NOTED.get(key)
+    if octets is None:
+        octets = _NOTED.keep(key, noted(given, notes))
+    return with_section(header, ANNOTATIONS, octets, sections)
+
+
+def noted(given: bytes, notes: Table) -> bytes:
+    """The section of message annotations with these notes among them."""
+    annotations = dict(annotations_of(given))
     for name, value in notes.items():
         deaths = deaths_out(value) if name == OUR_DEATHS else None
         if deaths is not None:
             annotations[Symbol(DEATHS)] = deaths
         elif name.isascii():  # or no key of annotations could be its name
             annotations[Symbol(name if name.startswith("x-") else f"x-opt-{name}")] = value
-    return with_annotations(header, annotations)
+    return b"\x00\x53\x72" + write_value(annotations) if annotations else b""
 
 
 # --- dead letters ---------------------------------------------------------------------------------
