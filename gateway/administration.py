@@ -194,7 +194,7 @@ def session_end(
 ShovelName = Annotated[str, typer.Argument(help="Its name in the configuration.")]
 
 
-COUNTS = ("moved", "parked", "dropped", "delayed", "under_way")
+COUNTS = ("moved", "parked", "dropped", "delayed", "duplicates", "under_way")
 
 
 @shovels.command("list")
@@ -203,7 +203,7 @@ def shovel_list(url: Url = WHERE, user: Login = "guest", password: Password = No
     found = ask_gateway("GET", url, "/v1/admin/shovels", user, password)["shovels"]
     table = Table(
         "name", "state", "source", "destination", "moved", "parked", "dropped", "delayed",
-        "under way", "last error",
+        "duplicates", "under way", "last error",
     )  # fmt: skip
     for one in found:
         ends = (f"{one[end]} {one[f'{end}_version']}".strip() for end in ("source", "destination"))

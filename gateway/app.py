@@ -138,6 +138,7 @@ class Gateway:
         if tls.certificate is not None and tls.key is not None:
             context = server_context(tls.certificate, tls.key, tls.client_ca)
         self.turn = LoopTurn(self.broker, self.store, settings.limits.store_backlog_octets)
+        self._turns = 0
         self.turn.on_pressure = lambda pressed: self._hold()
         self.turn.on_broken = end_process
         self.watch = ResourceMonitor(
@@ -239,11 +240,17 @@ class Gateway:
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
-        self.turn.begin()
+        """A turn, or a part of the one around it: what is done in both is in one batch of the
+        store."""
+        self._turns += 1
+        if self._turns == 1:
+            self.turn.begin()
         try:
             yield
         finally:
-            self.turn.end()
+            self._turns -= 1
+            if not self._turns:
+                self.turn.end()
 
     def _listen(self, detect: str) -> None:
         """Open all AMQP ports. ``detect`` is the TLS mode of ports that accept both TLS and plain

@@ -16,7 +16,8 @@ from gateway.bridge.lanes import Lanes
 from gateway.bridge.pacing import Pace
 from gateway.bridge.preparation import Preparation
 from gateway.bridge.remote_ends import open_destination, open_source
-from gateway.bridge.shovel import Shovel, paced
+from gateway.bridge.seen import SeenIds
+from gateway.bridge.shovel import Shovel, now, paced
 from gateway.bridge.upstream import Upstream
 from gateway.broker.facade import FacadeVirtualHost
 from gateway.config.bridge import ShovelSettings, UpstreamSettings
@@ -93,7 +94,9 @@ class Bridge:
     ) -> None:
         """Raises ``ConfigError``."""
         self.upstreams = {one.name: Upstream(one, limits, spool) for one in upstreams}
+        self._seen = SeenIds(core.broker.state.store, core.turn, now)
         self.shovels = {one.name: self._shovel(core, one) for one in shovels}
+        self._seen.forget_others(one.name for one in shovels if one.duplicates is not None)
         self.facades = {one.vhost: self._facade(core, one) for one in facades}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -101,7 +104,11 @@ class Bridge:
         def make(settings: ShovelSettings, preparation: Preparation, pace: Pace | None) -> Shovel:
             ends = ShovelEnds(core, self.upstreams, settings)
             opened = Ends(ends.source, ends.destination, ends.parking)
-            return Shovel(settings, opened, preparation, pace)
+            seen, id_of = None, preparation.id_of
+            if settings.duplicates is not None and id_of is not None:
+                queue = settings.source.queue if settings.source.queues else ""
+                seen = self._seen.of(settings.duplicates, id_of, (settings.name, queue))
+            return Shovel(settings, opened, preparation, pace, seen)
 
         if not settings.source.queues:
             return make(settings, Preparation(settings), paced(settings))

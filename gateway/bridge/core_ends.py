@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gateway.bridge.ends import Arrivals, Fate, Report, Taken
 from gateway.broker.broker import Broker
-from gateway.broker.local import NO_SUBSCRIBER, LocalChannel, LocalClient, Subscriber
+from gateway.broker.local import DISK, NO_SUBSCRIBER, LocalChannel, LocalClient, Subscriber
 from gateway.errors import Condition, Refusal
 from gateway.message import ExpiringMessage, Message
 from gateway.operations import Outcome
@@ -116,6 +116,9 @@ class CoreSource(CoreEnd):
             self.core.broker.when_safe(lambda: None if safe.done() else safe.set_result(None))
         await safe
 
+    async def marked(self) -> None:
+        await self.synchronize()
+
     def cancelled(self, tag: str) -> None:
         self.lose(f"the queue {self.queue!r} was deleted")
 
@@ -160,6 +163,7 @@ class CoreDestination(CoreEnd):
     def __init__(self, core: Core, vhost: str, user: str, name: str, report: Report) -> None:
         super().__init__(core, vhost, user, name)
         self._report = report
+        self.on_taken: Callable[[list[int], bool], None] | None = None
         with core.turn():
             self._channel = self.open_channel()
 
@@ -179,11 +183,21 @@ class CoreDestination(CoreEnd):
 
     def publish(self, messages: Iterable[tuple[int, Message]]) -> None:
         with self.core.turn():
-            for number, message in messages:
-                try:
-                    self._channel.publish(message, CorePublish(number, self._report))
-                except Refusal as refusal:
-                    self._report(number, Fate.REFUSED, refusal.text)
+            taken = [one for one in messages if self._publish(*one)]
+            if self.on_taken is not None:
+                kept: dict[bool, list[int]] = {True: [], False: []}
+                for number, message in taken:
+                    kept[self._channel.durability(message) == DISK].append(number)
+                for lasting, numbers in kept.items():
+                    self.on_taken(numbers, lasting)
+
+    def _publish(self, number: int, message: Message) -> bool:
+        """Whether all of its queues have taken the message."""
+        try:
+            return self._channel.publish(message, CorePublish(number, self._report))
+        except Refusal as refusal:
+            self._report(number, Fate.REFUSED, refusal.text)
+            return False
 
     async def drain(self) -> None:
         while self.core.held():  # noqa: ASYNC110 - several causes, which end unannounced

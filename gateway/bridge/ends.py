@@ -8,7 +8,7 @@ and raises ``Refusal`` when it is lost.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from gateway.message import Message
 from gateway.operations import Outcome
@@ -87,6 +87,25 @@ class Destination(Protocol):
     async def watch(self) -> None: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Marking(Protocol):
+    """A source in the store of this gateway."""
+
+    async def marked(self) -> None:
+        """Wait until the store knows which messages were delivered: after a crash they come as
+        redelivered."""
+        ...
+
+
+@runtime_checkable
+class Recording(Protocol):
+    """A destination in the store of this gateway."""
+
+    on_taken: Callable[[list[int], bool], None] | None
+    """Is told, in the turn that publishes them, the numbers of messages that were taken: of those
+    that a restart does not lose (true), and of the others."""
 
 
 class Ends(NamedTuple):

@@ -14,7 +14,16 @@ MOST_SUSPECTS = 1000
 class Ledger:
     """Counts, the last error, and the messages over which the destination was lost."""
 
-    COUNTS = ("moved", "parked", "rejected", "retried", "dropped", "delayed")
+    COUNTS = (
+        "moved",
+        "parked",
+        "rejected",
+        "retried",
+        "dropped",
+        "delayed",
+        "duplicates",
+        "repeated",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -23,6 +32,10 @@ class Ledger:
         """Messages that the filter does not match, settled without being moved."""
         self.delayed = 0
         """Messages that have waited for the rate limit."""
+        self.duplicates = 0
+        """Messages whose id had come to the destination, settled without being moved."""
+        self.repeated = 0
+        """Messages that were moved, and may have come before."""
         self.error = ""
         self.careful = 0
         """Messages that are still sent one at a time, since the destination was lost over one of

@@ -10,13 +10,15 @@ from collections.abc import Coroutine
 from itertools import count
 from typing import Any
 
-from gateway.bridge.ends import Destination, Ends, Fate, Source, Taken
+from gateway.bridge.ends import Destination, Ends, Fate, Marking, Recording, Source, Taken
 from gateway.bridge.ledger import Ledger
 from gateway.bridge.lifetime import expiring, left_of
 from gateway.bridge.notes import hops_of
 from gateway.bridge.ordering import KeyOrder
 from gateway.bridge.pacing import Pace
 from gateway.bridge.preparation import Preparation
+from gateway.bridge.repeats import Repeats, doubtful
+from gateway.bridge.seen import Seen
 from gateway.config.bridge import ShovelSettings
 from gateway.errors import GatewayError
 from gateway.message import Message
@@ -51,6 +53,7 @@ class Passing:
         preparation: Preparation,
         ledger: Ledger,
         pace: Pace | None,
+        seen: Seen | None,
     ) -> None:
         self.settings = settings
         self.preparation = preparation
@@ -64,7 +67,10 @@ class Passing:
         self._settled = asyncio.Event()
         self._opened: list[Source | Destination] = []
         self._loop = asyncio.get_running_loop()
-        self._pace = pace
+        self._pace, self._seen = pace, seen
+        self._repeats: Repeats | None = None
+        self._marking: Marking | None = None
+        """The source, if messages wait until it knows that they were delivered."""
         key_of = preparation.key_of
         self._order = None if key_of is None else KeyOrder(key_of)
         self._next: list[int] = []
@@ -77,7 +83,13 @@ class Passing:
         if self.settings.parks:
             self.parking = await ends.parking(self._report)
             self._opened.append(self.parking)
+        if self._seen is not None:
+            self._repeats = repeats = Repeats(self._seen, isinstance(self.destination, Recording))
+            if isinstance(self.destination, Recording):
+                self.destination.on_taken = repeats.taken
         self.source = await ends.source()
+        if self._repeats is not None and not self._repeats.exact:
+            self._marking = self.source if isinstance(self.source, Marking) else None
         self._opened.append(self.source)
 
     @property
@@ -113,6 +125,8 @@ class Passing:
         ledger = self.ledger
         while True:
             batch = await self.source.batch()
+            if self._marking is not None:
+                await self._marking.marked()
             while batch and ledger.careful:
                 await self._send(self._screen(batch[:1]))
                 del batch[0]
@@ -143,14 +157,23 @@ class Passing:
         rejected or settled."""
         wanted: list[tuple[int, Message]] = []
         preparation, most, ledger = self.preparation, self.settings.max_hops, self.ledger
-        matches, order = preparation.matches, self._order
-        for delivery, message, _ in batch:
+        matches, order, repeats = preparation.matches, self._order, self._repeats
+        for delivery, message, redelivered in batch:
             number = next(self._numbers)
             hops = hops_of(message)
             if matches is not None and not matches(message):
                 self.under_way[number] = Passage(delivery, preparation.noted(message, hops + 1))
                 self._exclude(number)
                 continue
+            if repeats is not None:
+                if not repeats.admit(number, message):
+                    self.under_way[number] = Passage(delivery, message)
+                    ledger.duplicates += 1
+                    self._finish(number)
+                    continue
+                if repeats.is_doubtful(number, redelivered):
+                    ledger.repeated += 1
+                    message = doubtful(message)
             try:
                 prepared = preparation.prepared(message, hops + 1)
             except ValueError as error:
@@ -216,6 +239,8 @@ class Passing:
                 self.ledger.parked += 1
             else:
                 self.ledger.moved += 1
+                if self._repeats is not None:
+                    self._repeats.confirmed(number)
                 if self._order is not None:
                     self._release(number)
             passage.done = True
@@ -225,6 +250,8 @@ class Passing:
                 self._loop.call_soon(self.settle)
             return
         self.ledger.failed(f"{fate.value}: {text}")
+        if self._repeats is not None:
+            self._repeats.refused(number)
         passage.attempts += 1
         if passage.parking or (
             passage.attempts <= self.settings.retries and fate is not Fate.UNWRITABLE
@@ -265,6 +292,8 @@ class Passing:
         self._release(number)
         if self.settings.refused == "reject":
             passage = self.under_way.pop(number)
+            if self._repeats is not None:
+                self._repeats.done(number)
             self.ledger.rejected += 1
             self.source.settle([(passage.delivery, False)], Outcome.REJECT)
             self._settled.set()
@@ -293,9 +322,17 @@ class Passing:
             passage = under_way.pop(number)
             if number > front:
                 settled.append((passage.delivery, False))
-        self._done.clear()
+        done, self._done = self._done, []
         self._settled.set()
+        repeats = self._repeats
         try:
-            self.source.settle(settled, Outcome.ACCEPT)
+            if repeats is None:
+                self.source.settle(settled, Outcome.ACCEPT)
+                return
+            for number in done:
+                repeats.done(number)
+            with repeats.turn():
+                repeats.save()
+                self.source.settle(settled, Outcome.ACCEPT)
         except GatewayError as error:  # the source is lost, which its watch raises
             log.debug("shovel %s: %s", self.settings.name, error)

@@ -40,13 +40,12 @@ class Preparation:
                 )
             except ValueError as error:
                 raise ConfigError(f"shovel {settings.name}: {error}") from None
-        self.key_of: KeyOf | None = None
+        self.key_of = reader(settings, "order_by", settings.order_by)
         """What messages are ordered by."""
-        if settings.order_by:
-            try:
-                self.key_of = key_reader(settings.order_by)
-            except ValueError as error:
-                raise ConfigError(f"shovel {settings.name}: order_by: {error}") from None
+        duplicates = settings.duplicates
+        named = "" if duplicates is None else duplicates.id
+        self.id_of = reader(settings, "duplicates.id", named)
+        """What no two messages share."""
         self._plain = self._addresses is None and self._properties is None
 
     def noted(self, message: Message, hops: int) -> Message:
@@ -78,6 +77,14 @@ class Preparation:
         if target is None:
             raise ValueError(f"no address rule has a target for {place}")
         return target.routing, {**values, **parts}
+
+
+def reader(settings: ShovelSettings, setting: str, name: str) -> KeyOf | None:
+    """Reads a property that a setting names, if it does. Raises ``ConfigError``."""
+    try:
+        return key_reader(name) if name else None
+    except ValueError as error:
+        raise ConfigError(f"shovel {settings.name}: {setting}: {error}") from None
 
 
 def check_rules(settings: ShovelSettings) -> None:

@@ -19,6 +19,7 @@ from gateway.bridge.ledger import Ledger
 from gateway.bridge.pacing import Pace
 from gateway.bridge.passing import Passing
 from gateway.bridge.preparation import Preparation
+from gateway.bridge.seen import Seen
 from gateway.config.bridge import ShovelSettings
 from gateway.errors import GatewayError
 
@@ -67,6 +68,8 @@ class ShovelInfo(NamedTuple):
     retried: int
     dropped: int
     delayed: int
+    duplicates: int
+    repeated: int
     under_way: int
     held: int
     connected: int
@@ -85,12 +88,14 @@ class Shovel:
         ends: Ends,
         preparation: Preparation | None = None,
         pace: Pace | None = None,
+        seen: Seen | None = None,
     ) -> None:
-        """``preparation`` and ``pace``: those of the settings, or shared with other shovels. Raises
-        ``ConfigError`` if the rules are wrong."""
+        """``preparation`` and ``pace``: those of the settings, or shared with other shovels.
+        ``seen``: ids of messages that are not moved again. Raises ``ConfigError`` if the rules
+        are wrong."""
         self.settings = settings
         self._preparation = preparation or Preparation(settings)
-        self._pace = pace or paced(settings)
+        self._pace, self._seen = pace or paced(settings), seen
         self.ledger = Ledger(settings.name)
         self.connected = 0
         self._ends = ends
@@ -154,7 +159,9 @@ class Shovel:
 
     async def _pass(self) -> None:
         """Open both ends and move messages until one is lost, or the shovel is paused."""
-        self._passing = passing = Passing(self.settings, self._preparation, self.ledger, self._pace)
+        self._passing = passing = Passing(
+            self.settings, self._preparation, self.ledger, self._pace, self._seen
+        )
         try:
             await passing.open(self._ends)
             self._versions = passing.versions

@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from gateway.adapters.registry import PREFERRED
 from gateway.config.addresses import AddressRuleSettings
 from gateway.config.section import Section
-from gateway.config.shovel_steps import PropertyRuleSettings, RateSettings
+from gateway.config.shovel_steps import DuplicateSettings, PropertyRuleSettings, RateSettings
 from gateway.errors import ConfigError
 from gateway.selector import Selector
 
@@ -213,6 +213,9 @@ class ShovelSettings(Section):
     )
     connections: int = Field(
         1, ge=1, le=64, description="connections to an upstream that is the destination"
+    )
+    duplicates: DuplicateSettings | None = Field(
+        None, description="messages that have come before are not moved again; unset: they are"
     )
     rate: RateSettings | None = Field(None, description="limits per second")
     properties: list[PropertyRuleSettings] = Field(

@@ -20,6 +20,18 @@ class RateSettings(Section):
     )
 
 
+class DuplicateSettings(Section):
+    """How messages are recognised that have come to the destination before."""
+
+    id: str = Field(
+        "message_id", description="what no two messages share: `headers.NAME` or another property"
+    )
+    count: int = Field(
+        100_000, ge=1, le=10_000_000, description="ids that are remembered, the last ones"
+    )
+    seconds: float = Field(86_400, gt=0, description="how long an id is remembered")
+
+
 class PropertyRuleSettings(Section):
     """Changes of the properties of messages."""
 

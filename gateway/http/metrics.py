@@ -19,6 +19,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from gateway.bridge.ledger import Ledger
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.hub import Hub
 from gateway.http.observe.meter import Histogram
@@ -141,7 +142,7 @@ class Counters(Collector):
         if bridge is None or not bridge.shovels:
             return
         infos = [one.info() for one in bridge.shovels.values()]
-        for name in ("moved", "parked", "rejected", "retried", "dropped", "delayed"):
+        for name in Ledger.COUNTS:
             family = CounterMetricFamily(
                 f"{PREFIX}shovel_messages_{name}", f"Messages {name}.", labels=("shovel",)
             )

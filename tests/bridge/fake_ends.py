@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.adapters.methods.content import BASIC
 from gateway.bridge.ends import Arrivals, Destination, Ends, Fate, Report, Source, Taken
+from gateway.bridge.seen import Seen
 from gateway.bridge.shovel import Shovel
 from gateway.config.bridge import ShovelDestination, ShovelSettings, ShovelSource
 from gateway.message import Message, Properties
@@ -111,10 +112,12 @@ def settings(**given: Any) -> ShovelSettings:
 class Rig:
     """A shovel with its ends."""
 
-    def __init__(self, messages: Sequence[Message], to: Taking, **given: Any) -> None:
+    def __init__(
+        self, messages: Sequence[Message], to: Taking, seen: Seen | None = None, **given: Any
+    ) -> None:
         self.source, self.destination, self.parking = ListSource(messages), to, Taking()
         ends = Ends(self.source.open, to.open, self.parking.open)
-        self.shovel = Shovel(settings(**given), ends)
+        self.shovel = Shovel(settings(**given), ends, seen=seen)
 
     async def until(self, condition: Callable[[], Any]) -> None:
         async with asyncio.timeout(PATIENCE):

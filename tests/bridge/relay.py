@@ -12,9 +12,12 @@ class Relay:
     def __init__(self, target: int) -> None:
         self.target = target
         self.open = True
+        self.deaf = False
+        """What clients send from now on is lost."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._ends: set[socket.socket] = set()
+        self._clients: set[socket.socket] = set()
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
@@ -31,16 +34,19 @@ class Relay:
                 return
             with socket.create_connection(("127.0.0.1", self.target)) as server:
                 self._ends |= {client, server}
+                self._clients.add(client)
                 back = threading.Thread(target=self._pass, args=(server, client))
                 back.start()
                 self._pass(client, server)
                 back.join()
                 self._ends -= {client, server}
+                self._clients.discard(client)
 
     def _pass(self, here: socket.socket, there: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := here.recv(1 << 16):
-                there.sendall(data)
+                if not (self.deaf and here in self._clients):
+                    there.sendall(data)
         for one in (here, there):
             end(one)
 

@@ -87,7 +87,7 @@ def test_lanes_are_bounded_and_paused_together(tmp_path: Path) -> None:
     file.write_text(FOLLOWING)
     with Running(tmp_path, "--config", file) as gateway:
         names = [f"a.orders.{n}" for n in range(4)]
-        declare(gateway, *names, *(f"moved.{n}.a" for n in range(4)))
+        declare(gateway, *(f"moved.{n}.a" for n in range(4)), *names)
         until(lambda: len(lanes(gateway)) == 3, "three lanes")
         until(lambda: "more than 3 queues match" in shovels(gateway)["all"]["error"], "an error")
         pause(gateway, "all")

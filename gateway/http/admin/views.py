@@ -391,6 +391,8 @@ class ShovelView(Shape):
     retried: int
     dropped: int = Field(description="messages settled because the filter does not match them")
     delayed: int = Field(description="messages that have waited for the rate limit")
+    duplicates: int = Field(description="messages settled because their id has come before")
+    repeated: int = Field(description="messages moved with a note that they may have come before")
     under_way: int = Field(description="messages without a confirm")
     held: int = Field(description="messages that wait for an earlier one of their key")
     connected: int = Field(description="how often both ends were opened")
