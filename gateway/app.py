@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from gateway.bridge.bridge import Bridge
 from gateway.bridge.core_ends import Core
+from gateway.bridge.migration.in_gateway import GatewayMoves
 from gateway.broker.access import KINDS as ACCESS
 from gateway.broker.broker import Broker
 from gateway.broker.broker import Limits as BrokerLimits
@@ -52,6 +53,7 @@ from gateway.store.sqlite import SqliteStore
 
 log = logging.getLogger("gateway")
 
+MOVES_FILE = "moves.db"
 SECRET_FILE, CROSSING_FILE, DECOY_FILE = "cursor.key", "crossing.key", "login.key"
 GOODBYE_SECONDS = 5.0
 BROKEN = 70
@@ -236,6 +238,8 @@ class Gateway:
         )
         for facade in bridge.facades.values():
             facade.on_full = self._hold
+        journal = settings.data_dir / MOVES_FILE if settings.durable else None
+        bridge.moves = GatewayMoves(core, bridge.upstreams, journal)
         return bridge
 
     @contextlib.contextmanager

@@ -13,6 +13,7 @@ from gateway.bridge.ends import Destination, Ends, Report, Source
 from gateway.bridge.facade import Facade
 from gateway.bridge.fan import fan
 from gateway.bridge.lanes import Lanes
+from gateway.bridge.migration.in_gateway import GatewayMoves
 from gateway.bridge.pacing import Pace
 from gateway.bridge.preparation import Preparation
 from gateway.bridge.remote_ends import open_destination, open_source
@@ -98,6 +99,7 @@ class Bridge:
         self.shovels = {one.name: self._shovel(core, one) for one in shovels}
         self._seen.forget_others(one.name for one in shovels if one.duplicates is not None)
         self.facades = {one.vhost: self._facade(core, one) for one in facades}
+        self.moves: GatewayMoves | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     def _shovel(self, core: Core, settings: ShovelSettings) -> Shovel | Lanes:
@@ -127,6 +129,8 @@ class Bridge:
     def start(self) -> None:
         for facade in self.facades.values():
             facade.start()
+        if self.moves is not None:
+            self.moves.start()
         self._tasks = [asyncio.create_task(one.run()) for one in self.shovels.values()]
 
     async def close(self) -> None:
@@ -136,3 +140,5 @@ class Bridge:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for facade in self.facades.values():
             await facade.close()
+        if self.moves is not None:
+            await self.moves.close()

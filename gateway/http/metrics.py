@@ -64,6 +64,7 @@ class Counters(Collector):
         yield from self.collect_sessions()
         yield from self.collect_crossing()
         yield from self.collect_shovels()
+        yield from self.collect_moves()
         yield from self.collect_http()
         for name, value in self.dependencies.figures().items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
@@ -164,6 +165,25 @@ class Counters(Collector):
             running.add_metric((info.name,), info.state == "running")
         yield under_way
         yield held
+        yield running
+
+    def collect_moves(self) -> Iterable[Metric]:
+        bridge = self.dependencies.bridge
+        if bridge is None or bridge.moves is None or not bridge.moves.all:
+            return
+        infos = [one.info() for one in bridge.moves.all.values()]
+        for name in ("moved", "suppressed", "flagged", "rejected"):
+            family = CounterMetricFamily(
+                f"{PREFIX}move_messages_{name}", f"Messages {name}.", labels=("move",)
+            )
+            for info in infos:
+                family.add_metric((info.name,), getattr(info, name))
+            yield family
+        running = GaugeMetricFamily(
+            f"{PREFIX}move_running", "1 while the move runs.", labels=("move",)
+        )
+        for info in infos:
+            running.add_metric((info.name,), info.state == "running")
         yield running
 
     def collect_http(self) -> Iterable[Metric]:

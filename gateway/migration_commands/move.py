@@ -80,8 +80,8 @@ def move(
     if gateway is not None:
         given["source"], given["source_vhost"] = side_in_gateway(source)
         given["destination"], given["destination_vhost"] = side_in_gateway(destination)
-        asked = given | {"name": name, "dry_run": dry_run}
-        told = ask_gateway("POST", gateway, MOVES, user, password, asked)
+        path = MOVES + "/count" if dry_run else MOVES
+        told = ask_gateway("POST", gateway, path, user, password, given | {"name": name})
         show(told, as_json) if not dry_run else show_counts(told["queues"], as_json)
         return
     given |= {

@@ -82,6 +82,7 @@ class House:
             "binding": self.binding,
             "branch": self.branch,
             "session": self.session,
+            "move": self.move,
             "properties_key": self.properties_key,
             "last_event_id": self.cursor,
             "Last-Event-ID": self.cursor,
@@ -221,6 +222,14 @@ class House:
             kept = [one for one in found if one["state"] == "kept"]
             if kept:
                 return str(kept[-1]["id"])
+
+    async def move(self) -> str:
+        """One that is done."""
+        wanted = {"queues": [{"source": "invoices", "destination": "rpc"}], "grace_seconds": 0}
+        name = str((await self.do("POST", f"{ADMIN}/moves", json=wanted)).json()["name"])
+        while (await self.do("GET", f"{ADMIN}/moves/{name}")).json()["state"] == "running":  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        return name
 
     async def key(self) -> str:
         return f'"{uuid4()}"'

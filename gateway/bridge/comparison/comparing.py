@@ -172,7 +172,8 @@ class Comparison:
             lost.append(number)
         query = (
             "SELECT number, id, again, EXISTS (SELECT 1 FROM sides AS l WHERE l.side = 0 AND"
-            " ((r.id != '' AND l.id = r.id) OR (r.id = '' AND l.whole = r.whole)))"
+            " ((r.id != '' AND l.id = r.id) OR (r.id = '' AND l.whole = r.whole)"
+            " OR (r.id = '' AND r.again AND l.body = r.body)))"
             " FROM sides AS r WHERE side = 1 AND pair IS NULL ORDER BY number"
         )
         for number, id, again, known in self._db.execute(query):

@@ -85,6 +85,7 @@ class Move:
         """Run in the background, unless it runs already or is done."""
         idle = self._task is None or self._task.done()
         if idle and self.state is not State.DONE:
+            self._enter(State.RUNNING)
             self._task = asyncio.get_running_loop().create_task(self.run())
 
     async def pause(self) -> None:
@@ -93,7 +94,7 @@ class Move:
         if self._current is None:
             await self.close()
         elif self._task is not None:
-            await asyncio.wait([self._task], timeout=self.settings.retry_seconds + 10)
+            await asyncio.wait([self._task], timeout=self.settings.delay_seconds + 10)
             await self.close()
         if self.state is State.RUNNING:
             self._enter(State.PAUSED)
@@ -114,7 +115,6 @@ class Move:
         self._work.stopping = False
         self._work.moved = self._moved
         self._began, self._moved_before = time.monotonic(), self.moved
-        self._enter(State.RUNNING)
         try:
             for number, record in list(self.queues.items()):
                 if not record.done and not await self._queue(number):

@@ -285,7 +285,7 @@ class QueueMove:
             refused, batch.refused = batch.refused, {}
             attempts += 1
             if attempts <= settings.retries:
-                await asyncio.sleep(settings.retry_seconds)
+                await asyncio.sleep(settings.delay_seconds)
                 self._publish(destination, list(refused))
             elif settings.refused == "stop":
                 number, text = next(iter(refused.items()))

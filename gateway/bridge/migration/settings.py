@@ -46,7 +46,7 @@ class MoveSettings(Section):
     retries: int = Field(
         3, ge=0, description="further attempts with a message that the destination does not take"
     )
-    retry_seconds: float = Field(1, gt=0, description="delay between two attempts")
+    delay_seconds: float = Field(1, gt=0, description="delay between two attempts")
     refused: Literal["stop", "reject"] = Field(
         "stop",
         description="`stop`: the move ends at such a message, which stays at its source; `reject`: "

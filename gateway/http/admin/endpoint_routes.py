@@ -25,6 +25,7 @@ PATH_WORDS = {
     "destination": ("Destination exchange of a binding", "amq.fanout"),
     "shovel": ("Shovel", "in"),
     "observer": ("Observer", "old"),
+    "move": ("Move", "week"),
     "policy": ("Policy, percent-encoded", "limits"),
     "name": ("Name", "unroutable"),
 }

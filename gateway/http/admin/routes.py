@@ -9,6 +9,7 @@ from gateway.http.admin import (
     definitions,
     importing,
     inventory,
+    moves,
     rabbit,
     sessions,
     topology,
@@ -20,7 +21,7 @@ from gateway.http.admin.endpoint_routes import make_routes
 from gateway.http.context import Context
 
 ROOM = (
-    *(topology, branches, people, traffic, sessions, bridge, definitions, importing),
+    *(topology, branches, people, traffic, sessions, bridge, moves, definitions, importing),
     *(rabbit, inventory, pages, asyncapi),
 )
 ENDPOINTS = [endpoint for part in ROOM for endpoint in part.ENDPOINTS]

@@ -1,0 +1,147 @@
+"""Moves in a running gateway, by REST and by the commands that ask it."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.bridge.migration.identity import AGAIN, notes_of
+from tests import in_memory
+from tests.bridge.moving import declare, empty, publish
+from tests.bridge.test_move import everything
+from tests.net.running import PATIENCE, Running, environment, until
+
+UPSTREAM = """
+[[upstreams]]
+name = "old"
+addresses = ["amqp://127.0.0.1:{port}"]
+version = "{version}"
+"""
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Running(tmp_path_factory.mktemp("old")) as running:
+        yield running
+
+
+def configuration(folder: Path, old: Running, version: str) -> Path:
+    file = folder / "gateway.toml"
+    file.write_text(UPSTREAM.format(port=old.port, version=version))
+    return file
+
+
+def ask(running: Running, method: str, path: str, body: Any = None) -> httpx.Response:
+    url = f"http://127.0.0.1:{running.http_port}/v1/admin/moves{path}"
+    return httpx.request(method, url, json=body, auth=("guest", "guest"), timeout=PATIENCE)
+
+
+def told(running: Running, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = ask(running, "GET", f"/{name}").raise_for_status().json()
+    return found
+
+
+def ended(running: Running, name: str) -> dict[str, Any]:
+    until(lambda: told(running, name)["state"] not in ("running", "paused"), "the move has ended")
+    return told(running, name)
+
+
+@pytest.mark.parametrize("version", ["0-9-1", "1.0"])
+def test_a_killed_gateway_goes_on(old: Running, tmp_path: Path, version: str) -> None:
+    """Into the core and back to the upstream, with a kill of the gateway in either."""
+    count = 1500
+    name = f"rest.{version}"
+    with Running(tmp_path, "--config", configuration(tmp_path, old, version)) as new:
+        declare(old, name)
+        declare(new, name)
+        publish(old.port, name, range(count))
+        wanted = {"name": "in", "source": "old", "queues": [{"source": name}], "rate": 1000}
+        assert ask(new, "POST", "", wanted | {"batch": 50}).status_code == 201
+        until(lambda: told(new, "in")["moved"] > 100, "it moves")
+        new.kill()
+        new.start()
+        assert ended(new, "in")["moved"] == count
+        assert empty(old, name)
+        back = ask(new, "POST", "/in/rollback", {}).json()
+        assert back["reverses"] == "in"
+        until(lambda: told(new, back["name"])["moved"] > 100, "it moves")
+        new.kill()
+        new.start()
+        found = ended(new, back["name"])
+        assert (found["state"], found["moved"] >= count) == ("done", True)
+        assert empty(new, name)
+        depth = old.asked(f"/api/queues/%2F/{name}")["messages"]
+        messages = [one.message for one in everything(old.port, name, depth)]
+        once = [one for one in messages if AGAIN not in notes_of(one)]
+        bodies = list(dict.fromkeys(in_memory.text(one) for one in messages))
+        assert bodies == [f"body {n}" for n in range(count)]
+        assert len({in_memory.text(one) for one in once}) == len(once)
+
+
+def test_pause_resume_forget(old: Running, tmp_path: Path) -> None:
+    with Running(tmp_path, "--config", configuration(tmp_path, old, "0-9-1")) as new:
+        declare(new, "slow")
+        declare(old, "slow.there")
+        publish(new.port, "slow", range(300))
+        pair = {"source": "slow", "destination": "slow.there"}
+        wanted = {"name": "out", "destination": "old", "queues": [pair], "rate": 50}
+        assert ask(new, "POST", "/count", wanted).json() == {"queues": [
+            {"source": "slow", "destination": "slow.there", "messages": 300, "there": 0}
+        ]}  # fmt: skip
+        assert ask(new, "POST", "", wanted).json()["state"] == "running"
+        assert ask(new, "POST", "", wanted).status_code == 409
+        until(lambda: told(new, "out")["moved"], "it moves")
+        assert ask(new, "DELETE", "/out").status_code == 409
+        assert ask(new, "POST", "/out/pause").status_code == 204
+        paused = told(new, "out")
+        assert paused["state"] == "paused"
+        moved = old.asked("/api/queues/%2F/slow.there")["messages"]
+        assert moved == paused["moved"] < 300
+        assert new.asked("/api/queues/%2F/slow")["messages_ready"] == 300 - moved
+        new.kill()
+        new.start()
+        time.sleep(0.2)
+        assert told(new, "out")["moved"] == moved
+        url = f"http://127.0.0.1:{new.http_port}/metrics"
+        metrics = httpx.get(url, auth=("guest", "guest"), timeout=PATIENCE).text
+        assert f'amqp_gateway_move_messages_moved_total{{move="out"}} {moved}.0' in metrics
+        status = command(new, "status", "--json")
+        assert [one["name"] for one in json.loads(status)["moves"]] == ["out"]
+        command(new, "resume", "out")
+        command(new, "pause", "out")
+        assert told(new, "out")["state"] == "paused"
+        command(new, "forget", "out")
+        assert ask(new, "GET", "/out").status_code == 404
+
+
+def command(running: Running, *words: str) -> str:
+    gateway = ["--gateway", f"http://127.0.0.1:{running.http_port}", "--password", "guest"]
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway", "bridge", *words, *gateway],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    return done.stdout
+
+
+def test_what_cannot_be_moved(old: Running, tmp_path: Path) -> None:
+    with Running(tmp_path, "--config", configuration(tmp_path, old, "0-9-1")) as new:
+        wanted = {"source": "nobody", "queues": [{"source": "q"}]}
+        refused = ask(new, "POST", "", wanted)
+        assert (refused.status_code, "nobody" in refused.json()["detail"]) == (409, True)
+        assert ask(new, "POST", "", {"queues": []}).status_code == 422
+        made = ask(new, "POST", "", {"source": "old", "queues": [{"source": "nowhere"}]}).json()
+        found = ended(new, made["name"])
+        assert (found["state"], "nowhere" in found["error"]) == ("failed", True)
+    with Running(tmp_path / "memory", durable=False) as volatile:
+        refused = ask(volatile, "POST", "", {"queues": [{"source": "a", "destination": "b"}]})
+        assert "durable = false" in refused.json()["detail"]
