@@ -53,6 +53,8 @@ class Broker:
         self.access = Access(store)
         self.access.changed = self._forget_rights
         self.vhosts: dict[str, VirtualHost] = {}
+        self.facades: dict[str, VirtualHost] = {}
+        """Those of the virtual hosts whose queues live on an upstream."""
         self.templates: dict[str, Table] = {}
         """Arguments of queues, by the name that a declaration may give for them."""
         self.confirming: dict[PublishPath, None] = {}
@@ -120,7 +122,7 @@ class Broker:
         if old.queues or old.bindings or old.clients:
             text = f"vhost '{vhost.name}' has queues or bindings of its own"
             raise Refusal(Condition.PRECONDITION_FAILED, text)
-        self.vhosts[vhost.name] = vhost
+        self.vhosts[vhost.name] = self.facades[vhost.name] = vhost
 
     def branches(self, vhost: VirtualHost) -> Branches:
         """Those of distributed transactions in a virtual host."""

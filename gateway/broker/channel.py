@@ -382,7 +382,14 @@ class Channel:
         self, queue: str, after: Place | None = None, limit: int = 100, octets: int = 1 << 20
     ) -> list[Seen]:
         """Ready messages behind a place, which stay in the queue (``browsing.browse``)."""
-        return browse(self.readable(queue), after, limit, octets)
+        return browse(self.browsable(queue), after, limit, octets)
+
+    def browsable(self, queue: str) -> Queue:
+        """As ``readable``; refuses (540) the queue of an upstream, whose messages are there."""
+        found = self.readable(queue)
+        if isinstance(found, UpstreamQueue):
+            raise Refusal(Condition.NOT_IMPLEMENTED, "queues of an upstream cannot be browsed")
+        return found
 
     def move(self, queue: str, place: Place, exchange: str, key: str) -> str:
         """Publish the ready message at a place elsewhere and take it out, both in one batch of the

@@ -12,7 +12,7 @@ form of their operations.
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 from gateway.broker.answers import Answer, Answers
 from gateway.broker.consumers import Consumer
@@ -26,7 +26,7 @@ from gateway.broker.state import BrokerState
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import AwaitsUpstream, Condition, Refusal
 from gateway.message import Message
-from gateway.operations import DeclareExchange, DeclareQueue, DeleteQueue, Outcome
+from gateway.operations import Bind, DeclareExchange, DeclareQueue, DeleteQueue, Outcome
 
 MISSING_MS = 1000
 """Time for which the upstream is not asked again for a name that it does not have."""
@@ -314,6 +314,15 @@ class UpstreamNames(dict[str, T]):
         return super().get(name)
 
 
+class Making(NamedTuple):
+    """A queue of the gateway's own that is being declared and bound."""
+
+    declaration: DeclareQueue
+    binding: Bind
+    declared: Answer
+    bound: Answer
+
+
 class FacadeVirtualHost(VirtualHost):
     """``outbound`` has the messages that are published. ``missing`` are names that the upstream did
     not have, until a time."""
@@ -328,6 +337,7 @@ class FacadeVirtualHost(VirtualHost):
         self.upstream = upstream
         self.outbound = Outbound(upstream)
         self.missing: dict[tuple[str, str], int] = {}
+        self._private: dict[tuple[str, str], Making] = {}
         self._lookups: dict[tuple[str, str], Answer] = {}
         types = {one.name: one.type for one in self.exchanges.values()}
         self.queues = UpstreamNames[Queue](lambda name: self.find("queue", name))
@@ -429,6 +439,31 @@ class FacadeVirtualHost(VirtualHost):
         found = self.queues.known(name)
         if found is not None and not found.gone:
             super().remove_queue(found)
+
+    def private_queue(self, exchange: str, key: str) -> UpstreamQueue:
+        """An exclusive queue of the gateway's own, bound to an exchange. Raises ``AwaitsUpstream``
+        until one is there, or the refusal."""
+        place = exchange, key
+        making = self._private.get(place)
+        if making is None:
+            name = self.new_name()
+            declaration = DeclareQueue(0, None, name, exclusive=True)
+            binding = Bind(0, None, name, exchange, key)
+            making = self._private[place] = Making(
+                declaration, binding, self.upstream.ask(declaration), self.upstream.ask(binding)
+            )
+        making.declared.value()
+        try:
+            making.bound.value()
+        except AwaitsUpstream:
+            raise
+        except Refusal:
+            del self._private[place]
+            raise
+        del self._private[place]
+        queue = self.know_queue(making.declaration.name)
+        queue.restore += [making.declaration, making.binding]
+        return queue
 
     # --- messages -------------------------------------------------------------------------------
 

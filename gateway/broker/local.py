@@ -5,7 +5,8 @@ A ``LocalClient`` is attached as a user, like a connection over the network, and
 with the permissions of its user. Everything here is called within a turn.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import NamedTuple, Protocol
 
@@ -16,6 +17,7 @@ from gateway.broker.client import Client
 from gateway.broker.confirms import Confirms
 from gateway.broker.cursors import Matches
 from gateway.broker.exchanges import Binding, Exchange
+from gateway.broker.facade import FacadeVirtualHost
 from gateway.broker.lanes import Entry
 from gateway.broker.publish_path import read_copies
 from gateway.broker.queues import Queue
@@ -164,6 +166,20 @@ class LocalChannel:
         self._confirms: Confirms | None = None
         self._publishing: PublishOutcome | None = None
 
+    @contextmanager
+    def answered(self, again: bool) -> Iterator[None]:
+        """Operations within are those of one request; ``again``: an upstream has answered what it
+        needed, and its answers count."""
+        answers = self._channel.topology.answers
+        if answers is None:
+            yield
+            return
+        answers.again = again
+        try:
+            yield
+        finally:
+            answers.again = False
+
     def close(self) -> None:
         """Unsettled deliveries are requeued."""
         self.client.leave(self)
@@ -219,8 +235,10 @@ class LocalChannel:
             self.under_way.pop(number).settle(accepted)
 
     def returned(self, message: Message, condition: Condition, text: str) -> None:
-        # The broker returns within publish or not at all.
+        # The broker returns within publish, an upstream later.
         outcome, self._publishing = self._publishing, None
+        if outcome is None:
+            outcome = self.under_way.get(self._path.returning)
         if outcome is not None:
             outcome.returned(condition, text)
 
@@ -309,6 +327,10 @@ class LocalChannel:
         exclusive and server-named, or the durable one of this name, made if it does not exist."""
         vhost, client = self._virtual_host, self._channel.client
         source = vhost.exchange(exchange)
+        if isinstance(vhost, FacadeVirtualHost):
+            private = vhost.private_queue(exchange, key)
+            vhost.own(private, client)
+            return PrivateQueue(private.name, source)
         name = durable or vhost.new_name()
         queue = vhost.queues.get(name)
         if queue is None:
@@ -406,6 +428,10 @@ class LocalChannel:
     def readable(self, queue: str) -> Queue:
         """Raises ``Refusal``: 403, 404, or 405 for another connection's exclusive queue."""
         return self._channel.readable(queue)
+
+    def browsable(self, queue: str) -> Queue:
+        """Likewise, and 540 for the queue of an upstream."""
+        return self._channel.browsable(queue)
 
     def browse(self, queue: str, after: Place | None, limit: int, octets: int) -> list[Seen]:
         """Ready messages, which stay where they are."""
@@ -525,6 +551,8 @@ def durability(vhost: VirtualHost, message: Message) -> str:
     essentials = message.essentials
     if not essentials.durable:
         return MEMORY
+    if vhost.outbound is not None:
+        return DISK  # as durable as the queues of the upstream are
     exchange = vhost.exchanges.get(message.exchange)
     if exchange is None:
         return MEMORY

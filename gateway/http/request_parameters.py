@@ -18,13 +18,18 @@ from gateway.http.context import Context
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.path_segments import decode_segment
 from gateway.http.problems import Problem
+from gateway.http.upstreams import know_path
 
 M = TypeVar("M", bound=BaseModel)
 
 
 async def authenticate(context: Context, scope: Scope) -> Principal:
-    """The caller. Raises ``Problem``: 401 without valid credentials, never anonymous."""
-    return await context.authenticator.authenticate(scope)
+    """The caller. Raises ``Problem``: 401 without valid credentials, never anonymous. The nodes
+    that the path names are known afterwards, also if they are those of an upstream."""
+    principal = await context.authenticator.authenticate(scope)
+    if context.broker.facades:
+        await know_path(context.broker, context.dependencies.turn, scope)
+    return principal
 
 
 async def read_caller(context: Context, scope: Scope) -> tuple[Principal, str]:

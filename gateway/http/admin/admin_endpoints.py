@@ -29,6 +29,7 @@ from gateway.http.portions import Portioned, array, spread
 from gateway.http.problems import Problem, Row
 from gateway.http.request_parameters import authenticate, read_limited, read_query
 from gateway.http.typed_json import once, refuse
+from gateway.http.upstreams import until_answered
 
 AT_ONCE = 64 * 1024
 """Octets of a body that is read within the loop."""
@@ -100,7 +101,23 @@ class Call:
 
     async def on_channel(self, work: Callable[[LocalChannel], T]) -> T:
         """Do the work on a channel with the caller's permissions."""
+        if self.vhost in self.context.broker.facades:
+            return await self.at_upstream(work)
         return await self.act(lambda: self.with_channel(work))
+
+    async def at_upstream(self, work: Callable[[LocalChannel], T]) -> T:
+        """Likewise in a facade, whose upstream has to answer."""
+        turn = self.context.dependencies.turn
+        with turn():
+            client = LocalClient(
+                self.context.broker, self.vhost, self.user, f"HTTP call of {self.user}"
+            )
+            channel = client.channel()
+        try:
+            return await until_answered(turn, lambda: work(channel), lambda: channel)
+        finally:
+            with turn():
+                client.close()
 
     def with_channel(self, work: Callable[[LocalChannel], T]) -> T:
         """Within a turn."""

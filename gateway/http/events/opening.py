@@ -41,6 +41,7 @@ from gateway.http.events.stream_request import (
 from gateway.http.octets import Octets
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.request_parameters import authenticate, existing_vhost, read_limited
+from gateway.http.upstreams import know, until_answered
 
 BODY_OCTETS = 64 * 1024
 METHODS = ("GET", "POST", "QUERY")
@@ -175,7 +176,14 @@ class EventsEndpoint:
                 "most, and then everything else waits",
             )
         open_it = open_leased if wanted.options.ack == "explicit" else open_stream
-        stream = open_it(self.hub, vhost, caller, wanted, browser)
+        if vhost in self.context.broker.facades:
+            for name in wanted.names:
+                await know(self.context.broker, self.hub.turn, vhost, name.kind, name.name)
+            stream = await until_answered(
+                self.hub.turn, lambda: open_it(self.hub, vhost, caller, wanted, browser)
+            )
+        else:
+            stream = open_it(self.hub, vhost, caller, wanted, browser)
         most = self.settings.browser_streams_max
         if browser and most and have + 1 >= self.settings.browser_streams_warn:
             told = {"type": "browser-connections", "streams": have + 1, "most": most}

@@ -151,8 +151,9 @@ class FullPublish:
             query, stop = take_on_error(query)
         target = find(path, query)
         preferences = read_publish_preferences(headers)
-        self.sender.publisher.check_open()
+        self.sender.publisher.check_open(vhost)
         if target is not None:
+            await self.sender.know(vhost, target)
             self.sender.check_target(caller, vhost, target)
         if preferences.asynchronous:
             self.operations.check_room(caller, vhost)

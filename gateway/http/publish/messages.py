@@ -24,6 +24,7 @@ from gateway.http.publish.publisher import PendingPublish
 from gateway.http.publish.results import Answer, accepted_answer, problem_answer, problem_of
 from gateway.http.publish.templates import prepare
 from gateway.http.request_parameters import authenticate, existing_vhost, vhost_of
+from gateway.http.upstreams import know
 from gateway.message import Message
 
 
@@ -84,13 +85,15 @@ class PublishEndpoint:
                 assert target is not None
             else:
                 vhost, target = existing_vhost(broker, node.vhost), node.target
+            if vhost in broker.facades:
+                await self.know(vhost, target)
             known = read_length(length, self.limit)
             narrowed = principal.rights is not None or target.route
             if narrowed:
                 target.permit(principal, vhost)
             dependencies.begin_turn()  # for the time in the id
             prepared = prepare(scope["headers"], broker.state.now)
-            publisher.check_open()
+            publisher.check_open(vhost)
             body = await read_body(
                 receive, known, self.limit, self.budget, dependencies.settings, dependencies.spool
             )
@@ -118,6 +121,13 @@ class PublishEndpoint:
             return problem_answer(self.as_problem(error, hidden), scope["path"])
         except ClientDisconnect:
             return None
+
+    async def know(self, vhost: str, target: Target) -> None:
+        """Look the nodes of a target up at the upstream."""
+        turn = self.dependencies.turn
+        await know(self.broker, turn, vhost, "exchange", target.exchange)
+        if target.queue:
+            await know(self.broker, turn, vhost, "queue", target.key)
 
     def as_problem(self, error: Problem | Refusal | BadField, hidden: bool = False) -> Problem:
         if isinstance(error, BadField):

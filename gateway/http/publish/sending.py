@@ -24,6 +24,7 @@ from gateway.http.publish.items import Batch, Item
 from gateway.http.publish.ordering import Ordering, SendSlot
 from gateway.http.publish.publisher import PendingPublish
 from gateway.http.publish.results import Result, problem_of, receipt_of
+from gateway.http.upstreams import know
 from gateway.message import Message
 
 Named = list[tuple[str | None, Result]]
@@ -66,6 +67,7 @@ class Sender:
     def __init__(self, context: Context) -> None:
         settings = context.settings
         self.publisher = context.publisher
+        self.turn = context.dependencies.turn
         self.broker = context.broker
         self.counters = context.counters
         self.settings = settings
@@ -92,6 +94,15 @@ class Sender:
         if target.queue and not channel.has_queue(target.key):
             raise target.missing()
 
+    async def know(self, vhost: str, target: Target) -> None:
+        """Look the nodes of a target up, if they are those of an upstream."""
+        if vhost not in self.broker.facades:
+            return
+        turn = self.turn
+        await know(self.broker, turn, vhost, "exchange", target.exchange)
+        if target.queue:
+            await know(self.broker, turn, vhost, "queue", target.key)
+
     def slot(self, call: PublishCall, target: Target | None, key: str) -> SendSlot:
         """A slot in the order of an ordering key."""
         where = "" if target is None else target.scope
@@ -102,7 +113,7 @@ class Sender:
     def start(self, call: PublishCall, item: Item, name: str | None = None) -> StartedItem | Result:
         """Within a turn. ``name`` tells the item's key from those of its batch."""
         try:
-            self.publisher.check_open()
+            self.publisher.check_open(call.vhost)
             item.target.permit(call.caller, call.vhost, message_of(item))
             return self.send(call, item, name)
         except Problem as problem:
@@ -184,6 +195,7 @@ class Sender:
         try:
             if slot is not None and not slot.free:
                 await slot.reached(call.seconds)
+            await self.know(call.vhost, item.target)
             self.publisher.begin()
             try:
                 pending = self.start(call, item)
@@ -226,6 +238,9 @@ class Sender:
     ) -> list[StartedItem | Result]:
         started: list[StartedItem | Result] = []
         stopped: set[str | None] = set()
+        if call.vhost in self.broker.facades:
+            for target in {item.target for _, item in batch.items if isinstance(item, Item)}:
+                await self.know(call.vhost, target)
         self.publisher.begin()
         until = clock() + SLICE_SECONDS
         try:
@@ -294,7 +309,7 @@ class Sender:
     def commit(self, call: PublishCall, items: list[Item]) -> list[Result] | Committed:
         """The results if nothing was sent. Raises ``Problem`` and
         ``Refusal``: nothing was sent then."""
-        self.publisher.check_open()
+        self.publisher.check_open(call.vhost)
         for item in items:
             item.target.permit(call.caller, call.vhost, message_of(item))
         self.publisher.begin()

@@ -17,6 +17,7 @@ from gateway.broker.broker import Broker
 from gateway.broker.browsing import Place, browse, discard
 from gateway.broker.local import LocalClient
 from gateway.broker.queues import Queue
+from gateway.errors import AwaitsUpstream
 from gateway.http.filters import Filter
 from gateway.http.receive.requests import LONGEST_WAIT, Receive
 from gateway.http.receive.waiting import Alarm
@@ -176,7 +177,12 @@ class ReceiveChannel:
         channel = self.channel
         found: list[TakenMessage] = []
         while len(found) < most and (octets > 0 or not found):
-            got = channel.fetch(queue)
+            try:
+                got = channel.fetch(queue)
+            except AwaitsUpstream:
+                if found:
+                    break
+                raise
             if got is None:
                 break
             octets -= len(got.message.body)
@@ -199,7 +205,7 @@ class ReceiveChannel:
         self, queue: str, wanted: Filter, asked: Receive, most: int, octets: int
     ) -> FilteredReceive:
         """Look for certain messages, and wait for them. Raises ``Refusal``."""
-        readable, until = self.channel.readable(queue), self.state.now + asked.wait_ms
+        readable, until = self.channel.browsable(queue), self.state.now + asked.wait_ms
         seeking = FilteredReceive(self, readable, wanted, asked.max_deliveries, most, octets, until)
         self.seeking[seeking] = None
         seeking.look()

@@ -25,6 +25,7 @@ from gateway.http.receive.requests import Receive, check, read_json
 from gateway.http.receive.views import Pairs, encoded_fields, raw_fields, with_message
 from gateway.http.request_parameters import read_parameters
 from gateway.http.typed import moment
+from gateway.http.upstreams import until_answered
 
 ATTEMPT = b"receive-attempt-id"
 LONGEST_ATTEMPT = 128
@@ -60,8 +61,16 @@ class DeliveriesEndpoint:
 
     async def take(self, call: ReceiveRequest, gone: "asyncio.Task[None]") -> Batch:
         receiver, turn = self.receiver, self.dependencies.turn
-        with turn():
-            batch, waiting = receiver.begin(call)
+        if call.vhost in receiver.broker.facades:
+            of = receiver.receive_channels.of
+            batch, waiting = await until_answered(
+                turn,
+                lambda: receiver.begin(call),
+                lambda: of(call.vhost, call.principal.user).channel,
+            )
+        else:
+            with turn():
+                batch, waiting = receiver.begin(call)
         if waiting is None:
             return batch
         try:
