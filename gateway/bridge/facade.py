@@ -10,7 +10,7 @@ import random
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
@@ -49,6 +49,8 @@ CONTROL = 1
 """Channel of requests about topology."""
 BATCH = 512
 """Operations of the upstream that are handled in one turn of the loop."""
+ABANDONED_SECONDS = 5.0
+"""Time after which a subscription ends whose client has gone before the upstream agreed."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 """Seconds between two attempts to connect; doubled each time, and cut by up to a half."""
 
@@ -60,6 +62,20 @@ FATES = {
 }
 PREFIX = re.compile(r"^[A-Z_]+ - ")
 """Reply texts of RabbitMQ begin with the name of the reply code, which is added again here."""
+FAULTS = frozenset(
+    {
+        Condition.FRAME_ERROR,
+        Condition.SYNTAX_ERROR,
+        Condition.COMMAND_INVALID,
+        Condition.CHANNEL_ERROR,
+        Condition.UNEXPECTED_FRAME,
+        Condition.NOT_ALLOWED,
+        Condition.NOT_IMPLEMENTED,
+        Condition.INTERNAL_ERROR,
+    }
+)
+"""Reasons to end a connection that are in what it was sent: to send it again does not help."""
+STANDARD_TYPES = frozenset({"", "direct", "fanout", "topic", "headers"})
 ASSUMED: dict[type[Any], Callable[[Any], Any]] = {
     DeclareQueue: lambda op: QueueState(op.name, 0, 0),
     DeclareExchange: lambda op: None,
@@ -191,7 +207,17 @@ class Facade:
 
     def fetch(self, queue: FeedQueue) -> Answer:
         answer = Answer()
-        self.run_soon(self._fetch(queue, answer))
+        self.run_soon(self._use_feed(queue, answer, Feed.fetch))
+        return answer
+
+    def seek(self, queue: FeedQueue) -> Answer:
+        answer = Answer()
+        self.run_soon(self._use_feed(queue, answer, Feed.seek))
+        return answer
+
+    def open(self, queue: FeedQueue) -> Answer:
+        answer = Answer()
+        self.run_soon(self._open(queue, answer))
         return answer
 
     def run_soon(self, work: Coroutine[Any, Any, None]) -> None:
@@ -304,19 +330,31 @@ class Facade:
                     result = ASSUMED[request.operation.__class__](request.operation)
                 else:
                     try:
-                        result = await remote.request(self._sendable_request(request.operation))
+                        result = await self._answer_of(remote, request.operation)
                     except Refusal as error:
                         refusal = Refusal(error.condition, PREFIX.sub("", error.text), error.lost)
                     except LocalError as error:
                         refusal = Refusal(Condition.NOT_IMPLEMENTED, str(error))
-                    if remote.closed is not None:
+                    if remote.closed is None:
+                        await self._reopen(remote)
+                    elif refusal is None or refusal.condition not in FAULTS:
                         return  # asked again over the next connection
-                    await self._reopen(remote)
                 self._requests.popleft()
                 with self.turn():
                     request.answer.resolve(result, refusal)
             self._requested.clear()
             await self._requested.wait()
+
+    async def _answer_of(self, remote: Remote, operation: Any) -> Any:
+        """Raises ``Refusal``. A broker may end the connection over a type of exchange that it does
+        not know: one that is not of the standard is asked for over a connection of its own."""
+        if not isinstance(operation, DeclareExchange) or operation.type in STANDARD_TYPES:
+            return await remote.request(self._sendable_request(operation))
+        alone = await begin(self.upstream, f"facade {self.vhost}: exchange")
+        try:
+            return await alone.request(self._sendable_request(operation))
+        finally:
+            await quietly(self.upstream.disconnect(alone))
 
     def _expire(self) -> None:
         """Refuse the requests that have waited too long."""
@@ -336,7 +374,7 @@ class Facade:
             await destination.watch()
         except Refusal as refusal:
             under_way = self.host.outbound.under_way
-            if refusal.lost is not Lost.CONNECTION:
+            if refusal.lost is not Lost.CONNECTION or refusal.condition in FAULTS:
                 found = under_way.get(self._suspect)
                 self._careful = len(under_way)
                 if found is not None:
@@ -474,21 +512,42 @@ class Facade:
         feed = self.feeds[number] = queue.attachment = Feed(self, self.remote, queue, number)
         return feed
 
-    async def _fetch(self, queue: FeedQueue, answer: Answer) -> None:
-        found, refusal = False, None
+    async def _open(self, queue: FeedQueue, answer: Answer) -> None:
+        async def opened(feed: Feed) -> FeedQueue:
+            await feed.opened()
+            return queue
+
+        await self._use_feed(queue, answer, opened)
+        await asyncio.sleep(ABANDONED_SECONDS)
+        if queue.consumer is None and not queue.gone:
+            queue.gone = True  # its client has gone meanwhile
+            self.wanted(queue)
+
+    async def _use_feed(
+        self, queue: FeedQueue, answer: Answer, use: Callable[[Feed], Awaitable[Any]]
+    ) -> None:
+        """Let the feed of a queue do something when there is a connection."""
+        result, refusal = None, None
         try:
             async with asyncio.timeout(self.patience):
                 await self._connected.wait()
                 feed = queue.attachment
                 if feed is None or feed.lost:
                     feed = self._feed(queue)
-                found = await feed.fetch()
+                result = await use(feed)
         except Refusal as error:
-            refusal = error
+            refusal = Refusal(error.condition, PREFIX.sub("", error.text), error.lost)
         except (OSError, TimeoutError, GatewayError) as error:
             refusal = Refusal(Condition.RESOURCE_ERROR, f"the upstream: {error}")
         with self.turn():
-            answer.resolve(found, refusal)
+            answer.resolve(result, refusal)
+
+    def catch_up(self) -> None:
+        """Handle the deliveries that have come before an answer."""
+        remote = self.remote
+        with self.turn():
+            while remote is not None and (operation := remote.waiting()) is not None:
+                self._handle(operation)
 
     def _lose_feeds(self) -> None:
         with self.turn():

@@ -7,12 +7,14 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from gateway.adapters.contract import Capability
-from gateway.broker.facade import FacadeVirtualHost, FeedQueue
+from gateway.bridge.remote_ends import can_drain
+from gateway.broker.facade import MOST_AHEAD, FacadeVirtualHost, FeedQueue
 from gateway.errors import Condition, GatewayError, LocalError, Refusal
 from gateway.net.dialer import Remote
 from gateway.operations import (
     BeginSession,
     Credit,
+    DeclareQueue,
     Deliver,
     EndSession,
     Fetch,
@@ -26,8 +28,10 @@ from gateway.operations import (
 
 log = logging.getLogger("gateway.bridge")
 
-MOST_AHEAD = 1000
-"""Messages that are asked for before a consumer without a limit has got them."""
+IDLE_SECONDS = 10.0
+"""Time after which a channel for fetches is closed."""
+MOST_FETCHES = 50
+"""Messages that are fetched at a time for a consumer that drains."""
 
 
 class FeedOwner(Protocol):
@@ -39,6 +43,8 @@ class FeedOwner(Protocol):
     feeds: "dict[int, Feed]"
 
     def run_soon(self, work: Coroutine[Any, Any, None]) -> None: ...
+
+    def catch_up(self) -> None: ...
 
 
 class Feed:
@@ -62,7 +68,9 @@ class Feed:
             remote.adapter.capabilities & (Capability.LINKS | Capability.SESSIONS)
         )
         self._opening: asyncio.Task[None] | None = None
-        self._ending = False
+        self._begun = self._ending = self._seeking = False
+        self._fetching = 0
+        self._resting: asyncio.TimerHandle | None = None
 
     # --- credit -----------------------------------------------------------------------------------
 
@@ -73,14 +81,25 @@ class Feed:
         queue = self._queue
         if queue.gone:
             self._owner.run_soon(self._end())
-        elif self._tag is None:
-            if self._opening is None:
-                self._opening = asyncio.ensure_future(self._open())
-                self._opening.add_done_callback(self._opened)
-        else:
+        elif self._opening is not None and not self._opening.done():
+            pass  # credit is given when it is open
+        elif self._tag is not None:
             self._grant()
+        elif queue.room and not self._seeking:
+            self._start()
+
+    def _start(self) -> "asyncio.Task[None]":
+        self._opening = asyncio.ensure_future(self._open())
+        self._opening.add_done_callback(self._opened)
+        return self._opening
+
+    async def opened(self) -> None:
+        """Wait until the upstream has agreed to the subscription. Raises ``Refusal``."""
+        await asyncio.shield(self._opening or self._start())
 
     def _grant(self) -> None:
+        if self._seeking:
+            return
         room = min(self._queue.room, MOST_AHEAD)
         if self._by_credit:
             if room > self._limit and (not self._limit or room >= 2 * self._limit):
@@ -104,10 +123,20 @@ class Feed:
 
     async def _open(self) -> None:
         remote, queue, number = self._remote, self._queue, self._number
-        consumer = queue.consumer
-        await remote.request(BeginSession(number, None))
-        if consumer is None:
+        subscription = queue.subscription
+        if not self._begun:
+            try:
+                await remote.request(BeginSession(number, None))
+            except LocalError as error:
+                text = f"the upstream allows no further consumer: {error}"
+                raise Refusal(Condition.RESOURCE_ERROR, text) from error
+            self._begun = True
+        if subscription is None:
             return
+        paused = subscription.paused if queue.consumer is None else not queue.room
+        if paused and not self._by_credit and not subscription.exclusive:
+            await remote.request(DeclareQueue(number, None, queue.name, passive=True))
+            return  # a prefetch limit cannot be 0
         room = min(queue.room, MOST_AHEAD)
         self._limit = room
         credit: int | None = None
@@ -120,8 +149,8 @@ class Feed:
                 number,
                 None,
                 queue.name,
-                exclusive=consumer.exclusive,
-                arguments=consumer.arguments,
+                exclusive=subscription.exclusive,
+                arguments=subscription.arguments,
                 credit=credit,
             )
         )
@@ -135,8 +164,7 @@ class Feed:
             return
         error = task.exception()
         if error is None:
-            if self._queue.gone:
-                self.adjust()
+            self.adjust()
         elif isinstance(error, Refusal):
             self._owner.run_soon(self._refused(error))
         elif not isinstance(error, LocalError):
@@ -163,10 +191,17 @@ class Feed:
             log.debug("facade %s: %s", self._owner.vhost, error)
 
     async def _close(self) -> None:
-        if self.lost:
-            return
-        self.lost = True
-        await self._remote.request(EndSession(self._number, None))
+        if not self.lost:
+            self.lost = True
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """End the channel, unless the upstream has; its number may be used again then."""
+        try:
+            if self._begun and not self._remote.lost(self._number):
+                await self._remote.request(EndSession(self._number, None))
+        except (OSError, GatewayError) as error:
+            log.debug("facade %s: %s", self._owner.vhost, error)
         if self._owner.feeds.get(self._number) is self:
             del self._owner.feeds[self._number]
 
@@ -176,8 +211,7 @@ class Feed:
             return
         queue = self._queue
         self.lose()
-        if self._owner.feeds.get(self._number) is self:
-            del self._owner.feeds[self._number]
+        self._owner.run_soon(self._leave())
         if condition is Condition.NOT_FOUND:
             self._owner.host.lose_queue(queue.name)
         elif queue.consumer is not None and not queue.gone:
@@ -211,16 +245,82 @@ class Feed:
 
     async def fetch(self) -> bool:
         """Take one message; whether there was one."""
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self._open())
-        await asyncio.shield(self._opening)
-        fetched = await self._remote.request(Fetch(self._number, None, self._queue.name))
+        self._fetching += 1
+        try:
+            await self.opened()
+            fetched = await self._remote.request(Fetch(self._number, None, self._queue.name))
+        finally:
+            self._fetching -= 1
+            self._rest()
         if not isinstance(fetched, Fetched):
             return False
         with self._owner.turn():
-            self._unsettled[fetched.delivery] = None
-            self._queue.arrive(self, fetched.delivery, fetched.redelivered, fetched.message)
+            self._fetched(fetched)
         return True
+
+    def _rest(self) -> None:
+        """A channel for fetches that is not used for a while is closed."""
+        if self._resting is not None:
+            self._resting.cancel()
+        self._resting = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._rested)
+
+    def _rested(self) -> None:
+        self._resting = None
+        if self.lost or self._queue.consumer is not None:
+            return
+        if self._fetching or self._unsettled or self._queue.depth:
+            self._rest()
+        else:
+            self._owner.run_soon(self._close())
+
+    def _fetched(self, fetched: Fetched) -> None:
+        self._queue.remaining = fetched.remaining
+        self._unsettled[fetched.delivery] = None
+        self._queue.arrive(self, fetched.delivery, fetched.redelivered, fetched.message)
+
+    async def seek(self) -> None:
+        """Get messages for all of the consumer's room, or all that the upstream has ready: by a
+        drain, or one by one in versions without it."""
+        queue, remote = self._queue, self._remote
+        self._seeking = True
+        try:
+            await self.opened()
+            if self._by_credit and can_drain(remote) and self._tag is not None and queue.room:
+                request = Credit(self._number, None, self._tag, queue.room, drain=True)
+                await remote.request(request)
+                self._limit = 0
+                self._owner.catch_up()
+            elif not self._by_credit:
+                await self._fetch_all()
+        finally:
+            self._seeking = False
+        if not queue.gone:
+            with self._owner.turn():
+                self._pause()
+
+    async def _fetch_all(self) -> None:
+        queue, found = self._queue, True
+        while found and not queue.gone and (count := min(queue.room, MOST_FETCHES)):
+            fetch = Fetch(self._number, None, queue.name)
+            answers = await asyncio.gather(*(self._remote.request(fetch) for _ in range(count)))
+            self._owner.catch_up()
+            with self._owner.turn():
+                for fetched in answers:
+                    if isinstance(fetched, Fetched):
+                        self._fetched(fetched)
+                    else:
+                        found = False
+
+    def _pause(self) -> None:
+        """Unsubscribe, where the upstream would deliver a message to a consumer without room for
+        it: a prefetch limit cannot be 0."""
+        subscription = self._queue.subscription
+        exclusive = subscription is not None and subscription.exclusive
+        if self._by_credit or exclusive or self._tag is None or self._queue.room:
+            return
+        self._set(Unsubscribe(self._number, None, self._tag), 0)
+        self._tag = None
+        self._queue.release_ready()
 
     def settle(self, delivery: int, outcome: Outcome) -> None:
         """Hot. Accepted deliveries are settled at the end of the turn, as many at once as stand
@@ -257,6 +357,8 @@ class Feed:
         self._send(settled)
 
     def _send(self, settled: list[Settle]) -> None:
+        if not self._unsettled and self._queue.consumer is not None and not self._ending:
+            self._pause()
         try:
             for one in settled:
                 self._remote.send(one)

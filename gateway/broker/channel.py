@@ -17,7 +17,7 @@ from gateway.broker.consumers import Consumer, Measure, Window
 from gateway.broker.coordinator import TransactionCoordinator
 from gateway.broker.cursors import Copies, Cursor, Matches
 from gateway.broker.exclusions import Exclusions
-from gateway.broker.facade import FacadeVirtualHost, UpstreamQueue
+from gateway.broker.facade import FacadeVirtualHost, Subscription, UpstreamQueue
 from gateway.broker.facade_topology import FacadeTopology
 from gateway.broker.lanes import Copy, Entry
 from gateway.broker.limits import read_consumer_priority
@@ -253,6 +253,17 @@ class Channel:
         found.add_consumer(consumer)
         return tag
 
+    def prepare_consumer(
+        self, queue: str, exclusive: bool, arguments: Table, credit: int | None
+    ) -> None:
+        """Ask the upstream of a facade whether there may be such a consumer. Does nothing in other
+        virtual hosts."""
+        answers = self.topology.answers
+        if answers is not None and self.topology.named(queue) != REPLY_TO:
+            found = self.readable(queue)
+            assert isinstance(found, UpstreamQueue)
+            found.open_feed(answers, Subscription(exclusive, arguments, credit == 0))
+
     def start(self, tag: str) -> None:
         """Deliveries may begin."""
         consumer = self.window.consumers.get(tag)
@@ -320,7 +331,7 @@ class Channel:
         if no_ack:
             self.window.last = tag = self.window.last + 1
             found.finish(entry)
-            return Fetched(tag, entry.deliveries > 0, entry.message, found.depth, queue)
+            return Fetched(tag, entry.deliveries > 0, entry.message, found.left, queue)
         return self.hold(found, entry)
 
     def hold(self, queue: Queue, entry: Entry) -> Fetched:
@@ -330,7 +341,7 @@ class Channel:
         window = self.window
         window.last = tag = window.last + 1
         window.unsettled[tag] = entry
-        return Fetched(tag, redelivered, entry.message, queue.depth)
+        return Fetched(tag, redelivered, entry.message, queue.left)
 
     def pick(self, queue: Queue, place: Place) -> Fetched | None:
         """Take the message at a place of a queue that ``readable`` gave, if it is ready there."""

@@ -48,6 +48,8 @@ class ConsumedQueue(ExcludingQueue, Timed, Protocol):
     @property
     def depth(self) -> int: ...
 
+    def more(self) -> bool: ...
+
     @property
     def dispatcher(self) -> ConsumerLines: ...
 
@@ -254,7 +256,7 @@ class Consumer:
         queue = self.queue
         state = queue.state
         if not queue.depth or state.given < state.limits.max_deliveries:
-            return False
+            return queue.more()
         state.schedule(queue, state.now + SOON)
         return True
 

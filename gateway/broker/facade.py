@@ -25,13 +25,15 @@ from gateway.broker.queues import TAKEN, Queue, QueueOwner
 from gateway.broker.state import BrokerState
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import AwaitsUpstream, Condition, Refusal
-from gateway.message import Message
+from gateway.message import Message, Table
 from gateway.operations import Bind, DeclareExchange, DeclareQueue, DeleteQueue, Outcome
 
 MISSING_MS = 1000
 """Time for which the upstream is not asked again for a name that it does not have."""
 MOST_MISSING = 10_000
 UNLIMITED = 1 << 31
+MOST_AHEAD = 1000
+"""Messages that are ready here for a consumer without a limit that has not got them yet."""
 T = TypeVar("T")
 GENERATED = "gen-"
 """Prefix of names that the gateway makes; ``amq.`` is the upstream's."""
@@ -58,6 +60,14 @@ class UpstreamPort(OutboundSender, Protocol):
         """Take one message: true if one has come, which is ready in the queue then."""
         ...
 
+    def open(self, queue: "FeedQueue") -> Answer:
+        """Subscribe for a consumer to come."""
+        ...
+
+    def seek(self, queue: "FeedQueue") -> Answer:
+        """Get as many messages as the consumer has room for, or all that the upstream has."""
+        ...
+
 
 class Borrowed(Entry):
     """A message of the upstream that is here under a delivery of a feed."""
@@ -70,6 +80,14 @@ class Borrowed(Entry):
         super().__init__(lane, position, message, None, False, None)
         self.feed = feed
         self.delivery = delivery
+
+
+class Subscription(NamedTuple):
+    """What the upstream is told of a consumer. ``paused``: it begins without credit."""
+
+    exclusive: bool
+    arguments: Table
+    paused: bool
 
 
 class FeedDispatcher(Dispatcher):
@@ -90,12 +108,26 @@ class FeedQueue(Queue):
     """Messages of an upstream's queue on their way to one consumer, or (without a consumer) to
     fetches. ``home`` is the queue that clients know."""
 
-    __slots__ = ("home", "consumer", "attachment")
+    __slots__ = (
+        "home",
+        "subscription",
+        "consumer",
+        "attachment",
+        "remaining",
+        "_sought",
+        "_exhausted",
+    )
 
-    def __init__(self, home: "UpstreamQueue", consumer: Consumer | None) -> None:
+    def __init__(self, home: "UpstreamQueue", subscription: Subscription | None) -> None:
         super().__init__(home.vhost, home.name, 0)
         self.home = home
-        self.consumer = consumer
+        self.subscription = subscription
+        self.consumer: Consumer | None = None
+        """``None`` before the upstream has agreed."""
+        self.remaining = 0
+        """Messages that were left at the upstream by the last fetch."""
+        self._sought: Answer | None = None
+        self._exhausted = False
         self.attachment: Any = None
         """What the owner of the connections keeps for it."""
         self.dispatcher = FeedDispatcher(cast(DispatchedQueue, self), False, False)
@@ -114,7 +146,7 @@ class FeedQueue(Queue):
         if consumer is None or not consumer.started or self.gone:
             return 0
         window = consumer.window
-        room = UNLIMITED if consumer.credit is None else consumer.credit
+        room = MOST_AHEAD if consumer.credit is None else consumer.credit
         if not consumer.no_ack:
             if consumer.limit:
                 room = min(room, consumer.limit - consumer.held)
@@ -143,6 +175,23 @@ class FeedQueue(Queue):
         self.backlog.octets += len(message.body)
         if self.waiting:
             self.dispatcher.drain()
+
+    def more(self) -> bool:
+        """Whether the upstream may have more for the consumer, which drains it."""
+        if self._exhausted:
+            return False
+        sought = self._sought
+        if sought is None:
+            sought = self._sought = self.home.host.upstream.seek(self)
+            sought.then(self._found_all)
+        return not sought.done
+
+    def _found_all(self) -> None:
+        self._sought = None
+        if self.consumer is not None:
+            self._exhausted = True
+            self.consumer.end_drain()
+            self._exhausted = False
 
     def put(self, message: Message, origin: object = None) -> int:
         """A message that its consumer could not have goes back to the upstream's queue."""
@@ -216,20 +265,35 @@ class UpstreamQueue(Queue):
     """A queue of the upstream, as the clients of the facade know it. ``restore`` are the requests
     that made it, in order, if it ends with the connection to the upstream."""
 
-    __slots__ = ("host", "restore", "fetches")
+    __slots__ = ("host", "restore", "fetches", "opened")
 
     def __init__(self, host: "FacadeVirtualHost", name: str, **given: Any) -> None:
         super().__init__(host, name, 0, **given)
         self.host = host
         self.restore: list[Any] = []
         self.fetches: FeedQueue | None = None
+        self.opened: FeedQueue | None = None
+        """The feed of the consumer that is added next, to which the upstream has agreed."""
+
+    def open_feed(self, answers: Answers, subscription: Subscription) -> None:
+        """Subscribe at the upstream. Raises ``AwaitsUpstream``, or its refusal."""
+        answers.begin()
+        key = f"subscribe {self.name}"
+        answer = answers.given.get(key)
+        if answer is None:
+            feed = FeedQueue(self, subscription)
+            answer = answers.given[key] = self.host.upstream.open(feed)
+        self.opened = answer.value()
 
     def add_consumer(self, consumer: Consumer) -> None:
+        feed, self.opened = self.opened, None
         if consumer.cursor is not None:
             text = "consumers of an upstream's queue cannot browse, and have no filters"
             consumer.window.consumers.pop(consumer.tag, None)
             raise Refusal(Condition.NOT_IMPLEMENTED, text)
-        feed = FeedQueue(self, consumer)
+        if feed is None or feed.gone:
+            feed = FeedQueue(self, Subscription(consumer.exclusive, consumer.arguments, False))
+        feed.consumer = consumer
         consumer.queue = feed
         self.consumers.append(consumer)
         feed.add_consumer(consumer)
@@ -258,6 +322,10 @@ class UpstreamQueue(Queue):
                 return None
             del answers.given[key]  # another fetch has taken the message meanwhile
         return fetches.take()
+
+    @property
+    def left(self) -> int:
+        return 0 if self.fetches is None else self.fetches.remaining
 
     def hold(self, entry: Entry) -> None:
         entry.lane.queue.unsettled += 1

@@ -171,6 +171,16 @@ class Queue:
         """Messages that are ready. (Hot paths read ``backlog.depth``.)"""
         return self.backlog.depth
 
+    @property
+    def left(self) -> int:
+        """Messages that a fetch has left."""
+        return self.backlog.depth
+
+    def more(self) -> bool:
+        """Whether messages may still come for a consumer that drains, whose ``end_drain`` is called
+        again then."""
+        return False
+
     # --- in -------------------------------------------------------------------------------------
 
     def put(self, message: Message, origin: object = None) -> int:

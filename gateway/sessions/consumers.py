@@ -55,6 +55,10 @@ class ConsumerOperations:
         self._replies.answer(operation.channel, operation.token, operation.active, then)
 
     def _subscribe(self, channel: Channel, operation: Subscribe) -> None:
+        if not operation.copy and operation.filter is None:
+            channel.prepare_consumer(
+                operation.queue, operation.exclusive, operation.arguments or {}, operation.credit
+            )
         tag = channel.subscribe(
             operation.queue,
             operation.tag,

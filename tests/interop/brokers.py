@@ -26,6 +26,7 @@ from tests.interop.servers import (
     _wait_for_ports,
     free_ports,
     rabbitmq_missing,
+    start_facade_and_rabbitmq,
     start_gateway,
     start_rabbitmq,
 )
@@ -227,6 +228,9 @@ class Kind:
 
 KINDS: dict[str, Kind] = {
     "gateway": Kind(lambda: None, start_gateway, "/queues/{}", "/exchanges/amq.topic/{}", True),
+    "facade": Kind(
+        rabbitmq_missing, start_facade_and_rabbitmq, "/queues/{}", "/exchanges/amq.topic/{}", True
+    ),
     "artemis": Kind(artemis_missing, start_artemis, "queue.{}", "topic.{}"),
     "broker_j": Kind(broker_j_missing, start_broker_j, "queue.{}", "amq.topic/{}"),
     "rabbitmq_1_0": Kind(rabbitmq_missing, start_rabbitmq_1_0, "/queue/{}", "/topic/{}"),

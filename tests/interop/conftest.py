@@ -1,4 +1,5 @@
-"""Fixtures: a server to talk to. INTEROP_TARGET=gateway (default) or rabbitmq chooses which.
+"""Fixtures: a server to talk to. INTEROP_TARGET=gateway (default), rabbitmq or facade (the gateway
+before RabbitMQ) chooses which.
 
 Those of `amqp1/` can be pointed at artemis, broker_j and rabbitmq_1_0 as well.
 """
@@ -18,7 +19,7 @@ from tests.interop.browser.wire import Wire
 from tests.interop.restarts import Restartable, running
 
 TARGET = os.environ.get("INTEROP_TARGET", "gateway")
-OLDER = ("gateway", "rabbitmq")
+OLDER = ("gateway", "rabbitmq", "facade")
 """Servers for clients of the older versions."""
 
 
@@ -26,7 +27,7 @@ def missing(name: str) -> str | None:
     """Why clients of the older versions cannot be tried with this server, or None."""
     if name not in OLDER:
         return f"{name} is tried with AMQP 1.0 only"
-    return servers.rabbitmq_missing() if name == "rabbitmq" else None
+    return servers.rabbitmq_missing() if name != "gateway" else None
 
 
 def _run(name: str, folder: Path, *, tls: bool) -> Iterator[servers.Server]:
@@ -58,6 +59,11 @@ def target(request: pytest.FixtureRequest) -> servers.Server:
     server = request.getfixturevalue(TARGET)
     assert isinstance(server, servers.Server)
     return server
+
+
+@pytest.fixture(scope="session")
+def facade(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
+    yield from _run("facade", tmp_path_factory.mktemp("facade"), tls=False)
 
 
 @pytest.fixture(scope="session")

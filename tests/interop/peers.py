@@ -274,7 +274,7 @@ PEERS_OF_0_9_1 = (
 )
 
 # 0-8 and 0-9 by their own documents, which say other things than RabbitMQ (docs/versions.md).
-_GATEWAY = os.environ.get("INTEROP_TARGET", "gateway") == "gateway"
+_GATEWAY = os.environ.get("INTEROP_TARGET", "gateway") != "rabbitmq"
 _BY_THE_DOCUMENTS: dict[str, Seen] = (
     {"inequivalent": {"code": None}, "unknown_vhost": {"refused": True, "code": 402}}
     if _GATEWAY

@@ -328,6 +328,37 @@ def start_rabbitmq(
     return server
 
 
+# --- a gateway before another broker -------------------------------------------------------------
+
+
+def start_facade(
+    folder: Path, upstream: Server, *, more: str = "", extra: Sequence[str] = ()
+) -> Server:
+    """A gateway in facade mode before a broker. ``more`` is added to the settings of the upstream,
+    in TOML. The broker is not a part of the server."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "gateway.toml"
+    given = "" if "addresses" in more else f'addresses = ["amqp://{HOST}:{upstream.port}"]\n'
+    file.write_text(
+        f'[[upstreams]]\nname = "{upstream.name}"\n{given}{more}\n'
+        f'[[facades]]\nupstream = "{upstream.name}"\n'
+    )
+    return start_gateway(folder, extra=["--config", str(file), *extra])
+
+
+def start_facade_and_rabbitmq(folder: Path) -> Server:
+    """One server of both: its clients talk to the facade."""
+    rabbitmq = start_rabbitmq(folder / "rabbitmq")
+    try:
+        server = start_facade(folder / "facade", rabbitmq)
+    except BaseException:
+        rabbitmq.stop()
+        raise
+    server.name = "facade"
+    server.processes += rabbitmq.processes
+    return server
+
+
 def start(
     name: str, folder: Path | None = None, *, port: int | None = None, tls: bool = False
 ) -> Server:
@@ -337,6 +368,8 @@ def start(
         return start_rabbitmq(place, port=port, tls=tls)
     if name == "gateway":
         return start_gateway(place, port=port, tls=tls)
+    if name == "facade":
+        return start_facade_and_rabbitmq(place)
     from tests.interop import brokers  # which is built on this module
 
     if name in brokers.KINDS:
