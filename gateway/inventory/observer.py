@@ -17,6 +17,8 @@ MOST_ARGUMENTS = 16
 MOST_GENERATED = 1_000
 """Names of one connection that its broker chose, and which are told from others."""
 CACHED_NODES = 256
+LARGE = 16 << 20
+"""Octets of a message above which brokers of today refuse it unless they are set to take it."""
 
 
 class Content(NamedTuple):
@@ -205,6 +207,8 @@ class Observer:
         client.published.add(now, size)
         node.published.add(now, size)
         node.publishers.add(client.id)
+        if size > LARGE:
+            self.feature("large-message", node)
         self._content(node, content)
 
     def delivered(self, node: NodeEntry | None, size: int, content: Content) -> None:

@@ -304,6 +304,20 @@ def test_a_frame_of_a_gigabyte_is_skipped_and_not_kept() -> None:
     assert not inventory.failures
 
 
+def test_large_messages_are_named() -> None:
+    """By what their header says: the body has not come."""
+    start = frame(0, b"\x00\x0a\x00\x0a\x00\x09" + bytes(12))
+    publish = frame(1, b"\x00\x3c\x00\x28\x00\x00\x00\x06orders\x00")
+    for size, named in ((1 << 24, False), ((1 << 24) + 1, True)):
+        header = struct.pack(">HHQH", 60, 0, size, 0)
+        content = struct.pack(">BHI", 2, 1, len(header)) + header + b"\xce"
+        inventory = replayed([(True, HEADER), (False, start), (True, publish + content)])
+        (node,) = inventory.nodes.values()
+        assert node.key[1:] == ("queue", "orders")
+        assert node.published.largest == size
+        assert ("large-message" in node.features.used) == named
+
+
 def test_a_large_method_is_counted_and_not_kept() -> None:
     start = frame(0, b"\x00\x0a\x00\x0a\x00\x09" + bytes(12))
     large = frame(1, b"\x00\x32\x00\x0a" + bytes(200_000))

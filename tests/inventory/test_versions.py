@@ -221,6 +221,44 @@ def test_features_of_0_9_1(gateway: Running, tmp_path: Path) -> None:
     assert client.identity.name == "billing *"
 
 
+OF_OTHERS = {
+    "0.8a2": {"transactions", "consumer-without-ack", "password-without-tls"},
+    "0-8": {"transactions", "transaction-rollback", "basic-get", "consumer-without-ack"},
+    "0-9": {"transactions", "transaction-rollback", "basic-get", "consumer-without-ack"},
+    "0-10": {"transactions", "transaction-rollback", "browse", "consumer-without-ack"},
+    "1.0": {"transactions", "v2-address", "drain", "browse"},
+}
+"""Features by versions, of the operations below."""
+
+
+@pytest.mark.parametrize("version", OF_OTHERS)
+def test_features_of_other_versions(gateway: Running, version: str, tmp_path: Path) -> None:
+    queue = f"others-{version}"
+
+    async def work(port: int) -> None:
+        async with entered(gateway.port, "0-9-1") as maker:
+            await maker.request(DeclareQueue(1, None, queue, durable=True))
+        async with entered(port, version) as remote:
+            if version in ("0-8", "0-9", "1.0"):
+                await remote.request(Fetch(1, None, queue, True))
+            copy = version in ("0-10", "1.0")
+            await remote.request(Subscribe(1, None, queue, "t", no_ack=True, copy=copy))
+            transacted = version == "0.8a2"
+            await remote.request(BeginSession(2, None, transacted=transacted))
+            if not transacted:
+                await remote.request(Select(2, None))
+            remote.send(Publish(2, message(b"1", "", queue, **GIVEN), False, False))
+            await remote.request(Commit(2, None))
+            remote.send(Publish(2, message(b"1", "", queue, **GIVEN), False, False))
+            await remote.request(Rollback(2, None))
+
+    with Observed(gateway.port, tmp_path / "inventory.json") as observed:
+        asyncio.run(work(observed.port))
+    assert observed.unchanged
+    assert not observed.inventory.failures
+    assert OF_OTHERS[version] <= observed.features()
+
+
 def test_an_inventory_is_gone_on_with(gateway: Running, tmp_path: Path) -> None:
     async def work(port: int) -> None:
         async with entered(port, "0-9-1") as remote:
