@@ -58,7 +58,8 @@ def shovels(running: Running) -> dict[str, Any]:
 class Listening(Protocol):
     """A broker on the loopback."""
 
-    port: int
+    @property
+    def port(self) -> int: ...
 
 
 def declare(broker: Listening, *queues: str) -> None:

@@ -3,17 +3,20 @@
 import contextlib
 import socket
 import threading
+import time
 from typing import Self
 
 
 class Relay:
-    """Passes octets to the port ``target`` while it is ``open``. Use as a context manager."""
+    """Passes octets to the port ``target`` while it is ``open``, each read after ``delay`` seconds.
+    Use as a context manager."""
 
     def __init__(self, target: int) -> None:
         self.target = target
         self.open = True
         self.deaf = False
         """What clients send from now on is lost."""
+        self.delay = 0.0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._ends: set[socket.socket] = set()
@@ -45,6 +48,8 @@ class Relay:
     def _pass(self, here: socket.socket, there: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := here.recv(1 << 16):
+                if self.delay:
+                    time.sleep(self.delay)
                 if not (self.deaf and here in self._clients):
                     there.sendall(data)
         for one in (here, there):
