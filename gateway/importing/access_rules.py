@@ -37,6 +37,7 @@ def read_rules(
 ) -> tuple[list[Rule], dict[str, set[str]]]:
     """Rules and groups of a file."""
     rules: list[Rule] = []
+    default: list[Rule] = []
     groups: dict[str, set[str]] = {}
     lines = text.splitlines()
     at = 0
@@ -60,13 +61,13 @@ def read_rules(
             groups.setdefault(words[1], set()).update(words[2:])
         elif word == "acl" and len(words) > 3:
             rules.append(rule_of(place, words[1:]))
+        elif word == "config" and re.search(r"default-?permit\s*=\s*true", line, re.IGNORECASE):
+            default = [Rule(place, True, ALL, ALL, ALL, "")]
         elif word == "config":
-            topology.info(
-                place, f"'{line.strip()[:100]}' is not needed: what is not allowed is not"
-            )
+            topology.info(place, f"'{line.strip()[:100]}' is not needed here")
         else:
             topology.error(place, f"not a rule: '{line.strip()[:100]}'")
-    return rules, groups
+    return rules + default, groups
 
 
 def rule_of(place: str, words: list[str]) -> Rule:

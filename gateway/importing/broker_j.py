@@ -215,9 +215,11 @@ class Broker:
 
     def rules_of(self, place: str, one: Table) -> list[Rule] | None:
         if "rules" in one:
-            return [
-                object_rule(at, rule) for at, rule in objects(self.topology, one, "rules", place)
-            ]
+            given = objects(self.topology, one, "rules", place)
+            found = [object_rule(at, rule) for at, rule in given]
+            if one.get("defaultResult") == "ALLOWED":
+                found.append(Rule(place, True, "ALL", "all", "all", ""))
+            return found
         inline = DATA_URL.match(str(one.get("path", "")))
         files = self.files
         if inline is not None:
@@ -228,8 +230,8 @@ class Broker:
             files = [(place, text)]
         rules: list[Rule] = []
         for source, text in files:
-            found, groups = read_rules(self.topology, text, source)
-            rules += found
+            more, groups = read_rules(self.topology, text, source)
+            rules += more
             for group, names in groups.items():
                 self.groups.setdefault(group, set()).update(names)
         return rules if files else None

@@ -85,9 +85,10 @@ class QueueReader:
             self.arguments["x-last-value-key"] = str(given.get("lvqKey") or LAST_VALUE_KEY)
         elif kind == "priority":
             levels = number_of(given.get("priorities", DEFAULT_PRIORITIES))
-            self.arguments["x-max-priority"] = 9
-            if levels != DEFAULT_PRIORITIES:
-                self.info(f"{levels} priorities there, ten here: the order is finer")
+            good = levels is not None and 1 <= levels <= DEFAULT_PRIORITIES
+            self.arguments["x-priority-levels"] = levels if good else DEFAULT_PRIORITIES
+            if not good:
+                self.info("there are ten priorities here")
         elif kind == "sorted":
             self.warn(f"sorted by the header '{given.get('sortKey')}' there; by arrival here")
         elif kind != "standard":

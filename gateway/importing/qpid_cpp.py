@@ -9,6 +9,7 @@ by text such as ``org.apache.qpid.broker:queue:orders``.
 """
 
 import shlex
+from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.core.qpid_queues import KNOWN, MAX_COUNT, MAX_SIZE, POLICY, queue_arguments
@@ -33,6 +34,15 @@ QUIET_ARGUMENTS = frozenset([
     "qpid.alert_count_up", "qpid.alert_count_down", "qpid.alert_size_up", "qpid.alert_size_down",
     "qpid.alert_repeat_gap", "qpid.msg_sequence", "qpid.ive", "qpid.insert_nodups",
 ])  # fmt: skip
+NUMBERS: dict[str, Callable[[int], int]] = {
+    "x-max-length": int,
+    "x-max-length-bytes": int,
+    "x-max-priority": lambda number: min(number, 255),
+    "x-priority-levels": lambda number: min(max(number, 1), 10),
+    "x-message-ttl": timer_of,
+    "x-auto-delete-timeout": timer_of,
+}
+"""Arguments that are numbers, and the value that the broker takes."""
 OWN = ("qmf.", "qpid.management", "qmfc-", "reply-", "topic-", "qpid.cluster")
 """Beginnings of names of the broker's own nodes and of tools."""
 
@@ -90,19 +100,16 @@ class Listing:
 
     def checked(self, place: str, name: str, given: Table) -> Table:
         """Without values that the broker would refuse."""
-        found = {}
+        found: Table = {}
         for key, value in given.items():
-            is_number = key in ("x-max-length", "x-max-length-bytes", "x-max-priority",
-                                "x-message-ttl", "x-auto-delete-timeout")  # fmt: skip
-            number = number_of(value)
-            if is_number and (number is None or number < 0):
-                self.topology.error(place, f"queue '{name}': {key} is no number")
+            if key not in NUMBERS:
+                found[key] = value
                 continue
-            if is_number:
-                assert number is not None
-                value = min(number, 255) if key == "x-max-priority" else timer_of(number)
-                value = number if key.startswith("x-max-length") else value
-            found[key] = value
+            number = number_of(value)
+            if number is None or number < 0:
+                self.topology.error(place, f"queue '{name}': {key} is no number")
+            else:
+                found[key] = NUMBERS[key](number)
         return found
 
     def exchange(

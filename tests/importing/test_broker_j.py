@@ -32,7 +32,7 @@ def test_a_recorded_virtual_host() -> None:
         "x-dead-letter-on-delete": True,
     }
     assert arguments(result, "prices") == {"x-last-value-key": "symbol"}
-    assert arguments(result, "ranked") == {"x-max-priority": 9}
+    assert arguments(result, "ranked") == {"x-priority-levels": 5}
     assert by_name(result, "queues")["ttl"]["auto_delete"]
     assert bindings(result) == {
         ("shop", "queue", "orders", "order.#"),
@@ -185,6 +185,19 @@ def test_access_rules() -> None:
         assert part in findings
 
 
+def test_rules_that_allow_what_they_do_not_name() -> None:
+    value = {
+        "virtualhostnodes": [{"name": "h", "virtualhosts": [{}]}],
+        "authenticationproviders": [{"type": "Plain", "users": [{"name": "a", "password": "p"}]}],
+        "accesscontrolproviders": [{"type": "AclFile", "path": "x"}],
+    }
+    for text, read in (("CONFIG DEFAULTPERMIT=true", ".*"), ("CONFIG DEFAULTDENY=true", "^q$")):
+        rules = Document("acl", f"{text}\nACL ALLOW a CONSUME QUEUE name=q\n".encode())
+        result = read_topology([Document("x", json.dumps(value).encode()), rules])
+        (right,) = result.definitions["permissions"]
+        assert right["read"] == read
+
+
 def test_rules_as_objects_and_no_rules() -> None:
     base = {
         "virtualhostnodes": [{"name": "h", "virtualhosts": [{}]}],
@@ -198,6 +211,14 @@ def test_rules_as_objects_and_no_rules() -> None:
         ({}, ".*"),
         ({"accesscontrolproviders": [{"type": "AllowAll"}]}, ".*"),
         ({"accesscontrolproviders": [{"type": "RuleBased", "rules": [rule]}]}, "^q.*$"),
+        (
+            {
+                "accesscontrolproviders": [
+                    {"type": "RuleBased", "rules": [rule], "defaultResult": "ALLOWED"}
+                ]
+            },
+            ".*",
+        ),
     ):
         result = read_topology([Document("x", json.dumps(base | more).encode())])
         (right,) = result.definitions["permissions"]

@@ -74,7 +74,7 @@ def test_columns_of_qpid_stat() -> None:
          {"x-max-length-bytes": 9, "x-overflow": "reject-publish"}, ""),
         ("q --max-queue-size=9 --limit-policy=flow-to-disk", {}, "paged to the disk"),
         ("q --max-queue-count=many", {"x-overflow": "reject-publish"}, "is no number"),
-        ("q --argument x-qpid-priorities=10", {"x-max-priority": 10}, ""),
+        ("q --argument x-qpid-priorities=10", {"x-priority-levels": 10}, ""),
         ("q --file-size=24 --flow-stop-size=1", {}, ""),
         ("q --argument odd=1", {}, "odd has no equal"),
         ("q --odd", {}, "'--odd' has no equal"),

@@ -80,15 +80,19 @@ def artemis_missing() -> str | None:
     return java_missing("artemis", "artemis-amqp-protocol")
 
 
-def start_artemis(folder: Path) -> Server:
-    """An embedded Artemis; its one port serves PLAIN, ANONYMOUS and WebSocket (`amqp`) alike."""
+def start_artemis(folder: Path, configuration: Path | None = None) -> Server:
+    """An embedded Artemis; its one port serves PLAIN, ANONYMOUS and WebSocket (`amqp`) alike. Its
+    addresses appear on first use, unless a ``configuration`` (`broker.xml`) names them."""
     if reason := artemis_missing():
         raise ServerError(reason)
     (port,) = free_ports(1)
     server = Server("artemis", port, folder, folder / "artemis.log")
     server.anonymous_port = server.websocket_port = port
     source = str(JAVA / "Artemis.java")
-    return _run_java(server, [_QUIET, "-cp", classpath("artemis"), source, str(port), str(folder)])
+    more = [] if configuration is None else [str(configuration)]
+    return _run_java(
+        server, [_QUIET, "-cp", classpath("artemis"), source, str(port), str(folder), *more]
+    )
 
 
 # --- Broker-J ------------------------------------------------------------------------------------
@@ -164,8 +168,11 @@ def broker_j_configuration(folder: Path, port: int, anonymous: int, websocket: i
     }
 
 
-def start_broker_j(folder: Path) -> Server:
-    """Qpid Broker-J; PLAIN on its port, ANONYMOUS on another."""
+def start_broker_j(
+    folder: Path, change: Callable[[Json], None] = lambda initial: None, store: str = "Memory"
+) -> Server:
+    """Qpid Broker-J; PLAIN on its port, ANONYMOUS on another. ``change`` may add to its initial
+    configuration, and with the store JSON it keeps that in ``config.json``."""
     if reason := broker_j_missing():
         raise ServerError(reason)
     port, anonymous, websocket = free_ports(3)
@@ -173,11 +180,11 @@ def start_broker_j(folder: Path) -> Server:
     server.anonymous_port, server.websocket_port = anonymous, websocket
     folder.mkdir(parents=True, exist_ok=True)
     initial = folder / "initial.json"
-    initial.write_text(
-        json.dumps(broker_j_configuration(folder, port, anonymous, websocket), indent=1)
-    )
+    configuration = broker_j_configuration(folder, port, anonymous, websocket)
+    change(configuration)
+    initial.write_text(json.dumps(configuration, indent=1))
     words = [f"-Dqpid.max_message_size={256 << 20}", "-cp", classpath("broker-j")]
-    words += ["org.apache.qpid.server.Main", "-icp", str(initial), "-st", "Memory"]
+    words += ["org.apache.qpid.server.Main", "-icp", str(initial), "-st", store]
     _run_java(server, words)
     _wait_for_host(server)
     return server

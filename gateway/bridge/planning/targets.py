@@ -21,6 +21,7 @@ ONLY_HERE = {
     "x-selector": (MEDIUM, "messages are not selected"),
     "x-properties-filter": (MEDIUM, "messages are not selected"),
     "x-application-properties-filter": (MEDIUM, "messages are not selected"),
+    "x-priority-levels": (MEDIUM, "messages stay in order of arrival"),
     "x-regexp": (HIGH, "the key is no regular expression there"),
 }
 """Arguments of this gateway, with the risk where a broker does not have them."""
@@ -29,6 +30,7 @@ SHIMS = {
     "x-properties-filter": "a shovel with a filter, from a queue of all messages",
     "x-last-value-key": "keep the queue here, and shovel from it",
     "x-browse-only": "keep the queue here",
+    "x-priority-levels": "declare it with x-max-priority",
     "x-group-key": "x-single-active-consumer, or an ordered shovel",
 }
 
@@ -128,7 +130,8 @@ class RabbitMQ:
 ARTEMIS_QUEUE = frozenset([
     "x-message-ttl", "x-max-length", "x-max-length-bytes", "x-overflow", "x-dead-letter-exchange",
     "x-dead-letter-routing-key", "x-last-value-key", "x-single-active-consumer", "x-browse-only",
-    "x-delivery-limit", "x-max-priority", "x-queue-type", "x-queue-mode", "x-queue-version",
+    "x-delivery-limit", "x-max-priority", "x-priority-levels", "x-queue-type", "x-queue-mode",
+    "x-queue-version",
 ])  # fmt: skip
 
 
@@ -277,6 +280,7 @@ ATTRIBUTES: dict[str, Callable[[Any], Table]] = {
     "x-dead-letter-routing-key": lambda value: {},
     "x-dead-letter-on-delete": lambda value: {},
     "x-max-priority": lambda value: {"type": "priority", "priorities": value + 1},
+    "x-priority-levels": lambda value: {"type": "priority", "priorities": value},
     "x-last-value-key": lambda value: {"type": "lvq", "lvqKey": value},
     "x-single-active-consumer": lambda value: {"maximumLiveConsumers": 1} if value else {},
     "x-browse-only": lambda value: {"ensureNondestructiveConsumers": value},

@@ -1,11 +1,14 @@
 // ActiveMQ Artemis with one acceptor for AMQP 1.0 (and its WebSocket binding) on the loopback.
-// Arguments: port, folder for its journal.
+// Arguments: port, folder for its journal, and perhaps a broker.xml with addresses and diverts.
 
 import java.io.File;
+import java.io.FileInputStream;
 import java.util.Set;
 import org.apache.activemq.artemis.api.core.RoutingType;
 import org.apache.activemq.artemis.api.core.SimpleString;
+import org.apache.activemq.artemis.core.config.Configuration;
 import org.apache.activemq.artemis.core.config.impl.ConfigurationImpl;
+import org.apache.activemq.artemis.core.deployers.impl.FileConfigurationParser;
 import org.apache.activemq.artemis.core.security.CheckType;
 import org.apache.activemq.artemis.core.security.Role;
 import org.apache.activemq.artemis.core.server.JournalType;
@@ -60,6 +63,14 @@ public class Artemis {
             + arguments[0]
             + "?protocols=AMQP;saslMechanisms=PLAIN,ANONYMOUS;amqpCredits=1000;amqpLowCredits=300"
             + ";webSocketMaxFramePayloadLength=16777216"); // rhea writes a message in one frame
+    if (arguments.length > 2) {
+      try (FileInputStream file = new FileInputStream(arguments[2])) {
+        Configuration read = new FileConfigurationParser().parseMainConfig(file);
+        configuration.setAddressConfigurations(read.getAddressConfigurations());
+        configuration.setDivertConfigurations(read.getDivertConfigurations());
+        read.getAddressSettings().forEach(configuration::addAddressSetting);
+      }
+    }
     configuration.addAddressSetting("#", nodes(RoutingType.ANYCAST));
     configuration.addAddressSetting("topic.#", nodes(RoutingType.MULTICAST));
     EmbeddedActiveMQ broker = new EmbeddedActiveMQ();
