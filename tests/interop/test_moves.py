@@ -178,9 +178,9 @@ def test_rabbitmq_to_artemis_and_back(rabbitmq: Server, artemis: Server, tmp_pat
     assert run(tmp_path, "verify", *words)["queues"] == {"move.all": COUNT}
     began = time.monotonic()
     moving = ["move", *ends(rabbitmq, "0-9-1", artemis, "1.0"), *pair, "--rate", "2000"]
-    told, kills = kill_and_go_on(tmp_path, moving, 8, COUNT // 2)
+    told, kills = kill_and_go_on(tmp_path, moving, 5, COUNT // 2)
     print(f"{kills} kills, {time.monotonic() - began:.1f} s, {told}")
-    assert kills >= 4
+    assert kills >= 2
     assert (told["state"], told["moved"]) == ("done", COUNT)
     assert depth(rabbitmq, "move.all") == 0
     there = ["verify", "--from", str(before), "--to", url(artemis), "--to-version", "1.0", *pair]

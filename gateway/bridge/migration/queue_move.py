@@ -33,6 +33,8 @@ from gateway.operations import Outcome
 
 log = logging.getLogger("gateway.bridge")
 
+PORTION = 64
+"""Messages that are converted in one step of the event loop."""
 LOOK_SECONDS = 0.1
 """Time without a message after which the source is asked whether its queue is empty."""
 SETTLE_SECONDS = 0.5
@@ -165,7 +167,7 @@ class QueueMove:
             first = False
             self._batch = batch
             await self._write(batch, settling, over)
-            self._publish(destination, list(batch.taken))
+            await self._publish(destination, list(batch.taken))
             self._settle(source, through)
             if through:
                 await source.synchronize()
@@ -205,7 +207,7 @@ class QueueMove:
         if work.settings.rate:
             start = max(self._next_at, time.monotonic())
             self._next_at = start + len(taken) / work.settings.rate
-        return self._numbered([(one, identify(one.message)) for one in taken])
+        return self._numbered(list(zip(taken, await identities_of(taken), strict=True)))
 
     def _most(self) -> int:
         settings = self.work.settings
@@ -240,9 +242,13 @@ class QueueMove:
 
     # --- publishing -------------------------------------------------------------------------------
 
-    def _publish(self, destination: Destination, numbers: list[int]) -> None:
-        batch = self._batch
-        destination.publish([(n, self._addressed(n, batch.taken[n].message)) for n in numbers])
+    async def _publish(self, destination: Destination, numbers: list[int]) -> None:
+        """In portions: conversions take time, in which the gateway must serve others."""
+        taken = self._batch.taken
+        for at in range(0, len(numbers), PORTION):
+            part = numbers[at : at + PORTION]
+            destination.publish([(n, self._addressed(n, taken[n].message)) for n in part])
+            await asyncio.sleep(0)
 
     def _addressed(self, number: int, message: Message) -> Message:
         """Raises nothing: what cannot be written is reported."""
@@ -286,7 +292,7 @@ class QueueMove:
             attempts += 1
             if attempts <= settings.retries:
                 await asyncio.sleep(settings.delay_seconds)
-                self._publish(destination, list(refused))
+                await self._publish(destination, list(refused))
             elif settings.refused == "stop":
                 number, text = next(iter(refused.items()))
                 await self._leave(source, batch)
@@ -337,7 +343,7 @@ class QueueMove:
             arrived, self._waiting = arrived + self._waiting, []
         most = 2 * len(unfinished)
         arrived, self._waiting = arrived[:most], arrived[most:]
-        identities = [identify(one.message) for one in arrived]
+        identities = await identities_of(arrived)
         verdicts = recovery.judge(unfinished, identities, there)
         numbered: list[tuple[int, Taken, Identity]] = []
         again: set[int] = set()
@@ -372,6 +378,16 @@ class QueueMove:
             self.work.name, len(unfinished), settled, len(again),
         )  # fmt: skip
         return Batch(numbered, again), over
+
+
+async def identities_of(taken: list[Taken]) -> list[Identity]:
+    """In portions, as they are published."""
+    found = []
+    for n, one in enumerate(taken):
+        found.append(identify(one.message))
+        if n % PORTION == PORTION - 1:
+            await asyncio.sleep(0)
+    return found
 
 
 async def closed(end: FiniteSource | Destination) -> None:

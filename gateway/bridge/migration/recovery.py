@@ -67,9 +67,12 @@ def judge(
         Verdict(Fate.THERE if one.settling or one.number in there else Fate.DOUBTFUL, one.number)
         for one in unfinished[start:]
     ]
-    unsure = min(start - least, len(arrived) - len(verdicts))
-    verdicts += [Verdict(Fate.DOUBTFUL)] * unsure
-    return verdicts + [NEW] * (len(arrived) - len(verdicts))
+    settled = Counter(journal[:start])
+    for digest in digests[len(verdicts) :]:
+        # Like one that was settled: another one, or the source has lost the settlement.
+        verdicts.append(Verdict(Fate.DOUBTFUL) if settled[digest] else NEW)
+        settled[digest] -= bool(settled[digest])
+    return verdicts
 
 
 def _by_id(one: Unfinished, there: Collection[int]) -> Verdict:
