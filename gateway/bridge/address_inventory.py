@@ -9,6 +9,9 @@ from gateway.bridge.address_rules import AddressRules, Place, PlacePattern, Rule
 from gateway.config.addresses import AddressRuleSettings, PlaceSettings
 from gateway.errors import ConfigError
 
+SUMMED = ("(named by the broker)", "others")
+"""Entries of an inventory that stand for many nodes."""
+
 
 def compiled(settings: AddressRuleSettings) -> AddressRules:
     """Raises ``ConfigError`` if a pattern is wrong."""
@@ -32,8 +35,8 @@ def pattern(given: str | PlaceSettings, encoded: bool) -> PlacePattern:
 
 def read_inventory(path: Path, vhost: str | None = None) -> list[Place]:
     """The places in a JSON file: a list of addresses (text), of queues (``{"queue": …}``) and of
-    exchanges (``{"exchange": …, "key": …}``), or definitions of RabbitMQ, of which ``vhost`` may
-    choose those of one virtual host. Raises ``ConfigError``."""
+    exchanges (``{"exchange": …, "key": …}``), definitions of RabbitMQ, or an inventory of
+    ``observe``; of these ``vhost`` may choose one virtual host. Raises ``ConfigError``."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -43,6 +46,8 @@ def read_inventory(path: Path, vhost: str | None = None) -> list[Place]:
             found = found["addresses"]
         if isinstance(found, list):
             return [listed(one) for one in found]
+        if isinstance(found, dict) and "nodes" in found:
+            return list(observed(found["nodes"], vhost))
         return list(defined(found, vhost))
     except (KeyError, TypeError) as error:
         raise ConfigError(f"{path}: neither addresses nor definitions: {error!r}") from None
@@ -78,6 +83,20 @@ def defined(definitions: Any, vhost: str | None) -> Iterator[Place]:
     for exchange in of("exchanges"):
         if (exchange.get("vhost"), exchange["name"]) not in bound:
             yield Place(text(exchange["name"]), "")
+
+
+def observed(nodes: Any, vhost: str | None) -> Iterator[Place]:
+    """Nodes that clients were seen to use. Raises ``KeyError`` or ``TypeError``."""
+    for node in nodes:
+        name = text(node["name"])
+        if (vhost is not None and node["vhost"] != vhost) or name in SUMMED:
+            continue
+        if node["kind"] == "queue":
+            yield Place("", name)
+        elif node["kind"] == "address":
+            yield Place(None, name)
+        elif node["kind"] == "exchange" and name:
+            yield Place(name, "")
 
 
 def text(value: Any) -> str:

@@ -292,7 +292,17 @@ def test_inventories(tmp_path: Path) -> None:
     file.write_text(json.dumps({"addresses": listed}))
     places = [Place(None, "orders/eu"), Place("", "q"), Place("x", "k"), Place(None, "/queues/z")]
     assert read_inventory(file) == places
-    for wrong in ("{}", "[1]", "[{}]", "nothing", '{"queues": [{"name": 5}]}'):
+    seen = [
+        {"vhost": "/", "kind": "queue", "name": "q"},
+        {"vhost": "/", "kind": "exchange", "name": "x"},
+        {"vhost": "/", "kind": "exchange", "name": ""},
+        {"vhost": "/", "kind": "queue", "name": "(named by the broker)"},
+        {"vhost": "other", "kind": "address", "name": "orders/eu"},
+    ]
+    file.write_text(json.dumps({"format": 1, "nodes": seen}))
+    assert read_inventory(file) == [Place("", "q"), Place("x", ""), Place(None, "orders/eu")]
+    assert read_inventory(file, "other") == [Place(None, "orders/eu")]
+    for wrong in ("{}", '{"nodes": [{}]}', "[1]", "[{}]", "nothing", '{"queues": [{"name": 5}]}'):
         file.write_text(wrong)
         with pytest.raises(ConfigError, match=r"inventory\.json"):
             read_inventory(file)
