@@ -259,7 +259,8 @@ def test_an_address_starts_nothing(console: Console, api: Api, chrome: Any) -> N
     console.page.on("request", lambda request: asked.append(f"{request.method} {request.url}"))
     addresses = ["live?source=queue%3Ac.linked&mode=consume", "live?source=queue%3Ac.linked",
                  "publish?queue=c.linked&body=x", "dead-letters/c.linked", "queues/c.linked",
-                 "exchanges/amq.topic", "bindings", "users", "vhosts", "connections"]  # fmt: skip
+                 "exchanges/amq.topic", "bindings", "users", "vhosts", "connections",
+                 "bridge"]  # fmt: skip
     for address in addresses:
         name, _, query = address.partition("?")
         view, _, one = name.partition("/")

@@ -99,6 +99,11 @@ export const api = {
   connections: () => either(`${ADMIN}/connections`, "/v1/connections"),
   closeConnection: (id) => remove(`${ADMIN}/connections/${part(id)}`),
 
+  upstreams: () => get(`${ADMIN}/upstreams`),
+  facades: () => get(`${ADMIN}/facades`),
+  shovels: () => get(`${ADMIN}/shovels`),
+  changeShovel: (name, action) => call("POST", `${ADMIN}/shovels/${part(name)}/${action}`),
+
   users: () => get(`${ADMIN}/users`),
   putUser: (name, body) => put(user(name), body),
   deleteUser: (name) => remove(user(name)),

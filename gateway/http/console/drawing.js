@@ -130,7 +130,7 @@ function widthsOf(layers, pieces, boxes, width) {
   const text = (words) => Math.max(3, ...words.map((one) => [...one].length)) * CHARACTER + 26;
   const gaps = layers.slice(1);
   const found = {
-    node: layers.map((layer) => clamp(text(layer.map((one) => one.name)), WIDTHS.node)),
+    node: layers.map((layer) => clamp(text(layer.flatMap((one) => [one.name, one.note ?? ""])), WIDTHS.node)),
     label: gaps.map((_, at) => clamp(text(pieces.filter((one) => one.last &&
       boxes.get(one.to).layer === at + 1).map((one) => label(one.edge.keys))), WIDTHS.label)),
     curve: gaps.map(() => 120),

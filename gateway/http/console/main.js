@@ -4,6 +4,7 @@
 import { api } from "./api.js";
 import { h, quiet, say } from "./dom.js";
 import * as bindings from "./view-bindings.js";
+import * as bridge from "./view-bridge.js";
 import * as connections from "./view-connections.js";
 import * as dead from "./view-dead.js";
 import * as exchanges from "./view-exchanges.js";
@@ -23,6 +24,7 @@ const VIEWS = [
   ["publish", "Publish", publish.open],
   ["dead-letters", "Dead letters", dead.open, dead.open],
   ["connections", "Connections", connections.open],
+  ["bridge", "Bridge", bridge.open],
   ["users", "Users", users.open],
   ["vhosts", "Virtual hosts", vhosts.open],
 ];
