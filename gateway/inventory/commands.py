@@ -1,6 +1,5 @@
 """Frames of 0.8a2: commands, and the fragments of messages behind them."""
 
-from collections.abc import Callable
 from typing import Any
 
 from gateway.adapters.commands import types
@@ -9,13 +8,13 @@ from gateway.adapters.commands.frames import head_of, read_command
 from gateway.adapters.commands.violation import Violation
 from gateway.adapters.commands.wire.tables import HEADER
 from gateway.inventory.contents import content_of
+from gateway.inventory.counts import Remembered
 from gateway.inventory.cutting import LARGEST, Cut, Frames, Undecodable
 from gateway.inventory.inventory import NodeEntry
 from gateway.inventory.observer import ADDRESS, PLAIN, Content, Observer, first_text
 
 BEGINNING = 4 << 10
 """Octets of a fragment that are looked at for the header of its message."""
-MOST_HANDLES = 4_096
 
 FEATURES = {
     "channel.commit": "transactions", "channel.rollback": "transaction-rollback",
@@ -29,7 +28,7 @@ class Facts:
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
-        self._handles: dict[int, NodeEntry] = {}
+        self._handles: Remembered[int, NodeEntry] = Remembered(observer.share)
 
     def node(self, handle: int, name: str) -> NodeEntry | None:
         if name:
@@ -64,7 +63,7 @@ class Facts:
         elif name == "handle.consume":
             self._consume(record)
         elif name in ("handle.cancel", "handle.close"):
-            self._handles.pop(record.handle_id, None)
+            self._handles.drop(record.handle_id)
 
     def _open(self, record: Any) -> None:
         observer = self.observer
@@ -77,8 +76,7 @@ class Facts:
         observer.declared(node, [f"service-type={record.service_type}"], {})
         if record.browser:
             observer.feature("browse", node)
-        if len(self._handles) < MOST_HANDLES:
-            self._handles[record.handle_id] = node
+        self._handles.put(record.handle_id, node)
 
     def _consume(self, record: Any) -> None:
         observer = self.observer
@@ -95,8 +93,7 @@ class Facts:
         for feature, used in flags.items():
             if used:
                 observer.feature(feature, node)
-        if len(self._handles) < MOST_HANDLES:
-            self._handles[record.handle_id] = node
+        self._handles.put(record.handle_id, node)
 
     def message(self, from_client: bool, record: Any, size: int, content: Content) -> None:
         """A whole message, of which the last fragment came."""
@@ -117,7 +114,7 @@ class Direction(Frames):
         self._begun = not from_client
         self._fragment: Any = None
         """The command whose fragment follows."""
-        self._messages: dict[int, tuple[int, Content]] = {}
+        self._messages: Remembered[int, tuple[int, Content]] = Remembered(facts.observer.share)
         """Octets and content of messages of which more fragments come, by handle."""
 
     def cut(self, buf: bytes, at: int) -> Cut | None:
@@ -159,14 +156,13 @@ class Direction(Frames):
         if not hasattr(record, "partial"):
             return
         handle = record.handle_id
-        begun = self._messages.pop(handle, None)
+        begun = self._messages.drop(handle)
         if begun is None:
             content, before = self._content(octets)
             begun = -before, content
         octets_so_far, content = begun
         if record.partial:
-            if len(self._messages) < MOST_HANDLES:
-                self._messages[handle] = octets_so_far + size, content
+            self._messages.put(handle, (octets_so_far + size, content))
             return
         self._facts.message(self._from_client, record, max(0, octets_so_far + size), content)
 
@@ -184,7 +180,7 @@ class Direction(Frames):
         ), start  # fmt: skip
 
 
-def decoder(version: str, observer: Observer) -> tuple[Callable[[bytes], None], ...]:
-    """What takes the octets of the client, and of the broker."""
+def decoder(version: str, observer: Observer) -> tuple[Frames, Frames]:
+    """What takes the octets of the client, and what takes those of the broker."""
     facts = Facts(observer)
-    return Direction(facts, True).feed, Direction(facts, False).feed
+    return Direction(facts, True), Direction(facts, False)

@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
+from gateway.inventory.counts import clipped
 from gateway.inventory.observer import Content
 from gateway.values import (
     Array,
@@ -102,13 +103,13 @@ def content_of(
     if expires:
         features["expiration", ""] = None
     if content_encoding:
-        features["content-encoding", str(content_encoding)] = None
+        features["content-encoding", clipped(content_encoding)] = None
     for name in reply_features(reply_to):
         features[name, ""] = None
     for name, value in (others or {}).items():
         if value:
             features[name, ""] = None
-    return Content(tuple(features), tuple(types), str(content_type or ""), durable)
+    return Content(tuple(features), tuple(types), clipped(content_type or ""), durable)
 
 
 def reply_features(reply_to: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ be written as JSON and read again."""
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 SIZES = (64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 16 << 20, 128 << 20)
 """Upper bounds of the histogram's buckets, octets; one more bucket holds what is larger."""
@@ -137,6 +137,74 @@ class Room:
             return False
         self.left -= wanted
         return True
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Share:
+    """What one connection takes of the memory that all connections may have, and gives back when
+    it ends."""
+
+    __slots__ = ("_room", "_taken", "_held")
+    OCTETS = 512
+    """Of one entry, about: a name has 255 octets at most, or is clipped."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._taken = 0
+        self._held = 0
+
+    def take(self) -> bool:
+        """Whether there is room for one more entry; if so, it is taken."""
+        if self._room.left < self.OCTETS:
+            return False
+        self._room.left -= self.OCTETS
+        self._taken += 1
+        return True
+
+    def give(self, entries: int = 1) -> None:
+        self._room.left += entries * self.OCTETS
+        self._taken -= entries
+
+    def hold(self, octets: int) -> bool:
+        """Whether the connection may hold so many octets of unfinished frames, in all."""
+        more = octets - self._held
+        if more > self._room.left:
+            return False
+        self._room.left -= more
+        self._held = octets
+        return True
+
+    def close(self) -> None:
+        self.give(self._taken)
+        self.hold(0)
+
+
+class Remembered(dict[K, V]):
+    """What is remembered of a connection while it lasts, such as the queues of its consumers. What
+    does not fit is not remembered, and is not told apart then."""
+
+    __slots__ = ("_share",)
+
+    def __init__(self, share: Share) -> None:
+        super().__init__()
+        self._share = share
+
+    def put(self, key: K, value: V) -> None:
+        if key in self or self._share.take():
+            self[key] = value
+
+    def drop(self, key: K) -> V | None:
+        if key not in self:
+            return None
+        self._share.give()
+        return self.pop(key)
+
+    def drop_all(self) -> None:
+        self._share.give(len(self))
+        self.clear()
 
 
 class Tally:

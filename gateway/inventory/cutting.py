@@ -28,6 +28,11 @@ class Frames:
         self._skip = 0
         """Octets of the last frame that are still to come and not looked at."""
 
+    @property
+    def held(self) -> int:
+        """Octets of an unfinished frame."""
+        return len(self._held)
+
     def cut(self, buf: bytes, at: int) -> Cut | None:
         """The frame at ``at``; ``None`` if more octets are needed to tell. Raises
         ``Undecodable``."""

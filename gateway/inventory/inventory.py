@@ -30,6 +30,8 @@ class Bounds(NamedTuple):
     """Connections that could not be decoded, which are kept with their reason; the last ones."""
     octets: int = 32 << 20
     """Octets of all names and values, about."""
+    connection_octets: int = 64 << 20
+    """Octets that are remembered of all connections while they last, about."""
 
 
 BOUNDS = Bounds()
@@ -241,6 +243,8 @@ class Inventory:
         """Connections accepted; those for which the broker could not be reached; those that were
         not decoded to their end; and sightings of clients and nodes that did not fit."""
         self.space = Space(bounds, Room(bounds.octets))
+        self.connection_room = Room(bounds.connection_octets)
+        """For what is remembered of all connections while they last. Not in the file."""
         self._others = ClientEntry("others", Identity("any", name="others"), self.space)
         self._other_nodes = NodeEntry(("", "node", "others"), self.space)
 

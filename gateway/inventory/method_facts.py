@@ -11,6 +11,7 @@ from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.methods.drafts.connection import plain_response
 from gateway.adapters.methods.drafts.versions import DRAFTS, is_0_9a0
 from gateway.inventory.contents import content_of
+from gateway.inventory.counts import Remembered, Share
 from gateway.inventory.inventory import NodeEntry
 from gateway.inventory.observer import (
     ADDRESS,
@@ -24,9 +25,8 @@ from gateway.message import Table
 
 QUEUES_0_9A6 = "queue"
 """The exchange of 0-9a6 that routes to queues by their names, as that without a name does later."""
-MOST_CONSUMERS = 4_096
-"""Consumers of a connection whose queues are remembered."""
-CACHED_PROPERTIES = 1_024
+CONTENTS: BoundedCache[tuple[str, str, bytes], Content] = BoundedCache(4_096)
+"""By version, class and octets of the properties, for all connections."""
 
 QUEUE_ARGUMENTS = {
     "x-message-ttl": "queue-message-ttl", "x-expires": "queue-expires",
@@ -70,31 +70,33 @@ def queue_arguments(arguments: Mapping[Any, Any]) -> list[tuple[str, str]]:
 
 
 class Consumers:
-    """The nodes of a connection's consumers, by channel and tag. Bounded: what does not fit is
-    forgotten, and its deliveries are counted for the client alone."""
+    """The nodes of a connection's consumers, by channel and tag."""
 
-    def __init__(self) -> None:
-        self._channels: dict[int, dict[str, NodeEntry]] = {}
-        self._count = 0
+    def __init__(self, share: Share) -> None:
+        self._share = share
+        self._channels: dict[int, Remembered[str, NodeEntry]] = {}
 
     def add(self, channel: int, tag: str, node: NodeEntry) -> None:
-        if self._count >= MOST_CONSUMERS:
-            return
-        tags = self._channels.setdefault(channel, {})
-        self._count += tag not in tags
-        tags[tag] = node
+        tags = self._channels.get(channel)
+        if tags is None:
+            if not self._share.take():
+                return
+            tags = self._channels[channel] = Remembered(self._share)
+        tags.put(tag, node)
 
     def get(self, channel: int, tag: str) -> NodeEntry | None:
         tags = self._channels.get(channel)
         return None if tags is None else tags.get(tag)
 
     def remove(self, channel: int, tag: str) -> NodeEntry | None:
-        found = self._channels.get(channel, {}).pop(tag, None)
-        self._count -= found is not None
-        return found
+        tags = self._channels.get(channel)
+        return None if tags is None else tags.drop(tag)
 
     def close(self, channel: int) -> None:
-        self._count -= len(self._channels.pop(channel, {}))
+        tags = self._channels.pop(channel, None)
+        if tags is not None:
+            tags.drop_all()
+            self._share.give()
 
 
 class MethodFacts:
@@ -106,14 +108,14 @@ class MethodFacts:
         self._observer = observer
         self._read_table = read_table
         self._version = version
-        self._named_by_broker: set[int] = set()
+        self.share = share = observer.share
+        self._named_by_broker: Remembered[int, None] = Remembered(share)
         """Channels on which a queue without a name is being declared."""
-        self._last_queue: dict[int, str] = {}
-        self._consumers = Consumers()
-        self._polled: dict[int, NodeEntry] = {}
-        self._prefetch: set[int] = set()
+        self._last_queue: Remembered[int, str] = Remembered(share)
+        self._consumers = Consumers(share)
+        self._polled: Remembered[int, NodeEntry] = Remembered(share)
+        self._prefetch: Remembered[int, None] = Remembered(share)
         """Channels with a prefetch limit."""
-        self._contents: BoundedCache[bytes, Content] = BoundedCache(CACHED_PROPERTIES)
 
     def too_large(self, kind: str) -> None:
         """A frame that is not decoded because of its size."""
@@ -172,7 +174,7 @@ class MethodFacts:
         observer, name = self._observer, record.queue
         if not name:
             observer.feature("server-named-queue")
-            self._named_by_broker.add(channel)
+            self._named_by_broker.put(channel, None)
         private = getattr(record, "private", False)
         exclusive = bool(getattr(record, "exclusive", private))
         if getattr(record, "passive", False):
@@ -189,7 +191,7 @@ class MethodFacts:
         for feature, detail in queue_arguments(arguments):
             observer.feature(feature, node, detail)
         if node is not None:
-            self._last_queue[channel] = name
+            self._last_queue.put(channel, name)
             flags = {
                 "durable": record.durable, "exclusive": exclusive,
                 "auto-delete": record.auto_delete,
@@ -198,9 +200,9 @@ class MethodFacts:
 
     def queue_declared(self, channel: int, record: Any) -> None:
         if channel in self._named_by_broker:
-            self._named_by_broker.discard(channel)
+            self._named_by_broker.drop(channel)
             self._observer.generated(record.queue)
-            self._last_queue[channel] = record.queue
+            self._last_queue.put(channel, record.queue)
 
     def declare_exchange(self, channel: int, record: Any) -> None:
         observer = self._observer
@@ -296,7 +298,8 @@ class MethodFacts:
         self._consumers.add(channel, tag, node)
 
     def _limited(self, channel: int, record: Any) -> bool:
-        return bool({0, channel} & self._prefetch) or getattr(record, "prefetch_count", 0) > 0
+        limits = self._prefetch
+        return 0 in limits or channel in limits or getattr(record, "prefetch_count", 0) > 0
 
     def consume_ok(self, channel: int, record: Any) -> None:
         node = self._consumers.remove(channel, "")
@@ -311,23 +314,22 @@ class MethodFacts:
         node = self.source(channel, record)
         self._observer.feature("basic-get", node)
         self._observer.consumes(node)
-        if len(self._polled) < MOST_CONSUMERS:
-            self._polled[channel] = node
+        self._polled.put(channel, node)
 
     def qos(self, channel: int, record: Any) -> None:
         if record.global_:
             self._observer.feature("global-qos", detail=str(record.prefetch_count))
         if record.prefetch_size:
             self._observer.feature("prefetch-size", detail=str(record.prefetch_size))
-        if record.prefetch_count and len(self._prefetch) < MOST_CONSUMERS:
-            self._prefetch.add(channel)
+        if record.prefetch_count:
+            self._prefetch.put(channel, None)
             self._observer.feature("prefetch", detail=str(record.prefetch_count))
 
     def close_channel(self, channel: int, record: Any) -> None:
-        self._prefetch.discard(channel)
-        self._named_by_broker.discard(channel)
-        self._last_queue.pop(channel, None)
-        self._polled.pop(channel, None)
+        self._prefetch.drop(channel)
+        self._named_by_broker.drop(channel)
+        self._last_queue.drop(channel)
+        self._polled.drop(channel)
         self._consumers.close(channel)
 
     def returned(self, channel: int, record: Any) -> None:
@@ -356,11 +358,12 @@ class MethodFacts:
         read: Callable[[], Any],
     ) -> None:
         """The header of a message, whose method came before."""
-        content = self._contents.get(octets)
+        key = self._version, name.partition(".")[0], octets
+        content = CONTENTS.get(key)
         if content is None:
             properties = read()
             content = self.content_of(properties, self.table(properties, "headers"))
-            self._contents.keep(octets, content)
+            CONTENTS.keep(key, content)
         if from_client:
             self._observer.published(self.target(record, content.destination), size, content)
         elif name.endswith(".return"):

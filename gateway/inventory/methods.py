@@ -1,7 +1,6 @@
 """Frames of the class-and-method family: 0-8, 0-9, 0-9-1, the drafts of 2005 and 2006, and the
 transitional 0-10."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gateway.adapters.core.bounded_cache import BoundedCache
@@ -10,15 +9,13 @@ from gateway.adapters.methods.drafts.frames import EXTENDED
 from gateway.adapters.methods.drafts.versions import DRAFTS, is_0_9a0
 from gateway.adapters.methods.trace import KINDS, decoding_of, record_of
 from gateway.adapters.methods.wire.transitional import REQUEST_HEAD
+from gateway.inventory.counts import Remembered
 from gateway.inventory.cutting import LARGEST, Cut, Frames, Undecodable
 from gateway.inventory.method_facts import MethodFacts
 from gateway.inventory.observer import Observer
 
 CARRIED = ("request", "response")
 DECODED = ("method", "header", *CARRIED)
-CACHED_PUBLISHES = 1_024
-MOST_CHANNELS = 4_096
-"""Channels of a connection whose last content is remembered."""
 
 
 class Pending(NamedTuple):
@@ -26,6 +23,13 @@ class Pending(NamedTuple):
 
     name: str
     record: Any
+
+
+LONGEST_PUBLISH = 1_024
+"""Octets of a method that is remembered until its content comes. Two names of 255 octets are the
+most that a publish has; a tunnel's may be larger, and its content is not counted then."""
+PUBLISHES: BoundedCache[tuple[str, bytes], Pending] = BoundedCache(4_096)
+"""By version and octets, for all connections."""
 
 
 class Head(NamedTuple):
@@ -59,8 +63,8 @@ class Direction(Frames):
         self._counted = len(geometry.tail) if geometry.size_counts_tail else 0
         self._head = Head("", 0, 0, 0)
         """Of the frame that was cut last."""
-        self._publishes: BoundedCache[bytes, Pending] = BoundedCache(CACHED_PUBLISHES)
-        self._pending: dict[int, Pending] = {}
+        self._version = version
+        self._pending: Remembered[int, Pending] = Remembered(facts.share)
 
     def cut(self, buf: bytes, at: int) -> Cut | None:
         if buf[at] == ord("A"):
@@ -108,9 +112,9 @@ class Direction(Frames):
         self._method(channel, payload[REQUEST_HEAD.size :] if name in CARRIED else payload)
 
     def _method(self, channel: int, payload: bytes) -> None:
-        known = self._publishes.get(payload)
+        known = PUBLISHES.get((self._version, payload))
         if known is not None:
-            self._pending[channel] = known
+            self._pending.put(channel, known)
             self._facts.method(self._from_client, channel, *known)
             return
         layout = self._table.geometry.method
@@ -121,15 +125,16 @@ class Direction(Frames):
             return
         name, record = record_of(self._table, method, payload, layout.size, self._is_0_9a6)
         name = name.partition(" ")[0]
-        if method.content and len(self._pending) < MOST_CHANNELS:
-            self._pending[channel] = pending = Pending(name, record)
+        if method.content and len(payload) <= LONGEST_PUBLISH:
+            pending = Pending(name, record)
+            self._pending.put(channel, pending)
             if name.endswith(".publish"):
-                self._publishes.keep(payload, pending)
+                PUBLISHES.keep((self._version, payload), pending)
         self._facts.method(self._from_client, channel, name, record)
 
     def _header(self, channel: int, payload: bytes) -> None:
         """A content header; those of children in the drafts have no method of their own."""
-        pending = self._pending.pop(channel, None)
+        pending = self._pending.drop(channel)
         if pending is None:
             return
         layout = self._table.geometry.content
@@ -145,7 +150,7 @@ class Direction(Frames):
         )
 
 
-def decoder(version: str, observer: Observer) -> tuple[Callable[[bytes], None], ...]:
-    """What takes the octets of the client, and of the broker."""
+def decoder(version: str, observer: Observer) -> tuple[Frames, Frames]:
+    """What takes the octets of the client, and what takes those of the broker."""
     facts = MethodFacts(observer, decoding_of(version)[1], version)
-    return Direction(version, facts, True).feed, Direction(version, facts, False).feed
+    return Direction(version, facts, True), Direction(version, facts, False)

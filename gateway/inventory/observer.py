@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from gateway.adapters.methods.types import read_table
-from gateway.inventory.counts import clipped, identity_of, pattern_of
+from gateway.inventory.counts import Remembered, Share, clipped, identity_of, pattern_of
 from gateway.inventory.inventory import ClientEntry, Failure, Identity, Inventory, NodeEntry
 
 EXCHANGE, QUEUE, ADDRESS = "exchange", "queue", "address"
@@ -14,9 +14,7 @@ MOST_EARLY = 100
 """Features that are remembered until the client is known."""
 MOST_ARGUMENTS = 16
 """Arguments of one declaration that are kept."""
-MOST_GENERATED = 1_000
-"""Names of one connection that its broker chose, and which are told from others."""
-CACHED_NODES = 256
+CACHED_NODES = 64
 LARGE = 16 << 20
 """Octets of a message above which brokers of today refuse it unless they are set to take it."""
 
@@ -64,7 +62,8 @@ class Observer:
         self.who = Who()
         self._client: ClientEntry | None = None
         self._early: list[tuple[str, str]] = []
-        self._generated: set[str] = set()
+        self.share = Share(inventory.connection_room)
+        self._generated: Remembered[str, None] = Remembered(self.share)
         self._nodes: dict[tuple[str, str], NodeEntry] = {}
         self._octets = [0, 0]
 
@@ -159,6 +158,7 @@ class Observer:
 
     def closed(self) -> None:
         self.client.open -= 1
+        self.share.close()
 
     # --- what it does -----------------------------------------------------------------------------
 
@@ -175,8 +175,7 @@ class Observer:
 
     def generated(self, name: str) -> None:
         """A name that the broker chose."""
-        if len(self._generated) < MOST_GENERATED:
-            self._generated.add(name)
+        self._generated.put(name[:256], None)
 
     def node(self, kind: str, name: str) -> NodeEntry:
         """The entry of a node. Those whose names are generated share one."""

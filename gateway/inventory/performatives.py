@@ -1,7 +1,7 @@
 """Frames of 1.0: the performatives of both sides, and the sections of messages that tell how they
 are made. Bodies are not kept."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
@@ -13,7 +13,7 @@ from gateway.adapters.performatives.frames import HEAD
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import FRAME_SASL, TLS_HEADER
 from gateway.inventory.contents import MOST_HEADERS, content_of
-from gateway.inventory.counts import clipped
+from gateway.inventory.counts import Remembered, Share, clipped
 from gateway.inventory.cutting import LARGEST, Cut, Frames, Undecodable
 from gateway.inventory.inventory import NodeEntry
 from gateway.inventory.observer import ADDRESS, PLAIN, Content, Observer
@@ -21,7 +21,6 @@ from gateway.inventory.observer import ADDRESS, PLAIN, Content, Observer
 BEGINNING = 16 << 10
 """Octets of a transfer that are looked at: the performative and, as a rule, all before the body."""
 TRANSFER = b"\x00\x53\x14"
-MOST_LINKS = 4_096
 
 ADDRESSES = (
     ("/queues/", "v2-address"), ("/exchanges/", "v2-address"), ("/queue/", "v1-address"),
@@ -54,30 +53,34 @@ class Link:
 
 
 class Links:
-    """The links of one direction, by session and handle. Bounded: messages of others are not
-    counted."""
+    """The links of one direction, by session and handle."""
 
-    def __init__(self) -> None:
-        self._sessions: dict[int, dict[int, Link]] = {}
-        self._count = 0
+    def __init__(self, share: Share) -> None:
+        self._share = share
+        self._sessions: dict[int, Remembered[int, Link]] = {}
 
     def add(self, channel: int, handle: int, link: Link) -> None:
-        if self._count >= MOST_LINKS:
-            return
-        handles = self._sessions.setdefault(channel, {})
-        self._count += handle not in handles
-        handles[handle] = link
+        handles = self._sessions.get(channel)
+        if handles is None:
+            if not self._share.take():
+                return
+            handles = self._sessions[channel] = Remembered(self._share)
+        handles.put(handle, link)
 
     def get(self, channel: int, handle: int) -> Link | None:
         handles = self._sessions.get(channel)
         return None if handles is None else handles.get(handle)
 
     def remove(self, channel: int, handle: int) -> None:
-        found = self._sessions.get(channel, {}).pop(handle, None)
-        self._count -= found is not None
+        handles = self._sessions.get(channel)
+        if handles is not None:
+            handles.drop(handle)
 
     def end(self, channel: int) -> None:
-        self._count -= len(self._sessions.pop(channel, {}))
+        handles = self._sessions.pop(channel, None)
+        if handles is not None:
+            handles.drop_all()
+            self._share.give()
 
 
 class Facts:
@@ -85,9 +88,9 @@ class Facts:
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
-        self._sources: dict[tuple[int, str], NodeEntry] = {}
+        self._sources: Remembered[tuple[int, str], NodeEntry] = Remembered(observer.share)
         """Nodes that the client asked to receive from, by session and name of the link."""
-        self.sessions: dict[int, int] = {}
+        self.sessions: Remembered[int, int] = Remembered(observer.share)
         """The client's channel by that of the broker."""
 
     def performative(self, from_client: bool, channel: int, record: Any, links: "Links") -> None:
@@ -96,8 +99,8 @@ class Facts:
             self._attach(from_client, channel, record, links)
         elif isinstance(record, w.Begin):
             remote = record.remote_channel
-            if not from_client and remote is not None and len(self.sessions) < MOST_LINKS:
-                self.sessions[channel] = remote
+            if not from_client and remote is not None:
+                self.sessions.put(channel, remote)
         elif isinstance(record, w.End):
             links.end(channel)
         elif isinstance(record, w.Detach):
@@ -136,10 +139,10 @@ class Facts:
         key = session, record.name[:256]
         if from_client:
             node = self._requested(record, sends)
-            if not sends and node is not None and len(self._sources) < MOST_LINKS:
-                self._sources[key] = node
+            if not sends and node is not None:
+                self._sources.put(key, node)
         elif sends:
-            node = self._sources.pop(key, None)
+            node = self._sources.drop(key)
         else:
             return
         if sends:
@@ -270,7 +273,7 @@ class Direction(Frames):
         super().__init__()
         self._facts = facts
         self._from_client = from_client
-        self._links = Links()
+        self._links = Links(facts.observer.share)
 
     def cut(self, buf: bytes, at: int) -> Cut | None:
         left = len(buf) - at
@@ -313,7 +316,7 @@ class Direction(Frames):
         facts.performative(self._from_client, channel, record, self._links)
 
 
-def decoder(version: str, observer: Observer) -> tuple[Callable[[bytes], None], ...]:
-    """What takes the octets of the client, and of the broker."""
+def decoder(version: str, observer: Observer) -> tuple[Frames, Frames]:
+    """What takes the octets of the client, and what takes those of the broker."""
     facts = Facts(observer)
-    return Direction(facts, True).feed, Direction(facts, False).feed
+    return Direction(facts, True), Direction(facts, False)

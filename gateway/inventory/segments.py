@@ -12,7 +12,7 @@ from gateway.adapters.segments.types import FieldError
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import OPERATIONS, STRUCTS, SegmentType
 from gateway.inventory.contents import content_of
-from gateway.inventory.counts import GENERATED
+from gateway.inventory.counts import GENERATED, Remembered
 from gateway.inventory.cutting import Cut, Frames, Undecodable
 from gateway.inventory.inventory import NodeEntry
 from gateway.inventory.method_facts import STANDARD_TYPES, queue_arguments
@@ -20,7 +20,6 @@ from gateway.inventory.observer import EXCHANGE, PLAIN, QUEUE, Content, Observer
 
 MOST_GATHERED = 256 << 10
 """Octets of split segments of one direction that are held."""
-MOST_SUBSCRIPTIONS = 4_096
 MOST_BYTES = 0xFFFFFFFF
 """Credit without a limit."""
 FEATURES: dict[type[Any], str] = {
@@ -38,7 +37,7 @@ class Facts:
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
-        self._subscriptions: dict[tuple[int, str], NodeEntry] = {}
+        self._subscriptions: Remembered[tuple[int, str], NodeEntry] = Remembered(observer.share)
 
     def operation(self, channel: int, record: Any) -> None:
         """A control or command of the client."""
@@ -131,11 +130,10 @@ class Facts:
         for feature, used in flags.items():
             if used:
                 observer.feature(feature, node)
-        if len(self._subscriptions) < MOST_SUBSCRIPTIONS:
-            self._subscriptions[channel, record.destination or ""] = node
+        self._subscriptions.put((channel, record.destination or ""), node)
 
     def cancel(self, channel: int, record: Any) -> None:
-        self._subscriptions.pop((channel, record.destination or ""), None)
+        self._subscriptions.drop((channel, record.destination or ""))
 
     def set_flow_mode(self, channel: int, record: Any) -> None:
         if record.flow_mode == 1:
@@ -234,9 +232,9 @@ class Direction(Frames):
         super().__init__()
         self._facts = facts
         self._from_client = from_client
-        self._split: dict[int, bytearray] = {}
+        self._split: Remembered[int, bytearray] = Remembered(facts.observer.share)
         self._gathered = 0
-        self._transfers: dict[int, Content10] = {}
+        self._transfers: Remembered[int, Content10] = Remembered(facts.observer.share)
 
     def cut(self, buf: bytes, at: int) -> Cut | None:
         if buf[at : at + 4] == b"AMQP"[: len(buf) - at]:
@@ -267,7 +265,7 @@ class Direction(Frames):
         elif (transfer := self._transfers.get(key)) is not None:
             transfer.size += size - HEAD_OCTETS
         if flags & LAST_SEGMENT and flags & LAST_FRAME:
-            transfer = self._transfers.pop(key, None)
+            transfer = self._transfers.drop(key)
             if transfer is not None:
                 self._facts.message(
                     self._from_client, channel, transfer.record, transfer.said, transfer.size
@@ -279,12 +277,11 @@ class Direction(Frames):
             return payload
         if flags & FIRST_FRAME:
             self._forget(key)
-            self._split[key] = bytearray()
+            self._split.put(key, bytearray())
         held = self._split.get(key)
         if held is None:
             return None
-        full = self._gathered + len(payload) > MOST_GATHERED
-        if full or len(self._split) > MOST_SUBSCRIPTIONS:
+        if self._gathered + len(payload) > MOST_GATHERED:
             self._forget(key)
             self._facts.observer.feature("frame-too-large-to-decode", detail="0-10")
             return None
@@ -297,7 +294,7 @@ class Direction(Frames):
         return whole
 
     def _forget(self, key: int) -> None:
-        self._gathered -= len(self._split.pop(key, b""))
+        self._gathered -= len(self._split.drop(key) or b"")
 
     def _operation(self, key: int, channel: int, kind: int, segment: bytes) -> None:
         if kind == SegmentType.CONTROL:
@@ -314,13 +311,12 @@ class Direction(Frames):
         except FieldError as error:
             raise Undecodable(str(error)) from None
         if isinstance(record, w.MessageTransfer):
-            if len(self._transfers) < MOST_SUBSCRIPTIONS:
-                self._transfers[key] = Content10(record)
+            self._transfers.put(key, Content10(record))
         elif self._from_client:
             self._facts.operation(channel, record)
 
 
-def decoder(version: str, observer: Observer) -> tuple[Callable[[bytes], None], ...]:
-    """What takes the octets of the client, and of the broker."""
+def decoder(version: str, observer: Observer) -> tuple[Frames, Frames]:
+    """What takes the octets of the client, and what takes those of the broker."""
     facts = Facts(observer)
-    return Direction(facts, True).feed, Direction(facts, False).feed
+    return Direction(facts, True), Direction(facts, False)

@@ -14,7 +14,7 @@ from gateway.adapters.registry import VERSIONS
 from gateway.adapters.search import answer_of
 from gateway.adapters.sniff import detect
 from gateway.inventory import commands, methods, performatives, segments
-from gateway.inventory.cutting import Undecodable
+from gateway.inventory.cutting import Frames, Undecodable
 from gateway.inventory.observer import Observer
 
 log = logging.getLogger("gateway.inventory")
@@ -31,8 +31,7 @@ MOST_WAITING = 64 << 20
 UNREADABLE = (Undecodable, ValueError, struct.error, IndexError)
 """What a decoder raises for octets that are not what the version says."""
 
-Feed = Callable[[bytes], None]
-DECODERS: dict[str, Callable[[str, Observer], tuple[Feed, ...]]] = {
+DECODERS: dict[str, Callable[[str, Observer], tuple[Frames, Frames]]] = {
     "commands": commands.decoder,
     "methods": methods.decoder,
     "performatives": performatives.decoder,
@@ -55,7 +54,7 @@ class Tap:
         self._held: list[tuple[bool, bytes]] = []
         """What came until then."""
         self._asked = ""
-        self._feeds: tuple[Feed, ...] = ()
+        self._sides: tuple[Frames, ...] = ()
         self._stopped = False
         self._ended = False
 
@@ -89,6 +88,9 @@ class Tap:
         self._decoding.waiting -= len(data)
         try:
             self._decode(from_client, data)
+            held = sum(side.held for side in self._sides)
+            if not self.observer.share.hold(held or sum(len(octets) for _, octets in self._held)):
+                self.stop("all connections hold too much")
         except UNREADABLE as error:
             self.stop(str(error) or type(error).__name__)
         except Exception as error:
@@ -102,8 +104,8 @@ class Tap:
         return False
 
     def _decode(self, from_client: bool, data: bytes) -> None:
-        if self._feeds:
-            self._feeds[0 if from_client else 1](data)
+        if self._sides:
+            self._sides[0 if from_client else 1].feed(data)
             return
         self._held.append((from_client, data))
         side = 0 if from_client else 1
@@ -113,10 +115,10 @@ class Tap:
             self._hold()
             return
         self.observer.who.version = version
-        self._feeds = DECODERS[VERSIONS[version].family](version, self.observer)
+        self._sides = DECODERS[VERSIONS[version].family](version, self.observer)
         held, self._held = self._held, []
         for side_of, octets in held:
-            self._feeds[0 if side_of else 1](octets)
+            self._sides[0 if side_of else 1].feed(octets)
 
     def _version(self) -> str:
         """The version, once the broker has answered the client's header. Raises ``Undecodable``."""
@@ -156,7 +158,8 @@ class Tap:
         self.behind = 0
         self._waiting.clear()
         self._held.clear()
-        self._feeds = ()
+        self._sides = ()
+        self.observer.share.close()
         self.observer.undecoded(reason)
 
     def ignore(self) -> None:

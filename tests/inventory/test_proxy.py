@@ -295,13 +295,44 @@ def test_a_frame_of_a_gigabyte_is_skipped_and_not_kept() -> None:
             one.add(True, bytes(1 << 16))
             while one.step():
                 pass
-        (client, _) = one._feeds
-        direction: Any = client.__self__  # type: ignore[attr-defined]
-        assert len(direction._held) == 0
+        direction = one._sides[0]
+        assert direction.held == 0
         assert direction._skip == (1 << 30) + 1 - 100 * (1 << 16)
 
     asyncio.run(work())
     assert not inventory.failures
+
+
+def test_all_connections_share_what_they_may_hold() -> None:
+    """Unfinished frames and consumers of many connections: the room is not exceeded, and is whole
+    again when they end."""
+    inventory = Inventory("test", BOUNDS._replace(connection_octets=500_000))
+    room = inventory.connection_room
+    unfinished = struct.pack(">BHI", 1, 1, 60_000) + bytes(50_000)
+    consume = b"\x00\x3c\x00\x14\x00\x00\x01q%b\x00\0\0\0\0"
+    tags = (b"\x08" + b"%08d" % number for number in range(60))
+    octets = b"".join(frame(number + 1, consume % tag) for number, tag in enumerate(tags))
+    start = frame(0, b"\x00\x0a\x00\x0a\x00\x09" + bytes(12))
+
+    async def work() -> None:
+        taps = []
+        for _ in range(20):
+            one = Tap(Observer(inventory, lambda: 1.0, "here", 1, False), Decoding())
+            taps.append(one)
+            for from_client, data in ((True, HEADER), (False, start), (True, octets + unfinished)):
+                one.add(from_client, data)
+                while one.step():
+                    pass
+            assert room.left >= 0
+        assert room.left < 100_000
+        assert 5 < len(inventory.failures) < 20
+        for one in taps:
+            one.end()
+
+    asyncio.run(work())
+    assert room.left == 500_000
+    (client,) = inventory.clients.values()
+    assert client.open == 0
 
 
 def test_large_messages_are_named() -> None:
