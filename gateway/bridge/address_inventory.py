@@ -9,8 +9,8 @@ from gateway.bridge.address_rules import AddressRules, Place, PlacePattern, Rule
 from gateway.config.addresses import AddressRuleSettings, PlaceSettings
 from gateway.errors import ConfigError
 
-SUMMED = ("(named by the broker)", "others")
-"""Entries of an inventory that stand for many nodes."""
+GENERATED = "(named by the broker)"
+"""The entry of an inventory for all queues whose names the broker has made."""
 
 
 def compiled(settings: AddressRuleSettings) -> AddressRules:
@@ -89,7 +89,7 @@ def observed(nodes: Any, vhost: str | None) -> Iterator[Place]:
     """Nodes that clients were seen to use. Raises ``KeyError`` or ``TypeError``."""
     for node in nodes:
         name = text(node["name"])
-        if (vhost is not None and node["vhost"] != vhost) or name in SUMMED:
+        if (vhost is not None and node["vhost"] != vhost) or name == GENERATED:
             continue
         if node["kind"] == "queue":
             yield Place("", name)

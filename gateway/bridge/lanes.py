@@ -5,6 +5,7 @@ and go with the queues.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from gateway.bridge.address_rules import Place
@@ -22,6 +23,8 @@ from gateway.bridge.shovel import LaneInfo, ShovelInfo, State, now, paced
 from gateway.bridge.shovel import Shovel as Lane
 from gateway.config.bridge import ShovelSettings
 from gateway.errors import ConfigError, GatewayError
+
+log = logging.getLogger("gateway.bridge")
 
 Directory = Callable[[], Awaitable[Iterable[str]]]
 """The names of the queues at the source. Raises ``OSError`` or ``GatewayError``."""
@@ -64,6 +67,9 @@ class Lanes:
                     await self._follow(await self._directory())
                 except (OSError, GatewayError) as error:
                     self.ledger.failed(f"queues cannot be listed: {error}")
+                except Exception as error:  # the lanes that run must not end with it
+                    log.exception("shovel %s: internal error", self.settings.name)
+                    self.ledger.failed(f"internal error: {error!r}")
                 await asyncio.sleep(self.settings.source.follow_seconds)
         finally:
             await self._end(list(self.lanes))

@@ -12,6 +12,11 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.bridge.directories import ManagementDirectory
+from gateway.bridge.ends import Ends
+from gateway.bridge.lanes import Lanes
+from gateway.bridge.pacing import Pace
+from gateway.bridge.preparation import Preparation
+from gateway.bridge.shovel import Shovel
 from gateway.config.bridge import (
     ShovelDestination,
     ShovelSettings,
@@ -20,6 +25,7 @@ from gateway.config.bridge import (
 )
 from gateway.operations import DeleteQueue
 from tests import in_memory
+from tests.bridge.fake_ends import ListSource, Taking, basic, settings
 from tests.bridge.moving import (
     configuration,
     declare,
@@ -31,7 +37,7 @@ from tests.bridge.moving import (
     shovels,
     taken,
 )
-from tests.net.running import Running, until
+from tests.net.running import PATIENCE, Running, until
 
 FOLLOWING = """
 [[shovels]]
@@ -47,7 +53,7 @@ set = { app_id = "{kind} of {land}" }
 """
 
 
-def lanes(running: Running) -> dict[str, Any]:
+def lanes_of(running: Running) -> dict[str, Any]:
     return {one["queue"]: one for one in shovels(running)["all"]["lanes"]}
 
 
@@ -72,12 +78,12 @@ def test_lanes_follow_the_queues_of_this_gateway(tmp_path: Path) -> None:
         (*found,) = taken(gateway.port, "moved.new.de", 5)
         assert [in_memory.text(one.message) for one in found] == [f"body {n}" for n in range(5)]
         assert found[0].message.properties.app_id == "new of de"
-        until(lambda: lanes(gateway).keys() == {"de.orders.new", "fr.orders.new"}, "two lanes")
-        until(lambda: lanes(gateway)["de.orders.new"]["moved"] == 5, "moved")
-        until(lambda: "moved.new.fr" in lanes(gateway)["fr.orders.new"]["error"], "waits alone")
-        assert lanes(gateway)["de.orders.new"]["state"] == "running"
+        until(lambda: lanes_of(gateway).keys() == {"de.orders.new", "fr.orders.new"}, "two lanes")
+        until(lambda: lanes_of(gateway)["de.orders.new"]["moved"] == 5, "moved")
+        until(lambda: "moved.new.fr" in lanes_of(gateway)["fr.orders.new"]["error"], "waits alone")
+        assert lanes_of(gateway)["de.orders.new"]["state"] == "running"
         delete(gateway, "de.orders.new")
-        until(lambda: lanes(gateway).keys() == {"fr.orders.new"}, "one lane")
+        until(lambda: lanes_of(gateway).keys() == {"fr.orders.new"}, "one lane")
         told = shovels(gateway)["all"]
         assert (told["moved"], told["source"]) == (5, "/: {land}.orders.*")
 
@@ -88,16 +94,16 @@ def test_lanes_are_bounded_and_paused_together(tmp_path: Path) -> None:
     with Running(tmp_path, "--config", file) as gateway:
         names = [f"a.orders.{n}" for n in range(4)]
         declare(gateway, *(f"moved.{n}.a" for n in range(4)), *names)
-        until(lambda: len(lanes(gateway)) == 3, "three lanes")
+        until(lambda: len(lanes_of(gateway)) == 3, "three lanes")
         until(lambda: "more than 3 queues match" in shovels(gateway)["all"]["error"], "an error")
         pause(gateway, "all")
-        until(lambda: {one["state"] for one in lanes(gateway).values()} == {"paused"}, "paused")
+        until(lambda: {one["state"] for one in lanes_of(gateway).values()} == {"paused"}, "paused")
         for name in names:
             publish(gateway.port, name, range(2))
         assert shovels(gateway)["all"]["moved"] == 0
         resume(gateway, "all")
         until(lambda: shovels(gateway)["all"]["moved"] == 6, "three of the queues are moved")
-        gone, *_ = lanes(gateway)
+        gone, *_ = lanes_of(gateway)
         delete(gateway, gone)
         until(lambda: shovels(gateway)["all"]["moved"] == 8, "the fourth has its place")
         until(lambda: not shovels(gateway)["all"]["error"], "nothing is wrong any more")
@@ -124,7 +130,49 @@ def test_queues_of_an_upstream_that_are_known(tmp_path: Path) -> None:
                 assert len(taken(new.port, name, 3)) == 3
             until(lambda: empty(old, "orders.a") and empty(old, "orders.b"), "settled")
             assert not empty(old, "other")
-            assert set(lanes(new)) == {"orders.a", "orders.b"}
+            assert set(lanes_of(new)) == {"orders.a", "orders.b"}
+
+
+def test_lanes_go_on_while_the_queues_cannot_be_listed() -> None:
+    """Whatever the reason is; the last list counts."""
+
+    async def run() -> None:
+        answers: list[list[str] | Exception] = [["a"], OSError("down"), KeyError("unforeseen")]
+        told: list[str] = []
+
+        async def directory() -> list[str]:
+            told.append(lanes.info().error)
+            found = answers[min(len(told), len(answers)) - 1]
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        def make(settings: ShovelSettings, preparation: Preparation, pace: Pace | None) -> Shovel:
+            ends = Ends(source.open, destination.open, destination.open)
+            return Shovel(settings, ends, preparation, pace)
+
+        source, destination = ListSource([basic("1")]), Taking()
+        queues = ShovelSource(queues="*", follow_seconds=0.001)
+        given = settings(source=queues, destination=ShovelDestination(exchange="x"))
+        lanes = Lanes(given, directory, make)
+        task = asyncio.create_task(lanes.run())
+        async with asyncio.timeout(PATIENCE):
+            while len(told) < 5 or source.left:  # noqa: ASYNC110 - a list and a dict
+                await asyncio.sleep(0.001)
+        assert told[1:4] == [
+            "",
+            "queues cannot be listed: down",
+            "internal error: KeyError('unforeseen')",
+        ]
+        assert destination.bodies == ["1"]
+        (lane,) = lanes.info().lanes
+        assert (lane.queue, lane.state) == ("a", "running")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert lanes.info().lanes == []
+        assert lanes.info().moved == 1
+
+    asyncio.run(run())
 
 
 class Management(BaseHTTPRequestHandler):
