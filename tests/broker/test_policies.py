@@ -1,9 +1,12 @@
 """Policies: which one is in force, what it changes, and that declarations do not notice."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import gateway.adapters.registry  # noqa: F401  (the forms of messages)
+from gateway.broker.broker import Broker
 from gateway.broker.policies import (
     KINDS,
     MOST_POLICIES,
@@ -16,6 +19,7 @@ from gateway.broker.policy_patterns import MOST_WAYS, ways_of
 from gateway.broker.queues import Queue
 from gateway.errors import Condition, Refusal
 from gateway.operations import DeclareQueue, Outcome
+from gateway.store import SqliteStore
 from tests.broker.fakes import (
     House,
     bind,
@@ -347,3 +351,23 @@ def test_patterns_that_could_take_too_long(pattern: str) -> None:
     """Neither engine may try them: one cannot, the other could not end."""
     with refused(Condition.PRECONDITION_FAILED):
         make_policy("p", pattern, {"max-length": 1})
+
+
+def test_in_a_store_on_disk(tmp_path: Path) -> None:
+    """Kept as records of kinds of their own, which a store of any age takes."""
+    for start in range(2):
+        store = SqliteStore(tmp_path, synchronous="off")
+        broker = Broker(store)
+        vhost = broker.vhosts["/"]
+        if not start:
+            vhost.policies.put(POLICY, make_policy("p", "^q", {"max-length": 1}, 3, "queues"))
+            operator = make_policy("o", "", {"expires": 9000}, operator=True)
+            vhost.policies.put(OPERATOR_POLICY, operator)
+        (policy,), (operator,) = (vhost.policies.by_kind[kind].values() for kind in KINDS)
+        assert (policy.name, policy.pattern.text, policy.priority) == ("p", "^q", 3)
+        assert (policy.apply_to, policy.definition) == ("queues", {"max-length": 1})
+        assert operator.definition == {"expires": 9000}
+        broker.end_turn()
+        while (batch := store.take()) is not None:
+            store.write(batch)
+        store.close()

@@ -401,3 +401,15 @@ async def test_other_hashes_lock_their_users(rig: Any, hashed: dict[str, str]) -
         (told,) = answer.json()["users"]
         assert told["login"] == "locked"
         assert told["note"].startswith("set a password: ")
+
+
+async def test_levels_of_an_argument_go_round(rig: Any) -> None:
+    """They are said once: as a member of the entry they could not be read back."""
+    arguments = {"x-priority-levels": 5}
+    async with rig.http(ADMIN) as http:
+        body = {"durable": True, "arguments": arguments}
+        assert (await http.put("/api/queues/%2F/five", json=body)).status_code == 201
+        exported = (await http.get(PATH)).json()
+        (queue,) = exported["queues"]
+        assert queue["arguments"] == arguments and "priority_levels" not in queue
+        assert (await http.post(PATH, json=exported)).json()["queues"] == 1

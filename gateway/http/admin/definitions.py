@@ -196,8 +196,15 @@ def export_queues(hosts: list[VirtualHost], whole: bool) -> Iterator[dict[str, A
                         "auto_delete": one.auto_delete,
                         "arguments": write_table(one.arguments),
                     }
-                    | ({"priority_levels": one.backlog.levels} if one.backlog.levels else {})
+                    | own_levels(one)
                 )
+
+
+def own_levels(queue: Queue) -> dict[str, int]:
+    """Levels of priority that no argument says."""
+    levels = queue.backlog.levels
+    said = "x-priority-levels" in queue.arguments
+    return {} if said or not levels else {"priority_levels": levels}
 
 
 def export_exchanges(hosts: list[VirtualHost], whole: bool) -> Iterator[dict[str, Any]]:
