@@ -1,6 +1,5 @@
 """``amqp-gateway bridge move``, ``status``, ``pause``, ``resume``, ``forget`` and ``rollback``."""
 
-import asyncio
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -123,6 +122,8 @@ def read(given: dict[str, Any]) -> "MoveSettings":
 
 def guarded(work: Any) -> Any:
     """Run it; an end that is not there is an error of one line."""
+    import asyncio
+
     try:
         return asyncio.run(work)
     except OSError as error:
@@ -131,6 +132,7 @@ def guarded(work: Any) -> Any:
 
 def run(found: "Move", quiet: bool) -> None:
     """Run a move; a first Ctrl-C pauses it after the batch under way."""
+    import asyncio
 
     async def work() -> None:
         loop = asyncio.get_running_loop()

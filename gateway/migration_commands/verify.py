@@ -1,6 +1,5 @@
 """``amqp-gateway bridge verify``: compare two sides, or record one of them."""
 
-import asyncio
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -142,6 +141,8 @@ class Reader:
         self, side: str, queues: list[str], version: str, password: str, into: Path | None = None
     ) -> "Recording":
         """A recording of these queues: a file, or made now of a broker."""
+        import asyncio
+
         from gateway.bridge.comparison.recording import Recording
 
         if "://" not in side:
