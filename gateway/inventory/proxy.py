@@ -94,7 +94,7 @@ class Side(asyncio.Protocol):
             other.transport.close()
             loop = asyncio.get_running_loop()
             loop.call_later(LINGER_SECONDS, other.transport.abort)
-        self._pair.lost(self)
+        self._pair.lost()
 
 
 class Pair:
@@ -103,7 +103,7 @@ class Pair:
     def __init__(self, proxy: "Proxy") -> None:
         self._proxy = proxy
         self.client = Side(self, True)
-        self.broker: Side | None = None
+        self.broker = Side(self, False)
         self.tap: Tap
         self._connecting: asyncio.Task[None] | None = None
         self._open = 0
@@ -117,46 +117,57 @@ class Pair:
             self._connecting = asyncio.create_task(self._connect(), name="upstream")
 
     async def _connect(self) -> None:
-        proxy = self._proxy
-        broker = Side(self, False)
-        loop = asyncio.get_running_loop()
-        to = proxy.upstream
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                await loop.create_connection(
-                    lambda: broker, to.host, to.port, ssl=proxy.upstream_tls,
-                    server_hostname=to.host if proxy.upstream_tls else None,
-                )  # fmt: skip
-        except (OSError, TimeoutError, ssl.SSLError) as error:
-            log.warning("no connection to %s: %s", to, error or "timed out")
-            proxy.inventory.counts["refused"] += 1
-            self.client.transport.abort()
-            return
+            await self._reach()
+        except (OSError, TimeoutError) as error:
+            log.warning("no connection to %s: %s", self._proxy.upstream, error or "timed out")
+            self._proxy.inventory.counts["refused"] += 1
+            self.abort()
+        finally:
+            self._connecting = None
+            self._check_end()
+
+    async def _reach(self) -> None:
+        """Connect to the broker, and join both. Raises ``OSError`` (``ssl.SSLError`` is one)."""
+        to, tls = self._proxy.upstream, self._proxy.upstream_tls
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await loop.create_connection(
+                lambda: self.broker, to.host, to.port, ssl=tls,
+                server_hostname=to.host if tls else None,
+            )  # fmt: skip
         if self.client.transport.is_closing():
-            broker.transport.abort()
+            self.broker.transport.abort()
             return
-        self.broker = broker
-        broker.join(self.client)
-        self.client.join(broker)
+        self.broker.join(self.client)
+        self.client.join(self.broker)
         self.client.transport.resume_reading()
 
-    def lost(self, side: Side) -> None:
+    def lost(self) -> None:
+        """One of the two is closed."""
         self._open -= 1
-        if side is self.client and self._connecting is not None and self.broker is None:
-            self._connecting.cancel()
-        if not self._open:
-            self.tap.end()
-            self._proxy.ended(self)
+        self._check_end()
+
+    def _check_end(self) -> None:
+        if self._open or self._connecting is not None:
+            return
+        self.tap.end()
+        self._proxy.ended(self)
+        # Ended connections leave no circles: the collector is set to run rarely.
+        self.client.other = self.broker.other = None
+        del self.client, self.broker
 
     def close(self) -> None:
         """Write what waits, and close both."""
+        if self._connecting is not None:
+            self._connecting.cancel()
         for side in (self.client, self.broker):
-            if side is not None and side.transport is not None:
+            if side.transport is not None:
                 side.transport.close()
 
     def abort(self) -> None:
         for side in (self.client, self.broker):
-            if side is not None and side.transport is not None:
+            if side.transport is not None:
                 side.transport.abort()
 
 

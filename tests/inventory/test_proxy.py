@@ -1,10 +1,12 @@
 """The proxy by itself: octets, ends, back-pressure, and peers that mean no good."""
 
 import asyncio
+import gc
 import random
 import socket
 import ssl
 import struct
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -128,9 +130,8 @@ def test_the_slower_side_sets_the_pace(slow: str) -> None:
         async with proxied(serve, decode=False) as (proxy, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 16)
             pouring = asyncio.create_task(pour(writer)) if slow == "server" else None
-            await until(lambda: proxy._pairs and next(iter(proxy._pairs)).broker)
+            await until(lambda: proxy._pairs and next(iter(proxy._pairs)).client.other)
             (pair,) = proxy._pairs
-            assert pair.broker is not None
             to = pair.client if slow == "client" else pair.broker
             await until(lambda: to.transport.get_write_buffer_size() > HIGH_WATER)
             last = -1
@@ -167,6 +168,46 @@ def test_a_broker_that_is_not_there() -> None:
         await proxy.close()
 
     asyncio.run(asyncio.wait_for(work(), PATIENCE))
+
+
+def test_a_client_that_leaves_before_the_broker_is_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker's connection is closed, and nothing is left of the pair."""
+    go, served, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    connect = asyncio.BaseEventLoop.create_connection
+
+    async def late(loop: Any, make: Any, host: Any, port: Any, **given: Any) -> Any:
+        if isinstance(given.get("ssl", ""), str):
+            return await connect(loop, make, host, port, **given)
+        await go.wait()
+        return await connect(loop, make, host, port, **given)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served.set()
+        with suppress(ConnectionResetError):
+            assert await reader.read(-1) == b""
+        writer.close()
+        ended.set()
+
+    async def work() -> None:
+        async with proxied(serve) as (proxy, port):
+            monkeypatch.setattr(asyncio.BaseEventLoop, "create_connection", late)
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            await until(lambda: proxy.connections)
+            (pair,) = [weakref.ref(one) for one in proxy._pairs]
+            writer.transport.abort()
+            go.set()
+            await served.wait()
+            await ended.wait()
+            await until(lambda: not proxy.connections)
+            gc.disable()
+            try:
+                await until(lambda: pair() is None)
+            finally:
+                gc.enable()
+
+    asyncio.run(work())
 
 
 def test_tls_on_both_sides(tmp_path: Path) -> None:
