@@ -76,12 +76,15 @@ def ways_of(text: str) -> int | None:
         raise refused(f"'{text}' is not a regular expression: {error}") from None
     except RecursionError:
         raise refused("the pattern is nested too deeply") from None
+    flags = int(parsed.state.flags)
+    if flags & re.IGNORECASE:
+        return None  # Python's engine may need long to prepare ranges of characters for it
     tree = list(parsed)
     while tree and anything(*tree[-1]):
         tree.pop()
     anchored = bool(tree) and "AT_BEGINNING" in str(tree[0][1])
     found = in_sequence(tree)
-    if found is None or (anchored and not int(parsed.state.flags) & re.MULTILINE):
+    if found is None or (anchored and not flags & re.MULTILINE):
         return found
     return found * (MOST_OCTETS + 1)
 
@@ -107,7 +110,7 @@ def ways_of_node(name: str, given: Any) -> int | None:
     if name in ("LITERAL", "NOT_LITERAL", "ANY", "IN", "AT", "CATEGORY", "GROUPREF"):
         return 1
     if name == "SUBPATTERN":
-        return in_sequence(given[3])
+        return None if given[1] & re.IGNORECASE else in_sequence(given[3])
     if name == "ATOMIC_GROUP":
         return in_sequence(given)
     if name in ("ASSERT", "ASSERT_NOT"):

@@ -338,7 +338,7 @@ def test_not_too_costly(house: House) -> None:
         ("^orders", 1), ("", 256), (".*", 256), (r"^(?!amq\.).*", 1), ("^(a|bc|d.*x)", 258),
         ("^a{2,5}b", 4), ("(?m)^a", 256), ("^(ab|cd){0,3}x", 15), ("^x(?=a+)", 255),
         ("(a+)+$", None), ("^(a|ab)*$", None), ("^" + "(a|aa)" * 40, None), ("[[:alpha:]]", None),
-        ("^" + "a*" * 20 + "b", None),
+        ("^" + "a*" * 20 + "b", None), ("(?i)^a", None), ("^(?i:a)", None),
     ],
 )  # fmt: skip
 def test_ways_of_a_pattern(pattern: str, ways: int | None) -> None:

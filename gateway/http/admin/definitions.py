@@ -55,6 +55,8 @@ SCRAM = "scram_sha_256"
 SHA256 = "rabbit_password_hashing_sha256"
 """RabbitMQ's default."""
 ITEMS_PER_TURN = 100
+POLICIES_PER_TURN = 8
+"""A long pattern takes milliseconds to compile."""
 
 
 class Part(BaseModel):
@@ -342,12 +344,17 @@ class Import:
         return lambda one: f"{kind} '{one.name}' in vhost '{self.host_of(one)}'"
 
     async def each(
-        self, kind: str, items: list[Any], apply: Callable[[Any], None], title: Callable[[Any], str]
+        self,
+        kind: str,
+        items: list[Any],
+        apply: Callable[[Any], None],
+        title: Callable[[Any], str],
+        most: int = ITEMS_PER_TURN,
     ) -> None:
         """Apply them a few per turn, so that others are served in between."""
         dependencies = self.context.dependencies
         hosts = self.broker.vhosts.values()
-        portion = min((host.policies.portion(ITEMS_PER_TURN) for host in hosts), default=1)
+        portion = min((host.policies.portion(most) for host in hosts), default=1)
         for start in range(0, len(items), portion):
             dependencies.begin_turn()
             try:
@@ -442,11 +449,13 @@ class Import:
     async def policies(self) -> None:
         """Before queues and exchanges, which follow them from the beginning."""
         title = self.title("policy")
-        await self.each("policies", self.given.policies, self.policy, title)
-        await self.each("policies", self.operators(), self.operator_policy, title)
-        with self.context.dependencies.turn():
-            for host in self.broker.vhosts.values():
-                host.policies.reapply()
+        few = POLICIES_PER_TURN
+        await self.each("policies", self.given.policies, self.policy, title, few)
+        await self.each("policies", self.operators(), self.operator_policy, title, few)
+        if self.done["policies"]:
+            with self.context.dependencies.turn():
+                for host in self.broker.vhosts.values():
+                    host.policies.reapply()
 
     def operators(self) -> list[PolicyPart]:
         """Operator policies among the parameters."""
