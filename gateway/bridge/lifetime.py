@@ -36,4 +36,5 @@ def expiring(message: Message, left: int) -> Message:
         message.key,
         message.essentials._replace(ttl=left),
         message.added_headers,
+        message.user,
     )

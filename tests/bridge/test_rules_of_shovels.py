@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from gateway.__main__ import cli
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.sections import part, pieces
 from gateway.adapters.segments.content import SEGMENTS
 from gateway.bridge.lifetime import expiring, left_of
 from gateway.bridge.preparation import Preparation
@@ -20,6 +21,7 @@ from gateway.message import Dialect, ExpiringMessage, Message, Properties
 from gateway.operations import Confirm, Publish, SelectConfirms
 from tests.bridge.fake_ends import basic, running, settings
 from tests.bridge.moving import declare, entered, shovels, taken
+from tests.in_memory import joined
 from tests.net.running import Running, until
 
 ADDRESSES = {
@@ -100,6 +102,36 @@ def test_values_take_the_type_of_their_new_name(old: str, new: str, value: objec
     found = changed(message, {"rename": {old: new}})
     name = new.removeprefix("headers.")
     assert (found.application or {}).get(name, getattr(found, name, None)) == value
+
+
+BODIES = {
+    "data": b"\x00\x53\x75\xa0\x02ab",
+    "several data sections": b"\x00\x53\x75\xa0\x02ab\x00\x53\x75\xa0\x01c",
+    "long data": b"\x00\x53\x75\xb0\x00\x00\x00\x02ab",
+    "value": b"\x00\x53\x77\xa1\x02ab",
+    "sequence": b"\x00\x53\x76\x45",
+    "none": b"",
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_body_of_1_0_keeps_its_octets(body: bytes) -> None:
+    octets = b"\x00\x53\x74\xc1\x07\x02\xa1\x01n\xa1\x01m" + body
+    header, payload = part(octets)
+    message = Message(SECTIONS, header, payload, "", "q", SECTIONS.essentials(header))
+    made = prepared(message, properties=[{"set": {"headers.n": "m", "app_id": "x"}}])
+    assert made.properties.app_id == "x"
+    assert joined(pieces(made.header, made.body)).endswith(body)
+    plain = prepared(message, properties=[{"set": {"headers.n": "m"}}])
+    whole = joined(pieces(plain.header, plain.body))
+    assert whole == octets
+
+
+def test_the_publisher_stays_known() -> None:
+    message = basic("", ttl=5000)
+    message.user = "guest"
+    assert prepared(message, properties=[{"set": {"app_id": "x"}}]).user == "guest"
+    assert expiring(message, 1).user == "guest"
 
 
 def test_rules_apply_where_their_selector_matches() -> None:
