@@ -236,11 +236,11 @@ async def open_destination(
     upstream: Upstream, purpose: str, report: Report, queue: str
 ) -> RemoteDestination:
     """``queue`` is the one that all messages are for, if there is one. Raises ``OSError`` or
-    ``Refusal``, also if that queue does not exist; versions with links find that out later."""
+    ``Refusal``, also if that queue does not exist."""
     remote = await begin(upstream, purpose)
     try:
-        if queue and not remote.adapter.capabilities & (Capability.LINKS | Capability.HANDLES):
-            await remote.request(DeclareQueue(CHANNEL, None, queue, passive=True))
+        if queue:
+            await look_for(remote, queue)
         if not (confirming := await confirms(remote)):
             await upstream.disconnect(remote)
             remote = await begin(upstream, purpose)
@@ -249,6 +249,18 @@ async def open_destination(
         await upstream.disconnect(remote)
         raise
     return RemoteDestination(upstream, remote, report, not confirming)
+
+
+async def look_for(remote: Remote, queue: str) -> None:
+    """Raises ``Refusal`` if the queue does not exist. Versions with links attach one to look, which
+    a user may lack the right to who may well publish: that is not held against the queue."""
+    try:
+        await remote.request(DeclareQueue(CHANNEL, None, queue, passive=True))
+    except (LocalError, Refusal) as error:
+        linked = remote.adapter.capabilities & (Capability.LINKS | Capability.HANDLES)
+        missing = isinstance(error, Refusal) and error.condition is Condition.NOT_FOUND
+        if missing or not linked:
+            raise
 
 
 async def confirms(remote: Remote) -> bool:

@@ -19,6 +19,7 @@ from gateway.operations import (
     SelectConfirms,
 )
 from tests import in_memory
+from tests.bridge.faults import put
 from tests.bridge.moving import (
     configuration,
     declare,
@@ -52,7 +53,7 @@ retry_seconds = 0.05
 """
 
 
-@pytest.mark.parametrize("version", ["0-8", "0-9-1"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_shovel_waits_for_its_queues(old: Running, tmp_path: Path, version: str) -> None:
     """Nothing is parked because the queue at the other end is not there yet."""
     later = f"later.{version}"
@@ -65,6 +66,25 @@ def test_a_shovel_waits_for_its_queues(old: Running, tmp_path: Path, version: st
         found = taken(old.port, later, 3)
         assert [in_memory.text(one.message) for one in found] == ["body 0", "body 1", "body 2"]
         assert shovels(new)["out"]["parked"] == 0
+
+
+@pytest.mark.parametrize("version", ["0.8a2", "1.0"])
+def test_a_shovel_publishes_where_it_may_not_read(
+    old: Running, tmp_path: Path, version: str
+) -> None:
+    """Its look for the queue is refused, which says nothing about the queue."""
+    put(old, "/api/users/writer", {"password": "right", "tags": ""})
+    rights = {"configure": "", "write": ".*", "read": ""}
+    put(old, "/api/permissions/%2F/writer", rights)
+    declare(old, "written")
+    shovel = OUT_AND_IN.replace("arrived", "written")
+    file = configuration(tmp_path, old.port, shovel, version)
+    login = f'version = "{version}"\nuser = "writer"\npassword = "right"\n'
+    file.write_text(file.read_text().replace(f'version = "{version}"\n', login))
+    with Running(tmp_path, "--config", file) as new:
+        declare(new, "leaving")
+        publish(new.port, "leaving", range(3))
+        assert len(taken(old.port, "written", 3)) == 3
 
 
 @pytest.fixture(scope="module")
