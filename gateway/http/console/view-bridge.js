@@ -121,9 +121,10 @@ export function open({ vhost, link }) {
       { label: "Under way", numeric: true, value: (one) => one.under_way },
       time, wrong,
     ],
-    actions: (one) => [one.state === "paused"
-      ? { label: "Resume", work: () => change(one, "resume", "runs") }
-      : { label: "Pause", work: () => change(one, "pause", "is paused") }],
+    actions: () => [
+      { label: "Pause", work: (one) => change(one, "pause", "is paused") },
+      { label: "Resume", work: (one) => change(one, "resume", "runs") },
+    ],
   });
 
   async function change(one, action, told) {
