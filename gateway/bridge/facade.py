@@ -188,13 +188,13 @@ class Facade:
 
     def publish(self, number: int, message: Message) -> None:
         """Hot."""
+        if self.host.outbound.full:
+            self.on_full()
         if self._destination is None or self._careful:
             return  # all that is under way is published when it is there
         if not self._batch:
             asyncio.get_running_loop().call_soon(self._send)
         self._batch.append((number, message))
-        if self.host.outbound.full:
-            self.on_full()
 
     def relieved(self) -> None:
         self.on_full()

@@ -481,7 +481,7 @@ class FacadeVirtualHost(VirtualHost):
             found = UpstreamQueue(
                 self,
                 name,
-                durable=op is not None and op.durable,
+                durable=op is None or op.durable,  # nobody tells
                 auto_delete=op is not None and op.auto_delete,
                 arguments=None if op is None else op.arguments,
             )

@@ -91,6 +91,12 @@ def bind_subscription(channel: Channel, wanted: Bind, earlier: bool = False) -> 
     ``earlier``: a build may have made it that left conditions to the consumer and kept no record of
     them. Then a condition where there was none is no change, and waiting messages stay. True if the
     condition may exclude some of them, so that the consumer has to filter."""
+    if channel.topology.answers is not None:
+        if not CONDITIONS.isdisjoint(wanted.arguments):
+            text = "subscriptions at an upstream have no filters"
+            raise Refusal(Condition.NOT_IMPLEMENTED, text)
+        channel.topology.bind(wanted)
+        return False
     queues = channel.vhost.queues
     try:
         binding = channel.topology.binding(wanted, *channel.topology.ends(wanted))
