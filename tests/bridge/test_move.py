@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -283,3 +284,31 @@ async def narrow(port: int, name: str, length: int) -> None:
     remote = await entered(port)
     await remote.request(DeclareQueue(1, None, name, durable=True, arguments=arguments))
     await remote.close()
+
+
+def test_an_interrupt_pauses_after_the_batch(both: Brokers, tmp_path: Path) -> None:
+    """Ctrl-C leaves nothing in doubt: what goes on afterwards sends nothing again."""
+    declare(both.old, "interrupted")
+    declare(both.new, "interrupted")
+    publish(both.old.port, "interrupted", range(400))
+    words = [*ends(both, "0-9-1", "0-9-1"), "-q", "interrupted", "--batch", 20, "--rate", 100]
+    mover = subprocess.Popen(
+        [*command(tmp_path, *words), "--json"],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        until(partial(moves_or_ends, mover, tmp_path, 0), "it moves")
+        mover.send_signal(signal.SIGINT)
+        out, errors = mover.communicate(timeout=PATIENCE)
+    finally:
+        mover.kill()
+    paused = json.loads(out)
+    assert (mover.returncode, paused["state"]) == (1, "paused"), errors
+    assert 0 < paused["moved"] < 400
+    assert both.old.asked("/api/queues/%2F/interrupted")["messages"] == 400 - paused["moved"]
+    told = run(tmp_path, *words, "--name", paused["name"])
+    assert (told["state"], told["moved"], told["flagged"]) == ("done", 400, 0)
+    assert both.new.asked("/api/queues/%2F/interrupted")["messages"] == 400

@@ -1,5 +1,6 @@
 """Moves in a running gateway, by REST and by the commands that ask it."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -12,8 +13,10 @@ import httpx
 import pytest
 
 from gateway.bridge.migration.identity import AGAIN, notes_of
+from gateway.message import Properties
+from gateway.operations import DeclareQueue, Fetch, Outcome, Publish, Settle
 from tests import in_memory
-from tests.bridge.moving import declare, empty, publish
+from tests.bridge.moving import declare, empty, entered, publish, with_properties
 from tests.bridge.test_move import everything
 from tests.net.running import PATIENCE, Running, environment, until
 
@@ -145,3 +148,42 @@ def test_what_cannot_be_moved(old: Running, tmp_path: Path) -> None:
     with Running(tmp_path / "memory", durable=False) as volatile:
         refused = ask(volatile, "POST", "", {"queues": [{"source": "a", "destination": "b"}]})
         assert "durable = false" in refused.json()["detail"]
+
+
+def test_what_the_gateway_knows_of_a_message_is_kept(old: Running, tmp_path: Path) -> None:
+    """From the core to an upstream: the rest of the time to live, priority, time, the history of
+    dead letters and the number of failed deliveries."""
+    with Running(tmp_path, "--config", configuration(tmp_path, old, "0-9-1")) as new:
+        asyncio.run(dead_letter(new.port))
+        declare(old, "kept")
+        pair = {"source": "kept", "destination": "kept"}
+        made = ask(new, "POST", "", {"destination": "old", "queues": [pair]}).json()
+        assert ended(new, made["name"])["moved"] == 2
+        found, expiring = everything(old.port, "kept", 2)
+        properties = found.message.properties
+        headers = properties.application or {}
+        assert (properties.priority, properties.creation_time) == (7, 1_600_000_000_000)
+        assert 0 < (expiring.message.properties.ttl or 0) < 600_000
+        assert headers["x-death"][0]["queue"] == "dying"
+        assert headers["x-first-death-reason"] == "rejected"
+        assert headers["x-delivery-count"] == 1
+
+
+async def dead_letter(port: int) -> None:
+    """In the queue ``kept``: a message that was rejected from another and given back once, and one
+    that expires."""
+    onward = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "kept"}
+    remote = await entered(port)
+    await remote.request(DeclareQueue(1, None, "kept", durable=True))
+    await remote.request(DeclareQueue(1, None, "dying", durable=True, arguments=onward))
+    given = Properties(durable=True, priority=7, creation_time=1_600_000_000_000)
+    remote.send(Publish(1, with_properties(given, b"body", "dying"), False, False))
+    for queue, outcome in (("dying", Outcome.REJECT), ("kept", Outcome.RELEASE)):
+        while (fetched := await remote.request(Fetch(1, None, queue))) is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        remote.send(Settle(1, fetched.delivery, False, outcome))
+        await remote.request(DeclareQueue(1, None, queue, passive=True))
+    expiring = Properties(durable=True, ttl=600_000)
+    remote.send(Publish(1, with_properties(expiring, b"body", "kept"), False, False))
+    await remote.request(DeclareQueue(1, None, "kept", passive=True))
+    await remote.close()
