@@ -245,3 +245,27 @@ def test_types_of_1_0(tmp_path: Path) -> None:
     """A symbol is no string."""
     other = changed(4, application=headers(4, text=Symbol("ü")))
     assert compared(tmp_path, ALL, other).equal
+
+
+def test_the_work_grows_with_the_messages(tmp_path: Path) -> None:
+    """And not with their square: steps of the database are counted."""
+
+    def steps(count: int) -> int:
+        done = 0
+
+        def step() -> int:
+            nonlocal done
+            done += 1
+            return 0
+
+        messages = [message(n) for n in range(count)]
+        left = recorded(tmp_path / "left", messages)
+        right = recorded(tmp_path / "right", messages[1:])
+        comparison = Comparison(left, "q", right, "q", Rules())
+        comparison._db.set_progress_handler(step, 100)
+        assert numbers(comparison.run()) == {"missing": 1}
+        left.close()
+        right.close()
+        return done
+
+    assert steps(1200) < 6 * steps(300)

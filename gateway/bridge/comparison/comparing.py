@@ -29,15 +29,16 @@ SCHEMA = """
 CREATE TABLE sides (side INTEGER, number INTEGER, id TEXT, grouped TEXT, again INTEGER, whole BLOB,
     body BLOB, rest BLOB, pair INTEGER, PRIMARY KEY (side, number)) WITHOUT ROWID;
 """
-PAIR = """
+KEYED = """
+CREATE TEMP TABLE keyed AS
+SELECT side, number, {key} AS k,
+    row_number() OVER (PARTITION BY side, {key} ORDER BY again, number) AS n
+FROM sides WHERE pair IS NULL AND {only}
+"""
+FOUND = """
 CREATE TEMP TABLE found AS
-SELECT l.number AS mine, r.number AS yours FROM
-  (SELECT number, {key} AS k, row_number() OVER (PARTITION BY {key} ORDER BY again, number) AS n
-     FROM sides WHERE side = 0 AND pair IS NULL AND {only}) AS l
-  JOIN
-  (SELECT number, {key} AS k, row_number() OVER (PARTITION BY {key} ORDER BY again, number) AS n
-     FROM sides WHERE side = 1 AND pair IS NULL AND {only}) AS r
-  ON l.k = r.k AND l.n = r.n
+SELECT l.number AS mine, r.number AS yours FROM keyed AS l CROSS JOIN keyed AS r
+ON r.side = 1 AND r.k = l.k AND r.n = l.n WHERE l.side = 0
 """
 KEYS = (("id", "id != ''"), ("whole", "id = ''"), ("body", "id = ''"), ("rest", "id = ''"))
 
@@ -146,7 +147,9 @@ class Comparison:
 
     def _pair(self, key: str, only: str) -> None:
         run = self._db.execute
-        run(PAIR.format(key=key, only=only))
+        run(KEYED.format(key=key, only=only))
+        run("CREATE INDEX temp.by_key ON keyed (side, k, n)")
+        run(FOUND)
         run("CREATE INDEX temp.mine ON found (mine)")
         run("CREATE INDEX temp.yours ON found (yours)")
         for side, mine, yours in ((0, "mine", "yours"), (1, "yours", "mine")):
@@ -155,6 +158,7 @@ class Comparison:
                 f" WHERE side = {side} AND number IN (SELECT {mine} FROM found)"
             )
         run("DROP TABLE found")
+        run("DROP TABLE keyed")
 
     # --- classes ----------------------------------------------------------------------------------
 
