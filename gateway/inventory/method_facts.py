@@ -4,6 +4,7 @@ Versions share names of methods and fields; where one has another word, the hand
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from itertools import chain, islice
 from typing import Any
 
@@ -25,8 +26,6 @@ from gateway.message import Table
 
 QUEUES_0_9A6 = "queue"
 """The exchange of 0-9a6 that routes to queues by their names, as that without a name does later."""
-CONTENTS: BoundedCache[tuple[str, str, bytes], Content] = BoundedCache(4_096)
-"""By version, class and octets of the properties, for all connections."""
 
 QUEUE_ARGUMENTS = {
     "x-message-ttl": "queue-message-ttl", "x-expires": "queue-expires",
@@ -67,6 +66,12 @@ def queue_arguments(arguments: Mapping[Any, Any]) -> list[tuple[str, str]]:
             known = QUEUE_ARGUMENTS.get(name) if isinstance(name, str) else None
             found.append((known or "queue-argument-other", str(name)))
     return found
+
+
+@cache
+def contents_of(version: str, group: str) -> BoundedCache[bytes, Content]:
+    """What is counted of properties, by their octets, for all connections of a version."""
+    return BoundedCache(1_024)
 
 
 class Consumers:
@@ -358,12 +363,12 @@ class MethodFacts:
         read: Callable[[], Any],
     ) -> None:
         """The header of a message, whose method came before."""
-        key = self._version, name.partition(".")[0], octets
-        content = CONTENTS.get(key)
+        known = contents_of(self._version, name.partition(".")[0])
+        content = known.get(octets)
         if content is None:
             properties = read()
             content = self.content_of(properties, self.table(properties, "headers"))
-            CONTENTS.keep(key, content)
+            known.keep(octets, content)
         if from_client:
             self._observer.published(self.target(record, content.destination), size, content)
         elif name.endswith(".return"):

@@ -1,6 +1,7 @@
 """Frames of the class-and-method family: 0-8, 0-9, 0-9-1, the drafts of 2005 and 2006, and the
 transitional 0-10."""
 
+from functools import cache
 from typing import Any, NamedTuple
 
 from gateway.adapters.core.bounded_cache import BoundedCache
@@ -28,8 +29,12 @@ class Pending(NamedTuple):
 LONGEST_PUBLISH = 1_024
 """Octets of a method that is remembered until its content comes. Two names of 255 octets are the
 most that a publish has; a tunnel's may be larger, and its content is not counted then."""
-PUBLISHES: BoundedCache[tuple[str, bytes], Pending] = BoundedCache(4_096)
-"""By version and octets, for all connections."""
+
+
+@cache
+def publishes_of(version: str) -> BoundedCache[bytes, Pending]:
+    """Publishes by their octets, for all connections of a version."""
+    return BoundedCache(1_024)
 
 
 class Head(NamedTuple):
@@ -63,7 +68,7 @@ class Direction(Frames):
         self._counted = len(geometry.tail) if geometry.size_counts_tail else 0
         self._head = Head("", 0, 0, 0)
         """Of the frame that was cut last."""
-        self._version = version
+        self._publishes = publishes_of(version)
         self._pending: Remembered[int, Pending] = Remembered(facts.share)
 
     def cut(self, buf: bytes, at: int) -> Cut | None:
@@ -112,7 +117,7 @@ class Direction(Frames):
         self._method(channel, payload[REQUEST_HEAD.size :] if name in CARRIED else payload)
 
     def _method(self, channel: int, payload: bytes) -> None:
-        known = PUBLISHES.get((self._version, payload))
+        known = self._publishes.get(payload)
         if known is not None:
             self._pending.put(channel, known)
             self._facts.method(self._from_client, channel, *known)
@@ -129,7 +134,7 @@ class Direction(Frames):
             pending = Pending(name, record)
             self._pending.put(channel, pending)
             if name.endswith(".publish"):
-                PUBLISHES.keep((self._version, payload), pending)
+                self._publishes.keep(payload, pending)
         self._facts.method(self._from_client, channel, name, record)
 
     def _header(self, channel: int, payload: bytes) -> None:
