@@ -413,3 +413,15 @@ async def test_levels_of_an_argument_go_round(rig: Any) -> None:
         (queue,) = exported["queues"]
         assert queue["arguments"] == arguments and "priority_levels" not in queue
         assert (await http.post(PATH, json=exported)).json()["queues"] == 1
+
+
+async def test_the_last_administrator_stays_one(rig: Any) -> None:
+    """A document of another broker knows users, and not their tags here."""
+    given = {"users": [{"name": "guest", "password": "guest", "tags": []}]}
+    async with rig.http(ADMIN) as http:
+        told = (await http.post(PATH, json=given)).json()
+        assert told["not_applied"] == ["user 'guest' stays an administrator: there is no other"]
+        other = {"users": [{"name": "ann", "password": "p", "tags": ["administrator"]}]}
+        for document in (other, given):
+            assert (await http.post(PATH, json=document)).json()["not_applied"] == []
+        assert (await http.get("/api/users")).status_code == 401

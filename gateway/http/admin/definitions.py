@@ -52,6 +52,7 @@ from gateway.importing import Document, Finding, ImportFailed, read_topology
 
 RABBITMQ = "3.10.8"
 SCRAM = "scram_sha_256"
+ADMINISTRATOR = "administrator"
 SHA256 = "rabbit_password_hashing_sha256"
 """RabbitMQ's default."""
 ITEMS_PER_TURN = 100
@@ -396,6 +397,10 @@ class Import:
                 self.not_applied.append(f"tag '{tag}' of user '{one.name}': it means nothing here")
         good = [tag for tag in wanted if tag in TAGS]
         known = self.access.user(one.name)
+        if ADMINISTRATOR not in good and self.is_last_administrator(one.name):
+            good.append(ADMINISTRATOR)
+            told = f"user '{one.name}' stays an administrator: there is no other"
+            self.not_applied.append(told)
         if one.scram_sha_256 is not None:
             record = one.scram_sha_256.model_dump() | {
                 "tags": good,
@@ -417,6 +422,10 @@ class Import:
             made = self.access.add_user(one.name, self.secret, good)
             login, note = self.take_hash(made, one)
         self.users.append(ImportedUser(name=one.name, login=login, note=note))
+
+    def is_last_administrator(self, name: str) -> bool:
+        users = self.access.list_users()
+        return [user.name for user in users if ADMINISTRATOR in user.tags] == [name]
 
     def take_hash(self, made: User, one: UserPart) -> tuple[str, str]:
         """Keep RabbitMQ's hash of a new user: how the user can log in, and a note."""
