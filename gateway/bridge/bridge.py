@@ -20,6 +20,7 @@ from gateway.bridge.remote_ends import open_destination, open_source
 from gateway.bridge.seen import SeenIds
 from gateway.bridge.shovel import Shovel, now, paced
 from gateway.bridge.upstream import Upstream
+from gateway.bridge.waiting import know
 from gateway.broker.facade import FacadeVirtualHost
 from gateway.config.bridge import ShovelSettings, UpstreamSettings
 from gateway.config.facade import FacadeSettings
@@ -46,6 +47,7 @@ class ShovelEnds:
             upstream = self.upstreams[source.upstream]
             return await open_source(upstream, self.name, source.queue, window)
         user = self.settings.user
+        await know(self.core.broker, self.core.turn, source.vhost, "queue", source.queue)
         matches = (
             Selector(self.settings.filter).matches if self.settings.filters_at_source else None
         )
@@ -61,14 +63,14 @@ class ShovelEnds:
             )
         end = CoreDestination(self.core, settings.vhost, self.settings.user, self.name, report)
         async with closing_if_refused(end):
-            end.check("" if settings.queue else settings.exchange, settings.queue)
+            await end.check("" if settings.queue else settings.exchange, settings.queue)
         return end
 
     async def parking(self, report: Report) -> Destination:
         vhost = self.settings.parking_vhost
         end = CoreDestination(self.core, vhost, self.settings.user, self.name, report)
         async with closing_if_refused(end):
-            end.declare(self.settings.parking)
+            await end.declare(self.settings.parking)
         return end
 
 

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from gateway.bridge.ends import Arrivals, Fate, Report, Taken
+from gateway.bridge.waiting import until_answered
 from gateway.broker.broker import Broker
 from gateway.broker.local import DISK, NO_SUBSCRIBER, LocalChannel, LocalClient, Subscriber
 from gateway.errors import Condition, Refusal
@@ -167,19 +168,25 @@ class CoreDestination(CoreEnd):
         with core.turn():
             self._channel = self.open_channel()
 
-    def declare(self, queue: str) -> None:
+    async def declare(self, queue: str) -> None:
         """A durable queue, unless there is one of this name. Raises ``Refusal``."""
-        with self.core.turn():
+
+        def declared() -> None:
             if not self._channel.has_queue(queue):
                 self._channel.declare_queue(queue, durable=True)
 
-    def check(self, exchange: str | None, queue: str) -> None:
+        await until_answered(self.core.turn, declared, lambda: self._channel)
+
+    async def check(self, exchange: str | None, queue: str) -> None:
         """Raises ``Refusal`` if the exchange or queue is missing that all messages are for."""
-        if exchange is not None:
-            with self.core.turn():
+
+        def checked() -> None:
+            if exchange is not None:
                 self._channel.check_writable(exchange)
-        if queue and not self._channel.has_queue(queue):
-            raise Refusal(Condition.NOT_FOUND, f"no queue {queue!r}")
+            if queue and not self._channel.has_queue(queue):
+                raise Refusal(Condition.NOT_FOUND, f"no queue {queue!r}")
+
+        await until_answered(self.core.turn, checked, lambda: self._channel)
 
     def publish(self, messages: Iterable[tuple[int, Message]]) -> None:
         with self.core.turn():

@@ -83,7 +83,7 @@ class CoreSide:
     async def destination(self, queue: str, report: Report) -> CoreDestination:
         end = CoreDestination(*self._place, report)
         try:
-            end.check("", queue)
+            await end.check("", queue)
         except Refusal:
             await end.close()
             raise

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gateway.bridge.waiting import until_answered
 from gateway.broker.local import LocalChannel, LocalClient
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
@@ -29,7 +30,6 @@ from gateway.http.portions import Portioned, array, spread
 from gateway.http.problems import Problem, Row
 from gateway.http.request_parameters import authenticate, read_limited, read_query
 from gateway.http.typed_json import once, refuse
-from gateway.http.upstreams import until_answered
 
 AT_ONCE = 64 * 1024
 """Octets of a body that is read within the loop."""

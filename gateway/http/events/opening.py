@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
+from gateway.bridge.waiting import know, until_answered
 from gateway.config.web import HttpSettings
 from gateway.errors import Refusal
 from gateway.http import problems
@@ -41,7 +42,6 @@ from gateway.http.events.stream_request import (
 from gateway.http.octets import Octets
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.request_parameters import authenticate, existing_vhost, read_limited
-from gateway.http.upstreams import know, until_answered
 
 BODY_OCTETS = 64 * 1024
 METHODS = ("GET", "POST", "QUERY")

@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+from gateway.bridge.waiting import know
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Principal
@@ -24,7 +25,6 @@ from gateway.http.publish.publisher import PendingPublish
 from gateway.http.publish.results import Answer, accepted_answer, problem_answer, problem_of
 from gateway.http.publish.templates import prepare
 from gateway.http.request_parameters import authenticate, existing_vhost, vhost_of
-from gateway.http.upstreams import know
 from gateway.message import Message
 
 

@@ -9,6 +9,7 @@ import hashlib
 from time import perf_counter as clock
 from typing import NamedTuple, Protocol
 
+from gateway.bridge.waiting import know
 from gateway.broker.local import MEMORY
 from gateway.errors import Refusal
 from gateway.http import problems
@@ -24,7 +25,6 @@ from gateway.http.publish.items import Batch, Item
 from gateway.http.publish.ordering import Ordering, SendSlot
 from gateway.http.publish.publisher import PendingPublish
 from gateway.http.publish.results import Result, problem_of, receipt_of
-from gateway.http.upstreams import know
 from gateway.message import Message
 
 Named = list[tuple[str | None, Result]]

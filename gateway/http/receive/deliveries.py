@@ -12,6 +12,7 @@ from starlette.types import Receive as ASGIReceive
 from starlette.types import Scope, Send
 
 from gateway.bodies import Body
+from gateway.bridge.waiting import until_answered
 from gateway.http import problems
 from gateway.http.access.principal import Action
 from gateway.http.leases import Lease
@@ -25,7 +26,6 @@ from gateway.http.receive.requests import Receive, check, read_json
 from gateway.http.receive.views import Pairs, encoded_fields, raw_fields, with_message
 from gateway.http.request_parameters import read_parameters
 from gateway.http.typed import moment
-from gateway.http.upstreams import until_answered
 
 ATTEMPT = b"receive-attempt-id"
 LONGEST_ATTEMPT = 128
