@@ -169,13 +169,13 @@ def end(process: subprocess.Popen[bytes], patience: float = 15.0) -> None:
 
 
 @contextlib.contextmanager
-def gateway() -> Iterator[Server]:
-    """Ours, as `python -m gateway serve` starts it."""
+def gateway(*more: str) -> Iterator[Server]:
+    """Ours, as `python -m gateway serve` starts it, with more arguments."""
     home = Path(tempfile.mkdtemp(prefix="bench-gateway-"))
     amqp, http = free_port(), free_port()
     command = [sys.executable, "-m", "gateway", "serve"]
     command += ["--amqp-port", str(amqp), "--http-port", str(http)]
-    command += ["--data-dir", str(home / "data")]
+    command += ["--data-dir", str(home / "data"), *more]
 
     def ready(server: Server) -> bool:
         return answers_amqp(amqp) and answers_http(server.url + "/readyz")
