@@ -47,6 +47,11 @@ content_types = [
 name = "in"
 source = {{ queue = "not.yet" }}
 destination = {{ queue = "not.yet" }}
+[[observe]]
+name = "old"
+port = 0
+upstream = "amqp://127.0.0.1:1"
+file = "{inventory}"
 """
 DATA = "/v1/%2F"
 ADMIN = "/v1/admin"
@@ -312,7 +317,7 @@ async def request_of(house: House, case: Case) -> Request:
 def house_gateway(folder: Path) -> Iterator[servers.Server]:
     secret, file = folder / "secret", folder / "gateway.toml"
     secret.write_text("a shared secret that is long enough!")
-    file.write_text(SETTINGS.format(secret=secret))
+    file.write_text(SETTINGS.format(secret=secret, inventory=file.with_name("inventory.json")))
     server = servers.start_gateway(folder, extra=["--config", str(file)])
     try:
         yield server
