@@ -1,6 +1,7 @@
 """Commands that ask a running gateway over HTTP: branches, sessions, shovels."""
 
 import sys
+from datetime import datetime
 from typing import Annotated, Any, NoReturn
 from urllib.parse import quote
 
@@ -208,12 +209,19 @@ def shovel_list(url: Url = WHERE, user: Login = "guest", password: Password = No
     for one in found:
         ends = (f"{one[end]} {one[f'{end}_version']}".strip() for end in ("source", "destination"))
         counts = (str(one[name]) for name in COUNTS)
-        table.add_row(one["name"], one["state"], *ends, *counts, one["error"])
+        table.add_row(one["name"], one["state"], *ends, *counts, last_error(one))
         for lane in one["lanes"]:
             counts = (str(lane.get(name, "")) for name in COUNTS)
             table.add_row("", lane["state"], f"  {lane['queue']}", lane["destination"], *counts,
-                          lane["error"])  # fmt: skip
+                          last_error(lane))  # fmt: skip
     out.print(table)
+
+
+def last_error(one: Any) -> str:
+    """With the local time when it came: it stays after the shovel runs again."""
+    if not one["error"]:
+        return ""
+    return f"{datetime.fromtimestamp(one['error_at'] / 1000):%Y-%m-%d %H:%M:%S} {one['error']}"
 
 
 @shovels.command("pause")

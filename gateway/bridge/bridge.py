@@ -13,12 +13,13 @@ from gateway.bridge.ends import Destination, Ends, Report, Source
 from gateway.bridge.facade import Facade
 from gateway.bridge.fan import fan
 from gateway.bridge.lanes import Lanes
+from gateway.bridge.ledger import now
 from gateway.bridge.migration.in_gateway import GatewayMoves
 from gateway.bridge.pacing import Pace
 from gateway.bridge.preparation import Preparation
 from gateway.bridge.remote_ends import open_destination, open_source
 from gateway.bridge.seen import SeenIds
-from gateway.bridge.shovel import Shovel, now, paced
+from gateway.bridge.shovel import Shovel, paced
 from gateway.bridge.upstream import Upstream
 from gateway.bridge.waiting import know
 from gateway.broker.facade import FacadeVirtualHost

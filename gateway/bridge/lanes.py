@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from gateway.bridge.address_rules import Place
-from gateway.bridge.ledger import Ledger
+from gateway.bridge.ledger import Ledger, now
 from gateway.bridge.pacing import Pace
 from gateway.bridge.preparation import (
     Preparation,
@@ -19,7 +19,7 @@ from gateway.bridge.preparation import (
     translated,
 )
 from gateway.bridge.property_rules import Values
-from gateway.bridge.shovel import LaneInfo, ShovelInfo, State, now, paced
+from gateway.bridge.shovel import LaneInfo, ShovelInfo, State, paced
 from gateway.bridge.shovel import Shovel as Lane
 from gateway.config.bridge import ShovelSettings
 from gateway.errors import ConfigError, GatewayError
@@ -132,7 +132,11 @@ class Lanes:
         """The sums of all lanes, and each of them."""
         found = {queue: lane.info() for queue, lane in self.lanes.items()}
         ends = self.ledger
-        errors = (one.error for one in found.values() if one.error)
+        errors = [
+            (ends.error_at, ends.error),
+            *((one.error_at, one.error) for one in found.values()),
+        ]
+        error_at, error = max(errors)
         settings = self.settings
 
         def total(name: str) -> int:
@@ -150,10 +154,11 @@ class Lanes:
             held=total("held"),
             connected=total("connected"),
             since=max([self._since, *(one.since for one in found.values())]),
-            error=ends.error or next(errors, ""),
+            error=error,
+            error_at=error_at,
             lanes=[
                 LaneInfo(queue, one.state, one.destination, one.moved, one.parked, one.under_way,
-                         one.error)
+                         one.error, one.error_at)
                 for queue, one in sorted(found.items())
             ],
             **{name: count + total(name) for name, count in ends.counts().items()},

@@ -1,6 +1,7 @@
 """What a shovel remembers from one opening of its ends to the next."""
 
 import logging
+import time
 
 from gateway.bridge.notes import digest_of
 from gateway.message import Message
@@ -37,6 +38,8 @@ class Ledger:
         self.repeated = 0
         """Messages that were moved, and may have come before."""
         self.error = ""
+        self.error_at = 0
+        """When that was, in ms since 1970; 0: never."""
         self.careful = 0
         """Messages that are still sent one at a time, since the destination was lost over one of
         them."""
@@ -56,7 +59,7 @@ class Ledger:
         """Show why a message or an end was lost; log it if it is another reason than before."""
         if text != self.error:
             log.warning("shovel %s: %s", self.name, text)
-        self.error = text
+        self.error, self.error_at = text, now()
 
     def suspect(self, message: Message) -> None:
         """The destination was lost while this message alone was under way."""
@@ -68,3 +71,8 @@ class Ledger:
     def losses(self, message: Message) -> int:
         """How often the destination was lost over this message."""
         return self.suspects.get(digest_of(message), 0) if self.suspects else 0
+
+
+def now() -> int:
+    """Milliseconds since 1970."""
+    return int(time.time() * 1000)

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from gateway.bridge.ends import Ends, first_of
-from gateway.bridge.ledger import Ledger
+from gateway.bridge.ledger import Ledger, now
 from gateway.bridge.pacing import Pace
 from gateway.bridge.passing import Passing
 from gateway.bridge.preparation import Preparation
@@ -49,12 +49,14 @@ class LaneInfo(NamedTuple):
     parked: int
     under_way: int
     error: str
+    error_at: int
 
 
 class ShovelInfo(NamedTuple):
     """A shovel as the administration shows it. ``since`` is the time of the last change of state in
     ms since 1970, ``connected`` how often both ends were opened. ``error`` says why an end was
-    lost, or the last message was not taken."""
+    lost, or the last message was not taken, and ``error_at`` when that was; it stays after the
+    shovel runs again."""
 
     name: str
     state: str
@@ -75,6 +77,7 @@ class ShovelInfo(NamedTuple):
     connected: int
     since: int
     error: str
+    error_at: int
     lanes: list[LaneInfo]
     """Of a pattern of queues: each of these."""
 
@@ -119,6 +122,7 @@ class Shovel:
             connected=self.connected,
             since=self._since,
             error=ledger.error,
+            error_at=ledger.error_at,
             lanes=[],
             **ledger.counts(),
         )
@@ -186,8 +190,3 @@ class Shovel:
 def paced(settings: ShovelSettings) -> Pace | None:
     """The rate limit of a shovel, if it has one."""
     return None if settings.rate is None else Pace(settings.rate, time.monotonic)
-
-
-def now() -> int:
-    """Milliseconds since 1970."""
-    return int(time.time() * 1000)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import socket
 import subprocess
 import sys
@@ -357,7 +358,9 @@ def test_shovels_are_listed_paused_and_resumed(tmp_path: Path) -> None:
             found = run("shovel", "list", *login).stdout
             return found if state in found else None
 
-        assert "no queue 'there'" in until(lambda: listed("waiting"), "waiting for a queue")
+        told = until(lambda: listed("waiting"), "waiting for a queue")
+        assert re.search(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d", told)
+        assert "no queue 'there'" in told
         for action, state in (("pause", "paused"), ("resume", "waiting")):
             done = run("shovel", action, "over", *login)
             assert done.returncode == 0 and "shovel over" in done.stdout, done

@@ -56,12 +56,13 @@ retry_seconds = 0.05
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_shovel_waits_for_its_queues(old: Running, tmp_path: Path, version: str) -> None:
     """Nothing is parked because the queue at the other end is not there yet."""
-    later = f"later.{version}"
+    later, begun = f"later.{version}", int(time.time() * 1000)
     shovel = OUT_AND_IN.replace("arrived", later)
     with Running(tmp_path, "--config", configuration(tmp_path, old.port, shovel, version)) as new:
         declare(new, "leaving")
         publish(new.port, "leaving", range(3))
-        until(lambda: later in shovels(new)["out"]["error"], "an error")
+        waiting = until(lambda: one if later in (one := shovels(new)["out"])["error"] else None, "")
+        assert begun <= waiting["error_at"] <= time.time() * 1000
         declare(old, later)
         found = taken(old.port, later, 3)
         assert [in_memory.text(one.message) for one in found] == ["body 0", "body 1", "body 2"]

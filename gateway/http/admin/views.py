@@ -329,6 +329,7 @@ class LaneView(Shape):
     parked: int
     under_way: int
     error: str
+    error_at: int = Field(description="time of that error, ms since 1970; 0: none")
 
 
 class FacadeView(Shape):
@@ -398,6 +399,7 @@ class ShovelView(Shape):
     connected: int = Field(description="how often both ends were opened")
     since: int = Field(description="time of the last change of state, ms since 1970")
     error: str = Field(description="why an end was lost, or a message was not taken, last")
+    error_at: int = Field(description="time of that error, ms since 1970; 0: none")
     lanes: list[LaneView] = Field(description="each queue, if the source is a pattern")
 
 
