@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.operations import Confirm, DeclareQueue, Publish, SelectConfirms
+from gateway.errors import Condition, Refusal
+from gateway.operations import (
+    BeginSession,
+    Confirm,
+    DeclareQueue,
+    Publish,
+    SelectConfirms,
+    Subscribe,
+)
 from tests.bridge.relay import Relay
 from tests.bridge.test_facade import deliveries, entered, facade, message, numbers, run, state
 from tests.bridge.traffic import WINDOW, Traffic
@@ -174,8 +182,6 @@ def test_a_consumer_that_does_not_read_costs_no_other(tmp_path: Path) -> None:
     another consumer of the same upstream gets its own."""
 
     async def use(old: Running, port: int) -> None:
-        from gateway.operations import Subscribe
-
         await declared(port, "much")
         await declared(port, "little")
         publisher = await entered(old.port)
@@ -202,3 +208,38 @@ def test_a_consumer_that_does_not_read_costs_no_other(tmp_path: Path) -> None:
 
     with Running(tmp_path / "old") as old, facade(tmp_path / "front", old.port) as front:
         run(use(old, front.port))
+
+
+def test_more_consumers_than_the_upstream_has_channels(tmp_path: Path) -> None:
+    """One too many is refused; the others go on, and a place that is free is used again."""
+
+    async def use(port: int) -> None:
+        await declared(port, "work")
+        remote = await entered(port)
+        made = 0
+        with pytest.raises(Refusal, match="allows no further consumer") as refused:
+            for _ in range(20):
+                await remote.request(Subscribe(1, None, "work"))
+                made += 1
+        assert refused.value.condition is Condition.RESOURCE_ERROR
+        assert made == 7  # and one channel for requests
+        other = await entered(port)
+        for _ in range(ROUNDS):
+            try:
+                await other.request(Subscribe(1, None, "work"))
+                break
+            except Refusal:  # the channels of the consumers that ended are being closed
+                await asyncio.sleep(0.05)
+                await other.request(BeginSession(1, None))
+        publisher = await entered(port)
+        publisher.send(Publish(1, message(1, "work"), True, False))
+        publisher.wake()
+        assert numbers(await deliveries(other, 1)) == [1]
+        for one in (remote, other, publisher):
+            await one.close()
+
+    with (
+        Running(tmp_path / "old", amqp__channel_max=8) as old,
+        facade(tmp_path / "front", old.port, "0-9-1") as front,
+    ):
+        run(use(front.port))
