@@ -43,6 +43,10 @@ WEIGHT = 256
 """Octets that an operation counts in the window besides its message."""
 TICK_SECONDS = 1.0
 
+CARRIERS = (op.Deliver, op.Publish, op.Returned)
+"""Operations with a message."""
+UNANSWERED = (op.Deliver, op.Confirm)
+"""The most frequent operations that answer no request."""
 HOPELESS = (Condition.ACCESS_REFUSED, Condition.NOT_ALLOWED, Condition.NOT_IMPLEMENTED)
 """Refusals after which dialling again does not help."""
 
@@ -249,7 +253,7 @@ class Remote(asyncio.Protocol):
     def _take(self, operations: list[op.Operation]) -> None:
         """Give replies to the callers of ``request``, other operations to the reader."""
         for operation in operations:
-            if isinstance(operation, op.Deliver | op.Confirm):
+            if isinstance(operation, UNANSWERED):
                 pass
             elif isinstance(operation, op.Done):
                 if operation.token is not None and not operation.token.done():
@@ -339,8 +343,8 @@ class Remote(asyncio.Protocol):
 
 
 def weight(operation: op.Operation) -> int:
-    """Octets that an operation counts in the window."""
-    if isinstance(operation, op.Deliver | op.Publish | op.Returned):
+    """Octets that an operation counts in the window. Hot."""
+    if isinstance(operation, CARRIERS):
         return WEIGHT + operation.message.size
     return WEIGHT
 
