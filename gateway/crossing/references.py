@@ -9,8 +9,8 @@ MOST = 1024
 MOST_OCTETS = 256 * 1024
 """Octets of ids remembered of one user."""
 MOST_USERS = 1024
-"""Users of which ids are remembered; those of the one who has sent no request for longest are
-forgotten first."""
+"""Users whose ids are remembered. The user without a request for the longest time is forgotten
+first."""
 
 
 class References:

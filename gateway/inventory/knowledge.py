@@ -7,8 +7,8 @@ from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
 Need = Literal["nothing", "gateway", "topology", "client"]
-"""Who has to do something: nobody; the gateway alone, while the client stays as it is; whoever
-declares nodes at the target; the client's programmers."""
+"""Where a change is needed: nowhere; in the gateway alone, while the client stays as it is; in the
+nodes of the target; in the client."""
 Severity = Literal["none", "minor", "major", "blocking"]
 """How bad it is if nothing is done: nothing; a difference that few notice; something fails or is
 lost; the client cannot move before it is changed."""

@@ -83,13 +83,16 @@ def numbers(found: list[Deliver]) -> list[object]:
 
 
 @contextmanager
-def facade(folder: Path, port: int, version: str = "auto", more: str = "") -> Iterator[Running]:
-    """A facade before the gateway at a port."""
+def facade(
+    folder: Path, port: int, version: str = "auto", more: str = "", upstream: str = ""
+) -> Iterator[Running]:
+    """A facade before the gateway at a port. ``more`` are settings of the facade, ``upstream`` of
+    its upstream."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "gateway.toml"
     file.write_text(
         f'[[upstreams]]\nname = "old"\naddresses = ["amqp://127.0.0.1:{port}"]\n'
-        f'version = "{version}"\n[[facades]]\nupstream = "old"\n{more}'
+        f'version = "{version}"\n{upstream}[[facades]]\nupstream = "old"\n{more}'
     )
     with Running(folder, "--config", file) as running:
         yield running

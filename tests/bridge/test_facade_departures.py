@@ -1,0 +1,182 @@
+"""Each row of the departures in docs/facade.md is tried, and goes when its reason does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.errors import Condition, Refusal
+from gateway.net.dialer import Remote
+from gateway.operations import (
+    DeclareQueue,
+    Fetch,
+    Modify,
+    Publish,
+    Returned,
+    Select,
+    SelectConfirms,
+    SessionLost,
+    Subscribe,
+)
+from tests.adapters.test_departures import table
+from tests.bridge.test_facade import confirmed, deliveries, entered, facade, message, numbers
+from tests.net.running import PATIENCE, Running, until
+
+
+class House:
+    """A broker, a facade whose user there is not that of its clients, and a second facade."""
+
+    def __init__(self, old: Running, front: Running, other: Running) -> None:
+        self.old, self.front, self.other = old, front, other
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("house")
+    with Running(folder / "old", amqp__channel_max=12) as old:
+        url = f"http://127.0.0.1:{old.http_port}/v1/admin/users/bridge"
+        for path, body in (
+            ("", {"password": "bridge", "tags": []}),
+            ("/permissions/%2F", {"configure": ".*", "write": ".*", "read": ".*"}),
+        ):
+            made = httpx.put(url + path, json=body, auth=("guest", "guest"), timeout=PATIENCE)
+            assert made.is_success, made.text
+        user = 'user = "bridge"\npassword = "bridge"\n'
+        with (
+            facade(folder / "one", old.port, upstream=user) as front,
+            facade(folder / "two", old.port) as other,
+        ):
+            yield House(old, front, other)
+
+
+async def declared(port: int, queue: str, version: str = "0-9-1") -> Remote:
+    remote = await entered(port)
+    await remote.request(DeclareQueue(1, None, queue, durable=True))
+    if version == "0-9-1":
+        return remote
+    await remote.close()
+    return await entered(port, version)
+
+
+async def transactions(house: House) -> None:
+    remote = await entered(house.front.port)
+    with pytest.raises(Refusal) as refused:
+        await remote.request(Select(1, None))
+    assert refused.value.condition is Condition.NOT_IMPLEMENTED
+    await remote.close()
+
+
+async def browsing_and_filters(house: House) -> None:
+    remote = await declared(house.front.port, "browsed", "0-10")
+    with pytest.raises(Refusal) as refused:
+        await remote.request(Subscribe(1, None, "browsed", copy=True))
+    assert refused.value.condition is Condition.NOT_IMPLEMENTED
+    await remote.close()
+
+
+async def no_local(house: House) -> None:
+    remote = await declared(house.front.port, "local")
+    await remote.request(Subscribe(1, None, "local", no_local=True))
+    remote.send(Publish(1, message(1, "local"), False, False))
+    remote.wake()
+    assert numbers(await deliveries(remote, 1)) == [1]
+    await remote.close()
+
+
+async def many_consumers(house: House) -> None:
+    remote = await declared(house.front.port, "crowded")
+    with pytest.raises(Refusal) as refused:
+        for _ in range(12):
+            await remote.request(Subscribe(1, None, "crowded"))
+    assert refused.value.condition is Condition.RESOURCE_ERROR
+    await remote.close()
+
+
+async def immediate(house: House) -> None:
+    remote = await declared(house.front.port, "immediate", "0-9")
+    remote.send(Publish(1, message(1, "immediate"), False, True))
+    remote.wake()
+    async for operation in remote:
+        if isinstance(operation, SessionLost):
+            assert operation.condition is Condition.NOT_IMPLEMENTED
+            break
+    await remote.close()
+
+
+async def user_id(house: House) -> None:
+    remote = await declared(house.front.port, "sent")
+    assert await confirmed(remote, [message(1, "sent", user_id=b"guest")]) == 1
+    direct = await entered(house.old.port)
+    fetched = await direct.request(Fetch(1, None, "sent", no_ack=True))
+    assert fetched.message.properties.user_id is None
+    assert await confirmed(direct, [message(1, "sent", user_id=b"guest")]) == 1
+    fetched = await direct.request(Fetch(1, None, "sent", no_ack=True))
+    assert fetched.message.properties.user_id == b"guest"
+    await remote.close()
+    await direct.close()
+
+
+async def direct_replies(house: House) -> None:
+    place = "amq.rabbitmq.reply-to"
+    remote = await declared(house.front.port, "asked")
+    await remote.request(Subscribe(1, None, place, no_ack=True))
+    remote.send(Publish(1, message(1, "asked", reply_to=place), False, False))
+    remote.wake()
+    elsewhere = await entered(house.other.port)
+    await elsewhere.request(Subscribe(1, None, "asked", no_ack=True))
+    (asked,) = await deliveries(elsewhere, 1)
+    name = asked.message.properties.reply_to or ""
+    await elsewhere.request(SelectConfirms(1, None))
+    elsewhere.send(Publish(1, message(2, name), True, False))
+    elsewhere.wake()
+    assert isinstance(await anext(elsewhere), Returned)
+    here = await entered(house.front.port)
+    here.send(Publish(1, message(3, name), True, False))
+    here.wake()
+    assert numbers(await deliveries(remote, 1)) == [3]
+    for one in (remote, elsewhere, here):
+        await one.close()
+
+
+async def modifications(house: House) -> None:
+    remote = await declared(house.front.port, "modified")
+    assert await confirmed(remote, [message(1, "modified")]) == 1
+    reader = await entered(house.front.port, "1.0")
+    await reader.request(Subscribe(1, None, "modified"))
+    (first,) = await deliveries(reader, 1)
+    reader.send(Modify(1, first.delivery, True, False, {"x-opt-note": "read"}))
+    reader.wake()
+    (again,) = await deliveries(reader, 1)
+    assert "x-opt-note" not in (again.message.properties.annotations or {})
+    await reader.close()
+    await remote.close()
+
+
+Probe = Callable[[House], Coroutine[Any, Any, None]]
+PROBES: dict[str, Probe] = {
+    "transactions": transactions,
+    "browsing-and-filters": browsing_and_filters,
+    "no-local": no_local,
+    "many-consumers": many_consumers,
+    "immediate": immediate,
+    "user-id": user_id,
+    "direct-replies": direct_replies,
+    "modifications": modifications,
+}
+
+
+def test_the_table_has_what_is_tried() -> None:
+    assert [row[0] for row in table("facade.md")] == list(PROBES)
+
+
+@pytest.mark.parametrize("name", PROBES)
+def test_departures(house: House, name: str) -> None:
+    async def tried() -> None:
+        await asyncio.wait_for(PROBES[name](house), PATIENCE)
+
+    asyncio.run(tried())
+    until(lambda: house.front.asked("/v1/admin/facades")["facades"][0]["state"] == "connected", "")
