@@ -6,14 +6,13 @@ import contextlib
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable
+from importlib import import_module
 from time import perf_counter
 
 from gateway.adapters.core.trace_lines import HEADER_OCTETS, preview
 from gateway.adapters.registry import VERSIONS
 from gateway.adapters.search import answer_of
 from gateway.adapters.sniff import detect
-from gateway.inventory import commands, methods, performatives, segments
 from gateway.inventory.cutting import Frames, Undecodable
 from gateway.inventory.observer import Observer
 
@@ -31,13 +30,13 @@ MOST_WAITING = 64 << 20
 UNREADABLE = (Undecodable, ValueError, struct.error, IndexError)
 """What a decoder raises for octets that are not what the version says."""
 
-DECODERS: dict[str, Callable[[str, Observer], tuple[Frames, Frames]]] = {
-    "commands": commands.decoder,
-    "methods": methods.decoder,
-    "performatives": performatives.decoder,
-    "segments": segments.decoder,
-}
-"""Decoders by folders of ``gateway.adapters``."""
+
+def decoder(version: str, observer: Observer) -> tuple[Frames, Frames]:
+    """The decoder of a version, in the module that has the name of its family. A gateway that only
+    serves does not load these modules."""
+    module = import_module(f"gateway.inventory.{VERSIONS[version].family}")
+    made: tuple[Frames, Frames] = module.decoder(version, observer)
+    return made
 
 
 class Tap:
@@ -115,7 +114,7 @@ class Tap:
             self._hold()
             return
         self.observer.who.version = version
-        self._sides = DECODERS[VERSIONS[version].family](version, self.observer)
+        self._sides = decoder(version, self.observer)
         held, self._held = self._held, []
         for side_of, octets in held:
             self._sides[0 if side_of else 1].feed(octets)

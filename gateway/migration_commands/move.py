@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gateway.bridge.migration.settings import MoveSettings
 
 MOVES = "/v1/admin/moves"
+COUNTS = "/v1/admin/move-counts"
 Name = Annotated[str, typer.Argument(help="Name of the move.")]
 
 
@@ -79,7 +80,7 @@ def move(
     if gateway is not None:
         given["source"], given["source_vhost"] = side_in_gateway(source)
         given["destination"], given["destination_vhost"] = side_in_gateway(destination)
-        path = MOVES + "/count" if dry_run else MOVES
+        path = COUNTS if dry_run else MOVES
         told = ask_gateway("POST", gateway, path, user, password, given | {"name": name})
         show(told, as_json) if not dry_run else show_counts(told["queues"], as_json)
         return

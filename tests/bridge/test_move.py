@@ -202,7 +202,7 @@ def test_equal_messages_are_all_moved(both: Brokers, tmp_path: Path) -> None:
     words = [*ends(both, "0-9-1", "0-10"), "-q", name, "--batch", 20, "--rate", 200]
     told = kill_and_go_on(tmp_path, words, 4, 5)
     depth = both.new.asked(f"/api/queues/%2F/{name}")["messages"]
-    assert told["moved"] == count <= depth
+    assert count <= told["moved"] <= depth  # nothing tells one from another that comes twice
     assert empty(both.old, name)
     found = everything(both.new.port, name, depth)
     assert depth - count <= sum(AGAIN in notes_of(one.message) for one in found)

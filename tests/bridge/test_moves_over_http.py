@@ -40,8 +40,10 @@ def configuration(folder: Path, old: Running, version: str) -> Path:
     return file
 
 
-def ask(running: Running, method: str, path: str, body: Any = None) -> httpx.Response:
-    url = f"http://127.0.0.1:{running.http_port}/v1/admin/moves{path}"
+def ask(
+    running: Running, method: str, path: str, body: Any = None, noun: str = "moves"
+) -> httpx.Response:
+    url = f"http://127.0.0.1:{running.http_port}/v1/admin/{noun}{path}"
     return httpx.request(method, url, json=body, auth=("guest", "guest"), timeout=PATIENCE)
 
 
@@ -94,7 +96,7 @@ def test_pause_resume_forget(old: Running, tmp_path: Path) -> None:
         publish(new.port, "slow", range(300))
         pair = {"source": "slow", "destination": "slow.there"}
         wanted = {"name": "out", "destination": "old", "queues": [pair], "rate": 50}
-        assert ask(new, "POST", "/count", wanted).json() == {"queues": [
+        assert ask(new, "POST", "", wanted, "move-counts").json() == {"queues": [
             {"source": "slow", "destination": "slow.there", "messages": 300, "there": 0}
         ]}  # fmt: skip
         assert ask(new, "POST", "", wanted).json()["state"] == "running"

@@ -56,6 +56,9 @@ class Route(NamedTuple):
 
 
 KINDS: BoundedCache[bytes, Arrived] = BoundedCache()
+"""By what ``kind_of`` leaves of a header, if that is less than the whole."""
+WHOLE: BoundedCache[bytes, Arrived] = BoundedCache()
+"""By the header: one that is cut short may look like the kind of another."""
 ROUTES: BoundedCache[bytes, Route] = BoundedCache()
 """Connections share them (one thread)."""
 
@@ -79,13 +82,14 @@ def arrived(header: bytes | None) -> Arrived:
     if not header:
         return NO_HEADER
     kind = kind_of(header)
-    found = KINDS.get(kind)
+    kinds = WHOLE if kind is header else KINDS
+    found = kinds.get(kind)
     if found is not None:
         return found if kind is header else _new(Arrived, (header, *found[1:]))
     if len(header) > MOST_VALUES:  # each value takes an octet at least
         with ALLOWANCE.within():
             return read_arrived(header)
-    return KINDS.keep(kind, read_arrived(header))
+    return kinds.keep(kind, read_arrived(header))
 
 
 def kind_of(header: bytes) -> bytes:

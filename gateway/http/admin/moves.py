@@ -16,6 +16,7 @@ from gateway.http.problems import Problem
 from gateway.http.schemas import Shape
 
 MOVES = "/v1/admin/moves"
+COUNTS = "/v1/admin/move-counts"
 ONE = MOVES + "/{move}"
 
 
@@ -199,7 +200,7 @@ ENDPOINTS = [
              takes=MoveInput, gives=MoveView, refusals=(problems.CONFLICT,), example=EXAMPLE,
              text="Empties queues of one side into the other, with the permissions of the caller "
              "in this gateway. The move survives a restart; each message arrives at least once."),
-    Endpoint("POST", MOVES + "/count", count_move, "What a move would find", Rank.ADMINISTRATOR,
+    Endpoint("POST", COUNTS, count_move, "What a move would find", Rank.ADMINISTRATOR,
              takes=MoveInput, gives=CountList, refusals=(problems.CONFLICT,), example=EXAMPLE),
     Endpoint("GET", ONE, show_move, "One move", Rank.MONITOR, gives=MoveView, refusals=MISSING),
     Endpoint("DELETE", ONE, forget_move, "Forget a move", Rank.ADMINISTRATOR, status=204,

@@ -105,6 +105,13 @@ def test_a_header_is_looked_up_as_if_it_were_read(data: Any, header: bytes) -> N
         assert outcome(arrived, raw) == outcome(read_arrived, raw)
 
 
+@pytest.mark.parametrize("header", KNOWN)
+def test_a_header_that_is_cut_is_not_taken_for_another_kind(header: bytes) -> None:
+    arrived(header)
+    for at in range(1, len(header)):
+        assert outcome(arrived, header[:at]) == outcome(read_arrived, header[:at])
+
+
 def test_headers_of_one_kind_are_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Publishers give each message an id and a time of its own."""
     walked: list[bytes] = []
