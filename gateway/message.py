@@ -124,6 +124,10 @@ class Dialect(Protocol):
         them; all other octets are unchanged. Raises ``ValueError`` if a note cannot be written."""
         ...
 
+    def rewrite(self, header: bytes, properties: Properties) -> bytes:
+        """The header with other properties; what it tells about the form of the body stays."""
+        ...
+
     def everlasting(self, header: bytes) -> bytes:
         """The header without a time to live; all other octets are unchanged."""
         ...

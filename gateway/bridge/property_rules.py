@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from gateway.adapters.performatives.content import SECTIONS
-from gateway.adapters.performatives.sections import read_header
 from gateway.config.shovel_steps import PropertyRuleSettings
 from gateway.message import Message, Properties
 from gateway.selector import Selector
@@ -49,7 +47,7 @@ class Draft:
         express them."""
         if self._changed:
             old = self._message
-            header = rewritten(old, self.properties)
+            header = old.dialect.rewrite(old.header, self.properties)
             self._message = Message(
                 old.dialect,
                 header,
@@ -97,15 +95,6 @@ class Draft:
                 found.annotations = {}
             return found.annotations, name.removeprefix(ANNOTATIONS)
         return None, name
-
-
-def rewritten(message: Message, properties: Properties) -> bytes:
-    """Its header with these properties. A body of 1.0 in several data sections keeps them."""
-    header = message.dialect.write(properties)
-    if message.dialect is SECTIONS and properties.body_kind == "data":
-        _, form = read_header(message.header)
-        return header if form is None else message.header[: form[2]] + header
-    return header
 
 
 class PropertyRule:

@@ -48,7 +48,7 @@ def deaths_of(headers: Table) -> list[Table]:
 
 def reencoded(message: Message, properties: Properties, exchange: str, key: str) -> Message:
     """A message with other properties, encoded by the dialect of its sender."""
-    header = message.dialect.write(properties)
+    header = message.dialect.rewrite(message.header, properties)
     essentials = message.dialect.essentials(header)
     given = header, message.body, exchange, key, essentials, None, message.user
     return Message(message.dialect, *given)

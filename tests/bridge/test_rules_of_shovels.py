@@ -15,6 +15,7 @@ from gateway.adapters.performatives.sections import part, pieces
 from gateway.adapters.segments.content import SEGMENTS
 from gateway.bridge.lifetime import expiring, left_of
 from gateway.bridge.preparation import Preparation
+from gateway.broker.deadletters import reencoded
 from gateway.config.bridge import ShovelDestination
 from gateway.errors import ConfigError
 from gateway.message import Dialect, ExpiringMessage, Message, Properties
@@ -125,6 +126,15 @@ def test_a_body_of_1_0_keeps_its_octets(body: bytes) -> None:
     plain = prepared(message, properties=[{"set": {"headers.n": "m"}}])
     whole = joined(pieces(plain.header, plain.body))
     assert whole == octets
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_message_that_is_written_anew_keeps_its_body(body: bytes) -> None:
+    """As a dead letter with further keys, or without the name of its sender."""
+    header, payload = part(b"\x00\x53\x74\xc1\x07\x02\xa1\x01n\xa1\x01m" + body)
+    message = Message(SECTIONS, header, payload, "", "q", SECTIONS.essentials(header))
+    made = reencoded(message, message.properties, "", "other")
+    assert joined(pieces(made.header, made.body)).endswith(body)
 
 
 def test_the_publisher_stays_known() -> None:

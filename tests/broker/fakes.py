@@ -53,6 +53,9 @@ class JsonDialect:
         properties.application = {**(properties.application or {}), **added}
         return self.write(properties)
 
+    def rewrite(self, header: bytes, properties: Properties) -> bytes:
+        return self.write(properties)
+
     def everlasting(self, header: bytes) -> bytes:
         properties = self.read(header)
         properties.ttl = None

@@ -52,6 +52,9 @@ class Given:
     def with_headers(self, header: bytes, added: Table) -> bytes:
         raise AssertionError("not asked for")
 
+    def rewrite(self, header: bytes, properties: Properties) -> bytes:
+        raise AssertionError("not asked for")
+
     def everlasting(self, header: bytes) -> bytes:
         raise AssertionError("not asked for")
 

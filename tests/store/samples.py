@@ -21,6 +21,9 @@ class SampleDialect:
     def with_headers(self, header: bytes, added: Table) -> bytes:
         return header
 
+    def rewrite(self, header: bytes, properties: Properties) -> bytes:
+        return header
+
     def everlasting(self, header: bytes) -> bytes:
         return header
 

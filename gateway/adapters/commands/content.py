@@ -166,6 +166,9 @@ class CommandDialect:
         properties.application = {**(properties.application or {}), **added}
         return self.write(properties)
 
+    def rewrite(self, header: bytes, properties: Properties) -> bytes:
+        return self.write(properties)
+
     def everlasting(self, header: bytes) -> bytes:
         if MORE.encode() not in header:
             return header[:2] + bytes(4) + header[6:]

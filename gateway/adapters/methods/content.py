@@ -105,6 +105,9 @@ class BasicDialect:
         """Notes are headers, behind those of the sender."""
         return with_headers(header, added)
 
+    def rewrite(self, header: bytes, properties: Properties) -> bytes:
+        return self.write(properties)
+
     def everlasting(self, header: bytes) -> bytes:
         return without_expiration(header)
 

@@ -139,6 +139,14 @@ class SectionsDialect:
         """Notes are annotations, or in the header section."""
         return with_notes(header, added)
 
+    def rewrite(self, header: bytes, properties: Properties) -> bytes:
+        """A body in several data sections keeps them."""
+        written = self.write(properties)
+        if properties.body_kind != "data":
+            return written
+        _, form = read_header(header)
+        return written if form is None else header[: form[2]] + written
+
     def everlasting(self, header: bytes) -> bytes:
         return without_ttl(header)
 

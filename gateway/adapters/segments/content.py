@@ -94,6 +94,9 @@ class SegmentDialect:
         """Notes are application headers, behind those of the sender."""
         return with_headers(header, added)
 
+    def rewrite(self, header: bytes, properties: Properties) -> bytes:
+        return self.write(properties)
+
     def everlasting(self, header: bytes) -> bytes:
         return without_ttl(header)
 

@@ -220,6 +220,9 @@ class ClassDialect:
         """Encoded headers. Raises ``FieldError``."""
         return self.tables.write(headers)
 
+    def rewrite(self, header: bytes, properties: Properties) -> bytes:
+        return self.write(properties)
+
     def everlasting(self, header: bytes) -> bytes:
         record, children = self.record(header)
         if getattr(record, "expiration", None) is None:
