@@ -189,3 +189,16 @@ async def dead_letter(port: int) -> None:
     remote.send(Publish(1, with_properties(expiring, b"body", "kept"), False, False))
     await remote.request(DeclareQueue(1, None, "kept", passive=True))
     await remote.close()
+
+
+def test_a_large_request_is_read_as_a_small_one(old: Running, tmp_path: Path) -> None:
+    """It is read entry by entry; its list is required, and has a longest length."""
+    with Running(tmp_path, "--config", configuration(tmp_path, old, "0-9-1")) as new:
+        pair = {"source": "q" * 200, "destination": "there"}
+        for count, status in ((1000, 409), (1001, 422)):
+            wanted = {"destination": "old", "queues": [pair] * count}
+            answer = ask(new, "POST", "", wanted, "move-counts")
+            assert answer.status_code == status, answer.text
+        assert answer.json()["errors"] == [
+            {"pointer": "/queues", "detail": "List should have at most 1000 items"}
+        ]

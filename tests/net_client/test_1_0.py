@@ -52,7 +52,7 @@ CHANGED = {
 }
 
 
-@pytest.fixture(scope="session", params=list(brokers.KINDS))
+@pytest.fixture(scope="session", params=[name for name in brokers.KINDS if name != "facade"])
 def server_1_0(
     request: pytest.FixtureRequest,
     running: dict[str, servers.Server],

@@ -7,6 +7,7 @@ disk.
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from functools import lru_cache
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -333,8 +335,16 @@ async def read_large(takes: type[BaseModel], value: dict[str, Any]) -> BaseModel
     kinds = {n: one.annotation for n, one in fields.items() if get_origin(one.annotation) is list}
     long = {n: each for n, each in value.items() if isinstance(each, list) and n in kinds}
     rest = {name: each for name, each in value.items() if name not in long}
-    made = takes.model_validate_json(json.dumps(rest))
-    errors: Errors = []
+    # One entry stands for each list, which may be a required one.
+    shown = {name: entries[:1] for name, entries in long.items()}
+    made = takes.model_validate_json(json.dumps(rest | shown))
+    errors: Errors = [
+        {"pointer": f"/{name}", "detail": f"List should have at most {most} items"}
+        for name, entries in long.items()
+        if len(entries) > (most := longest(fields[name]))
+    ]
+    if errors:
+        raise InvalidEntries(errors)
     lists: dict[str, list[Any]] = {name: [] for name in long}
     for name, entries in long.items():
         reader = reader_of(*get_args(kinds[name]))
@@ -348,6 +358,12 @@ async def read_large(takes: type[BaseModel], value: dict[str, Any]) -> BaseModel
     if errors:
         raise InvalidEntries(errors)
     return made.model_copy(update=lists)
+
+
+def longest(field: FieldInfo) -> float:
+    """Most entries of a list."""
+    given = [one.max_length for one in field.metadata if hasattr(one, "max_length")]
+    return min(given, default=math.inf)
 
 
 @lru_cache(256)

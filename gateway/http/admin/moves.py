@@ -33,7 +33,7 @@ class MoveInput(Input):
     source_vhost: str = Field("/", max_length=255)
     destination: str = Field("", max_length=128, description="upstream; empty: this gateway")
     destination_vhost: str = Field("/", max_length=255)
-    queues: list[PairInput] = Field(min_length=1, max_length=10_000)
+    queues: list[PairInput] = Field(min_length=1, max_length=1000)
     batch: int = Field(500, ge=1, le=10_000, description="messages under way without a confirm")
     rate: float = Field(0, ge=0, description="most messages per second; 0: no limit")
     grace_seconds: float = Field(

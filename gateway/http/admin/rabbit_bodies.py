@@ -40,7 +40,7 @@ def policy_body(*keys: str) -> dict[str, Any]:
         ("pattern", "definition"),
         pattern={"enum": ["", "^orders", "queue$"]},
         definition=definition,
-        priority={"type": "integer", "minimum": -100, "maximum": 100},
+        priority={"type": "integer"},
         **{"apply-to": {"enum": [*APPLY_TO]}},
     )
 
