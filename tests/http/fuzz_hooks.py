@@ -22,8 +22,20 @@ def lines(ctx: Any, value: Any) -> bytes:
 def filter_path_parameters(ctx: Any, path_parameters: dict[str, Any]) -> bool:
     """Leaves out what the schema takes for a name and the gateway does not, and nothing else: names
     that are too long for both are still tried."""
-    names = [unquote(one) for one in (path_parameters or {}).values() if isinstance(one, str)]
-    return not any(len(one) <= MOST < len(one.encode("utf-8", "replace")) for one in names)
+    return not any(
+        isinstance(one, str) and in_doubt(unquote(one)) for one in (path_parameters or {}).values()
+    )
+
+
+@schemathesis.hook
+def filter_body(ctx: Any, body: Any) -> bool:
+    """The same for names in the definition of a policy."""
+    definition = body.get("definition") if isinstance(body, dict) else None
+    return not isinstance(definition, dict) or not any(map(in_doubt, definition.values()))
+
+
+def in_doubt(name: Any) -> bool:
+    return isinstance(name, str) and len(name) <= MOST < len(name.encode("utf-8", "replace"))
 
 
 @schemathesis.hook

@@ -3,6 +3,8 @@
 from typing import Any
 
 from gateway.broker.exchange_types import EXCHANGE_TYPES
+from gateway.broker.limits import LONGEST_TIMER
+from gateway.broker.names import MOST_OCTETS
 from gateway.broker.policies import APPLY_TO, NUMBERS
 from gateway.http.admin.rabbit_messages import TEXTS
 
@@ -20,6 +22,11 @@ EXAMPLES: dict[str, Any] = {
 TEXT: dict[str, Any] = {"type": "string"}
 SHORT = {"type": "string", "maxLength": 63}
 FLAG = {"type": "boolean"}
+NATURAL = {"type": "integer", "minimum": 0}
+BOUNDS = {
+    "message-ttl": NATURAL | {"maximum": LONGEST_TIMER},
+    "expires": {"type": "integer", "minimum": 1, "maximum": LONGEST_TIMER},
+}
 TABLE = {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Argument"}}
 
 
@@ -28,8 +35,8 @@ def body_of(required: tuple[str, ...] = (), **members: Any) -> dict[str, Any]:
 
 
 def policy_body(*keys: str) -> dict[str, Any]:
-    number = {"type": "integer", "minimum": 1, "maximum": 2**32 - 1}
-    settings = {key: number if key in NUMBERS else SHORT for key in keys}
+    name = {"type": "string", "maxLength": MOST_OCTETS}
+    settings = {key: BOUNDS.get(key, NATURAL) if key in NUMBERS else name for key in keys}
     definition = {
         "type": "object",
         "minProperties": 1,
@@ -38,7 +45,7 @@ def policy_body(*keys: str) -> dict[str, Any]:
     }
     return body_of(
         ("pattern", "definition"),
-        pattern={"enum": ["", "^orders", "queue$"]},
+        pattern=TEXT | {"format": "regex"},
         definition=definition,
         priority={"type": "integer"},
         **{"apply-to": {"enum": [*APPLY_TO]}},
