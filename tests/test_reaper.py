@@ -34,7 +34,15 @@ def test_a_killed_run_takes_its_processes_along() -> None:
         child = psutil.Process(int(run.stdout.readline()))
         assert child.is_running()
         run.kill()
-    until(lambda: not child.is_running(), "the end of what the run had started")
+    until(lambda: has_ended(child), "the end of what the run had started")
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Also if its new parent has not taken notice yet."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_this_run_is_watched() -> None:
