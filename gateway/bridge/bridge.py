@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from gateway.adapters import Limits
 from gateway.bodies import Spool
+from gateway.bridge.clock import now
 from gateway.bridge.core_ends import Core, CoreDestination, CoreSource
 from gateway.bridge.directories import directory_of
 from gateway.bridge.ends import Destination, Ends, Report, Source
 from gateway.bridge.facade import Facade
 from gateway.bridge.fan import fan
 from gateway.bridge.lanes import Lanes
-from gateway.bridge.ledger import now
 from gateway.bridge.migration.in_gateway import GatewayMoves
 from gateway.bridge.pacing import Pace
 from gateway.bridge.preparation import Preparation

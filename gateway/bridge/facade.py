@@ -8,18 +8,18 @@ import asyncio
 import logging
 import random
 import re
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from gateway.adapters.contract import Capability
+from gateway.bridge.clock import now
 from gateway.bridge.ends import Fate, first_of
 from gateway.bridge.feeds import Feed
 from gateway.bridge.remote_ends import RemoteDestination, begin, open_destination, raise_if_lost
 from gateway.bridge.upstream import Upstream
+from gateway.bridge.waiting import Turn
 from gateway.broker.answers import Answer
 from gateway.broker.deadletters import peek_properties, reencoded
 from gateway.broker.facade import FacadeVirtualHost, FeedQueue, UpstreamQueue
@@ -86,8 +86,6 @@ ASSUMED: dict[type[Any], Callable[[Any], Any]] = {
     Unbind: lambda op: None,
 }
 """Answers where the upstream's topology cannot be changed or asked for over AMQP."""
-
-Turn = Callable[[], AbstractContextManager[None]]
 
 
 class FacadeInfo(NamedTuple):
@@ -295,7 +293,7 @@ class Facade:
     # --- topology ---------------------------------------------------------------------------------
 
     async def _restore(self, remote: Remote) -> None:
-        """Make again what has ended with the last connection."""
+        """Declare again the queues that have ended with the last connection."""
         if self._assumed:
             return
         queues = cast(list[UpstreamQueue], list(self.host.queues.values()))
@@ -387,8 +385,8 @@ class Facade:
             raise
 
     async def _publish_all(self, destination: RemoteDestination) -> None:
-        """Publish what has no fate from the last connection, one at a time if it was lost over one
-        of these; then everything as it comes."""
+        """Publish the messages without a fate from the last connection, one at a time if it was
+        lost over one of these; then everything as it comes."""
         under_way = self.host.outbound.under_way
         while self._careful and under_way:
             number = next(iter(under_way))
@@ -432,7 +430,7 @@ class Facade:
         return reencoded(message, properties, message.exchange, message.key)
 
     async def _drain(self, destination: RemoteDestination) -> None:
-        """Write what the connection has gathered."""
+        """Write the octets that the connection has gathered."""
         while True:
             await destination.drain()
             await asyncio.sleep(0.02)
@@ -562,8 +560,3 @@ async def quietly(closing: Coroutine[Any, Any, None]) -> None:
         await closing
     except (OSError, GatewayError) as error:
         log.debug("closing: %s", error)
-
-
-def now() -> int:
-    """Milliseconds since 1970."""
-    return int(time.time() * 1000)

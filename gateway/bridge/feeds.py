@@ -222,7 +222,7 @@ class Feed:
             consumer.cancelled(consumer.tag)
 
     def lose(self) -> None:
-        """The upstream delivers again what was not settled."""
+        """The upstream delivers unsettled messages again."""
         self.lost = True
         self._queue.lose()
 

@@ -9,7 +9,8 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from gateway.bridge.address_rules import Place
-from gateway.bridge.ledger import Ledger, now
+from gateway.bridge.clock import now
+from gateway.bridge.ledger import Ledger
 from gateway.bridge.pacing import Pace
 from gateway.bridge.preparation import (
     Preparation,

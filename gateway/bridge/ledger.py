@@ -1,8 +1,8 @@
 """What a shovel remembers from one opening of its ends to the next."""
 
 import logging
-import time
 
+from gateway.bridge.clock import now
 from gateway.bridge.notes import digest_of
 from gateway.message import Message
 
@@ -71,8 +71,3 @@ class Ledger:
     def losses(self, message: Message) -> int:
         """How often the destination was lost over this message."""
         return self.suspects.get(digest_of(message), 0) if self.suspects else 0
-
-
-def now() -> int:
-    """Milliseconds since 1970."""
-    return int(time.time() * 1000)

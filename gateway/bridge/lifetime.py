@@ -1,4 +1,4 @@
-"""The time to live of messages that are passed on: what is left of it, and not all of it again."""
+"""The time to live of messages that are passed on: the rest of it, and not all of it again."""
 
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.splicing import with_expiration

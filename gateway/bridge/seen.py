@@ -11,10 +11,10 @@ import hashlib
 from base64 import b64decode, b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from gateway.bridge.ordering import KeyOf
+from gateway.bridge.waiting import Turn
 from gateway.broker.store import Record
 from gateway.config.shovel_steps import DuplicateSettings
 from gateway.message import Message
@@ -25,7 +25,6 @@ DIGEST = 16
 SMALL = 32
 """Ids of a block up to which more are added to it."""
 
-Turn = Callable[[], AbstractContextManager[None]]
 Owner = tuple[str, str]
 """A shovel, and the queue of a lane or ""."""
 
@@ -140,7 +139,7 @@ class Seen:
         return self._clock() - int(self._settings.seconds * 1000)
 
     def _sweep(self) -> None:
-        """Forget what is too old or too much, but never the last block."""
+        """Forget ids that are too old or too many, but never the last block."""
         earliest, most = self._earliest(), self._settings.count
         while len(self._blocks) > 1:
             number, block = next(iter(self._blocks.items()))

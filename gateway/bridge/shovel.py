@@ -14,8 +14,9 @@ import time
 from enum import Enum
 from typing import NamedTuple
 
+from gateway.bridge.clock import now
 from gateway.bridge.ends import Ends, first_of
-from gateway.bridge.ledger import Ledger, now
+from gateway.bridge.ledger import Ledger
 from gateway.bridge.pacing import Pace
 from gateway.bridge.passing import Passing
 from gateway.bridge.preparation import Preparation

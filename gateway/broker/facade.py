@@ -225,7 +225,7 @@ class FeedQueue(Queue):
             yield
 
     def take_ready(self) -> list[Borrowed]:
-        """Take out what is ready: it goes back, or its feed is lost."""
+        """Take out the ready messages: they go back, or their feed is lost."""
         backlog = self.backlog
         found: list[Borrowed] = []
         while backlog.lanes[0].ready:
@@ -235,7 +235,7 @@ class FeedQueue(Queue):
         return found
 
     def release_ready(self) -> None:
-        """Give back what no consumer has got."""
+        """Give back the messages that no consumer has got."""
         for entry in self.take_ready():
             self.conclude(entry, Outcome.RELEASE)
 

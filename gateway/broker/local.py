@@ -168,8 +168,8 @@ class LocalChannel:
 
     @contextmanager
     def answered(self, again: bool) -> Iterator[None]:
-        """Operations within are those of one request; ``again``: an upstream has answered what it
-        needed, and its answers count."""
+        """Operations within are those of one request; ``again``: the answers of an
+        upstream that it needed have come, and count."""
         answers = self._channel.topology.answers
         if answers is None:
             yield

@@ -42,7 +42,7 @@ class Pattern(NamedTuple):
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Refuses (406) what is no pattern, and one that could take too long."""
+    """Refuses (406) a text that is no pattern, and a pattern that could take too long."""
     if len(text) > MOST_PATTERN:
         raise refused(f"the pattern has more than {MOST_PATTERN} characters")
     ways = ways_of(text)

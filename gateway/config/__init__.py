@@ -163,7 +163,7 @@ class Settings(BaseSettings):
         [], description="virtual hosts whose queues live on an upstream, see below"
     )
     observe: list[ObserveSettings] = Field(
-        [], description="proxies that record what the clients of old brokers use, see below"
+        [], description="proxies that record the use that clients make of old brokers, see below"
     )
 
     @model_validator(mode="after")

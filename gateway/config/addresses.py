@@ -20,7 +20,7 @@ class AddressRule(Section):
     """One address rule."""
 
     match: str | PlaceSettings = Field(
-        description="pattern of what is translated: an address, or exchange and key"
+        description="pattern of the addresses that are translated: an address, or exchange and key"
     )
     to: str | PlaceSettings = Field(description="the target, with the parts of the pattern")
     encoded: bool = Field(
@@ -33,7 +33,8 @@ class AddressRuleSettings(Section):
 
     default: Literal["deny", "keep"] = Field(
         "deny",
-        description="what no rule matches has no target (`deny`), or stays as it is (`keep`)",
+        description="an address that no rule matches has no target (`deny`), or stays as it is "
+        "(`keep`)",
     )
     rules: list[AddressRule] = Field([], max_length=1000, description="the rules, in order")
 

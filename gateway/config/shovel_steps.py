@@ -16,7 +16,7 @@ class RateSettings(Section):
         None, gt=0, description="octets of headers and bodies per second; unset: no limit"
     )
     burst_seconds: float = Field(
-        1, gt=0, description="what comes in so many seconds may go at once after a pause"
+        1, gt=0, description="messages of so many seconds may go at once after a pause"
     )
 
 
@@ -24,7 +24,9 @@ class DuplicateSettings(Section):
     """How messages are recognised that have come to the destination before."""
 
     id: str = Field(
-        "message_id", description="what no two messages share: `headers.NAME` or another property"
+        "message_id",
+        description="property with another value in each message: `message_id`, `headers.NAME` "
+        "or another",
     )
     count: int = Field(
         100_000, ge=1, le=10_000_000, description="ids that are remembered, the last ones"

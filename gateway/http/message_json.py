@@ -14,8 +14,8 @@ from gateway.bodies import Body
 from gateway.http.observe.trace import trace_of
 from gateway.http.octets import Chunks, Octets, octets_of, omitted
 from gateway.http.typed import json_value, moment
-from gateway.http.typed_json import refuse
 from gateway.message import Message, Properties
+from gateway.strict_json import refuse
 
 LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
 TEXTUAL = frozenset({"application/xml", "application/javascript", "application/yaml"})

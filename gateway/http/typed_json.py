@@ -14,12 +14,13 @@ import struct
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID
 
 from gateway import values
 from gateway.http.typed import EPOCH, KINDS, SAFE, BadValue, moment
 from gateway.http.typed import READ as SCALARS
+from gateway.strict_json import once, refuse
 
 MARK = "$type"
 DEPTH = 32
@@ -63,17 +64,6 @@ def loads(text: bytes | str) -> Any:
         raise BadForm("", "nests too deeply") from None
     except ValueError as error:
         raise BadForm("", f"is not JSON: {error}") from None
-
-
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("an object has a member twice")
-    return found
-
-
-def refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
 
 
 # --- writing ------------------------------------------------------------------------------------

@@ -13,9 +13,10 @@ from typing import Any
 
 from gateway.importing.access_rules import Rule, grant, read_rules
 from gateway.importing.broker_j_queues import read_exchanges, read_queues
-from gateway.importing.documents import MOST_DEPTH, deeper, read_json, read_text
+from gateway.importing.documents import MOST_DEPTH, read_json, read_text
 from gateway.importing.findings import ImportFailed, Result
 from gateway.importing.topology import Topology
+from gateway.strict_json import deeper
 
 Table = dict[str, Any]
 QUIET_BROKER = frozenset([

@@ -7,10 +7,11 @@ object or element, so that a thread which reads a large file lets others work.
 
 import json
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 from xml.parsers import expat
 
 from gateway.importing.findings import ImportFailed
+from gateway.strict_json import deeper, once, refuse
 
 MOST_OCTETS = 64 * 1024 * 1024
 MOST_DEPTH = 32
@@ -40,32 +41,6 @@ def read_json(octets: bytes) -> Any:
     if deeper(value, MOST_DEPTH):
         raise ImportFailed(f"the JSON is nested more than {MOST_DEPTH} deep")
     return value
-
-
-def refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not JSON")
-
-
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a member stands twice in an object")
-    return found
-
-
-def deeper(value: Any, most: int) -> bool:
-    level = [value]
-    while level:
-        if most < 0:
-            return True
-        most -= 1
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-    return False
 
 
 class Element:

@@ -1,6 +1,7 @@
 """Octets of one direction, cut into frames without keeping what nobody looks at: of a frame of a
 gigabyte the beginning is enough to count it."""
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 LARGEST = 64 << 10
@@ -18,7 +19,7 @@ class Cut(NamedTuple):
     wanted: int
 
 
-class Frames:
+class Frames(ABC):
     """Frames of one direction. A version's decoder overrides ``cut`` and ``take``."""
 
     def __init__(self) -> None:
@@ -33,15 +34,15 @@ class Frames:
         """Octets of an unfinished frame."""
         return len(self._held)
 
+    @abstractmethod
     def cut(self, buf: bytes, at: int) -> Cut | None:
         """The frame at ``at``; ``None`` if more octets are needed to tell. Raises
         ``Undecodable``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take(self, buf: bytes, at: int, frame: Cut) -> None:
         """Describe a frame, of which the wanted octets are there. Raises ``Undecodable``,
         ``ValueError``, ``struct.error`` or ``IndexError`` for what cannot be read."""
-        raise NotImplementedError
 
     def feed(self, data: bytes) -> None:
         """Describe all frames of which enough is there. Raises as ``cut`` and ``take`` do."""

@@ -9,12 +9,12 @@ import json
 import secrets
 import sqlite3
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from gateway.bridge.clock import now
 from gateway.bridge.migration.identity import Identity
 from gateway.bridge.migration.recovery import Unfinished
 from gateway.errors import ConfigError
@@ -226,8 +226,3 @@ def hold(path: Path) -> IO[bytes]:
         file.close()
         raise OSError("another process moves with it") from None
     return file
-
-
-def now() -> int:
-    """Milliseconds since 1970."""
-    return int(time.time() * 1000)

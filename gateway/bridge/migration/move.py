@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from gateway.bridge.migration.journal import Journal, MoveRecord, QueueRecord, now
+from gateway.bridge.clock import now
+from gateway.bridge.migration.journal import Journal, MoveRecord, QueueRecord
 from gateway.bridge.migration.queue_move import NotTaken, QueueMove, Work
 from gateway.bridge.migration.settings import MoveSettings
 from gateway.bridge.migration.sides import Side

@@ -4,7 +4,8 @@ import secrets
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gateway.bridge.migration.journal import Journal, MoveRecord, now
+from gateway.bridge.clock import now
+from gateway.bridge.migration.journal import Journal, MoveRecord
 from gateway.bridge.migration.move import Move, State
 from gateway.bridge.migration.settings import MoveSettings
 from gateway.bridge.migration.sides import Side

@@ -92,7 +92,7 @@ class Batch:
 
 
 class QueueMove:
-    """One queue of a move. ``record`` is what the journal says of it."""
+    """One queue of a move. ``record`` is its row in the journal."""
 
     def __init__(self, work: Work, record: QueueRecord) -> None:
         self.work = work

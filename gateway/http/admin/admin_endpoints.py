@@ -31,7 +31,7 @@ from gateway.http.path_segments import decode_segment
 from gateway.http.portions import Portioned, array, spread
 from gateway.http.problems import Problem, Row
 from gateway.http.request_parameters import authenticate, read_limited, read_query
-from gateway.http.typed_json import once, refuse
+from gateway.strict_json import deeper, once, refuse
 
 AT_ONCE = 64 * 1024
 """Octets of a body that is read within the loop."""
@@ -370,22 +370,6 @@ def longest(field: FieldInfo) -> float:
 def reader_of(takes: Any) -> TypeAdapter[Any]:
     """The cached adapter: making one costs more than a whole request."""
     return TypeAdapter(takes)
-
-
-def deeper(value: Any, most: int) -> bool:
-    """Whether lists and tables are nested more than ``most`` deep."""
-    level = [value]
-    while level:
-        if most < 0:
-            return True
-        most -= 1
-        level = [
-            inner
-            for outer in level
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-    return False
 
 
 def listed(name: str, items: Iterable[BaseModel]) -> Response:

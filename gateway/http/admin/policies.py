@@ -35,7 +35,7 @@ class PolicyPart(PolicyValue):
 
 
 def read_policy(name: str, given: PolicyValue, operator: bool = False) -> Policy:
-    """Refuses (406) what is no policy."""
+    """Refuses (406) a body that is no policy."""
     return make_policy(
         name, given.pattern, given.definition, given.priority, given.apply_to, operator
     )

@@ -6,7 +6,7 @@ import { cut, layout } from "./drawing.js";
 const SUBTITLE = 14;
 
 export class Graph {
-  // `href` gives the address of a box, `sentence` what a screen reader says of it and its arrows.
+  // `href` gives the address of a box, `sentence` the words of a screen reader for it and its arrows.
   constructor({ label, href, sentence }) {
     this.href = href;
     this.sentence = sentence;

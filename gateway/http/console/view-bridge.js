@@ -11,7 +11,7 @@ import { LiveTable } from "./table.js";
 const MOST_CLIENTS = 40;
 
 // Programs of one kind are one box on the left, virtual hosts stand in the middle, other brokers on
-// the right, unless a shovel empties them. "queue" is what the layout calls its last layer.
+// the right, unless a shovel empties them. "queue" is the name of the layout for its last layer.
 function graphOf({ connections, upstreams, facades, shovels }, vhost) {
   const nodes = new Map();
   const edges = new Map();

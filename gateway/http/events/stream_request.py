@@ -29,7 +29,7 @@ from gateway.http.filters import (
 )
 from gateway.http.path_segments import decode_segment
 from gateway.http.problems import Problem
-from gateway.http.typed_json import once, refuse
+from gateway.strict_json import once, refuse
 
 MOST_FIELDS = 256
 Pairs = list[tuple[str, str]]

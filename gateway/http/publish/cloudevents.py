@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from gateway.http.fields import BadField
-from gateway.http.typed_json import BadForm, once, refuse
+from gateway.http.typed_json import BadForm
+from gateway.strict_json import once, refuse
 
 PREFIX = "cloudEvents_"
 ONE = "application/cloudevents+json"

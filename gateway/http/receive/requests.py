@@ -20,7 +20,7 @@ from gateway.http.filters import (
 )
 from gateway.http.problems import Problem
 from gateway.http.request_parameters import read_limited
-from gateway.http.typed_json import once, refuse
+from gateway.strict_json import once, refuse
 
 MOST_OCTETS = 1024 * 1024
 """Of a JSON request."""
