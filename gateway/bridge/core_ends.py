@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from gateway.bridge.ends import Arrivals, Fate, Report, Taken
-from gateway.bridge.waiting import until_answered
+from gateway.bridge.waiting import Turn, until_answered
 from gateway.broker.broker import Broker
 from gateway.broker.local import DISK, NO_SUBSCRIBER, LocalChannel, LocalClient, Subscriber
 from gateway.errors import Condition, Refusal
@@ -24,7 +23,7 @@ class Core(NamedTuple):
     publishers are paused because memory, disk or store is short."""
 
     broker: Broker
-    turn: Callable[[], AbstractContextManager[None]]
+    turn: Turn
     held: Callable[[], bool]
 
 

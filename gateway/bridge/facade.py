@@ -263,7 +263,6 @@ class Facade:
                 self._read(remote),
                 self._watch(destination),
                 self._publish_all(destination),
-                self._drain(destination),
             )
         finally:
             lost, self.remote, self._destination = self.remote, None, None
@@ -428,12 +427,6 @@ class Facade:
         properties = peek_properties(message)
         properties.user_id = None
         return reencoded(message, properties, message.exchange, message.key)
-
-    async def _drain(self, destination: RemoteDestination) -> None:
-        """Write the octets that the connection has gathered."""
-        while True:
-            await destination.drain()
-            await asyncio.sleep(0.02)
 
     def _report(self, number: int, fate: Fate, text: str) -> None:
         """Hot."""

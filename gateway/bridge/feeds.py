@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from gateway.adapters.contract import Capability
 from gateway.bridge.remote_ends import can_drain
+from gateway.bridge.waiting import Turn
 from gateway.broker.facade import MOST_AHEAD, FacadeVirtualHost, FeedQueue
 from gateway.errors import Condition, GatewayError, LocalError, Refusal
 from gateway.net.dialer import Remote
@@ -39,7 +39,7 @@ class FeedOwner(Protocol):
 
     vhost: str
     host: FacadeVirtualHost
-    turn: Callable[[], AbstractContextManager[None]]
+    turn: Turn
     feeds: "dict[int, Feed]"
 
     def run_soon(self, work: Coroutine[Any, Any, None]) -> None: ...

@@ -31,7 +31,6 @@ from gateway.operations import Bind, DeclareExchange, DeclareQueue, DeleteQueue,
 MISSING_MS = 1000
 """Time for which the upstream is not asked again for a name that it does not have."""
 MOST_MISSING = 10_000
-UNLIMITED = 1 << 31
 MOST_AHEAD = 1000
 """Messages that are ready here for a consumer without a limit that has not got them yet."""
 T = TypeVar("T")
@@ -520,8 +519,8 @@ class FacadeVirtualHost(VirtualHost):
             making = self._private[place] = Making(
                 declaration, binding, self.upstream.ask(declaration), self.upstream.ask(binding)
             )
-        making.declared.value()
         try:
+            making.declared.value()
             making.bound.value()
         except AwaitsUpstream:
             raise
