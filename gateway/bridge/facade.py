@@ -6,7 +6,6 @@ confirm are kept and published again, and consumers are subscribed again when it
 
 import asyncio
 import logging
-import random
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
@@ -19,7 +18,7 @@ from gateway.bridge.ends import Fate, first_of
 from gateway.bridge.feeds import Feed
 from gateway.bridge.remote_ends import RemoteDestination, begin, open_destination, raise_if_lost
 from gateway.bridge.upstream import Upstream
-from gateway.bridge.waiting import Turn
+from gateway.bridge.waiting import Turn, quietly
 from gateway.broker.answers import Answer
 from gateway.broker.deadletters import peek_properties, reencoded
 from gateway.broker.facade import FacadeVirtualHost, FeedQueue, UpstreamQueue
@@ -28,6 +27,7 @@ from gateway.config.facade import FacadeSettings
 from gateway.errors import Condition, GatewayError, LocalError, Lost, Refusal
 from gateway.message import Message
 from gateway.net.dialer import Remote
+from gateway.net.pauses import Pauses
 from gateway.operations import (
     BeginSession,
     Bind,
@@ -51,7 +51,6 @@ BATCH = 512
 """Operations of the upstream that are handled in one turn of the loop."""
 ABANDONED_SECONDS = 5.0
 """Time after which a subscription ends whose client has gone before the upstream agreed."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 """Seconds between two attempts to connect; doubled each time, and cut by up to a half."""
 
 FATES = {
@@ -226,7 +225,7 @@ class Facade:
     # --- connecting -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        pause = FIRST_PAUSE
+        pauses = Pauses(first=0.2, longest=10.0)
         while True:
             connected = self.connected
             try:
@@ -237,11 +236,10 @@ class Facade:
                 log.exception("facade %s: internal error", self.vhost)
                 self._failed(f"internal error: {error!r}")
             if self.connected > connected:
-                pause = FIRST_PAUSE
+                pauses.reset()
             self._enter("waiting")
             self._expire()
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(LONGEST_PAUSE, pause * 2)
+            await asyncio.sleep(pauses.next())
 
     async def _serve(self) -> None:
         """Connect, and serve until a connection is lost."""
@@ -545,11 +543,3 @@ class Facade:
             for feed in list(self.feeds.values()):
                 feed.lose()
             self.feeds.clear()
-
-
-async def quietly(closing: Coroutine[Any, Any, None]) -> None:
-    """Close what may be lost already."""
-    try:
-        await closing
-    except (OSError, GatewayError) as error:
-        log.debug("closing: %s", error)

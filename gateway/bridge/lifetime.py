@@ -27,7 +27,7 @@ def expiring(message: Message, left: int) -> Message:
     else:
         properties = dialect.read(header)
         properties.ttl = left
-        header = dialect.write(properties)
+        header = dialect.rewrite(header, properties)
     return Message(
         dialect,
         header,

@@ -9,7 +9,6 @@ does not take is tried again, then parked in a queue of this gateway, or rejecte
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from enum import Enum
 from typing import NamedTuple
@@ -23,10 +22,10 @@ from gateway.bridge.preparation import Preparation
 from gateway.bridge.seen import Seen
 from gateway.config.bridge import ShovelSettings
 from gateway.errors import GatewayError
+from gateway.net.pauses import Pauses
 
 log = logging.getLogger("gateway.bridge")
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds between two attempts to open the ends; doubled each time, and cut by up to a half."""
 
 
@@ -138,7 +137,7 @@ class Shovel:
         self._wanted.set()
 
     async def run(self) -> None:
-        pause = FIRST_PAUSE
+        pauses = Pauses()
         while True:
             if not self._wanted.is_set():
                 self._enter(State.PAUSED)
@@ -155,12 +154,11 @@ class Shovel:
             if not self._wanted.is_set():
                 continue
             if self.ledger.moved > moved:
-                pause = FIRST_PAUSE
+                pauses.reset()
             self._enter(State.WAITING)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause * random.uniform(0.5, 1.0)):
+                async with asyncio.timeout(pauses.next()):
                     await self._unwanted.wait()
-            pause = min(LONGEST_PAUSE, pause * 2)
 
     async def _pass(self) -> None:
         """Open both ends and move messages until one is lost, or the shovel is paused."""

@@ -1,13 +1,17 @@
-"""Waiting for the answers of an upstream that operations on a facade need."""
+"""Waiting for another broker: for the answers that operations on a facade need, and for the end
+of a connection."""
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gateway.broker.broker import Broker
 from gateway.broker.local import LocalChannel
-from gateway.errors import AwaitsUpstream, Refusal
+from gateway.errors import AwaitsUpstream, GatewayError, Refusal
+
+log = logging.getLogger("gateway.bridge")
 
 Turn = Callable[[], AbstractContextManager[None]]
 T = TypeVar("T")
@@ -45,3 +49,11 @@ async def know(broker: Broker, turn: Turn, vhost: str, kind: str, name: str) -> 
         await until_answered(turn, lambda: name in names)
     except Refusal:
         return
+
+
+async def quietly(closing: Coroutine[Any, Any, None]) -> None:
+    """Close what may be lost already."""
+    try:
+        await closing
+    except (OSError, GatewayError) as error:
+        log.debug("closing: %s", error)

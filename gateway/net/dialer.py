@@ -13,7 +13,6 @@ the peer (``async for``):
 
 import asyncio
 import logging
-import random
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,6 +26,7 @@ from gateway.adapters.registry import PREFERRED, VERSIONS
 from gateway.adapters.search import Search
 from gateway.bodies import Spool
 from gateway.errors import Condition, Lost, Refusal
+from gateway.net.pauses import Pauses
 from gateway.net.version_probe import probe
 
 log = logging.getLogger("gateway.net")
@@ -424,18 +424,18 @@ async def redial(
     longest: float = 30.0,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> Remote:
-    """Call ``attempt`` (a ``dial``) until it works, with pauses that double from ``first`` to
-    ``longest`` seconds, each cut by up to a half at random so that many do not come at once.
+    """Call ``attempt`` (a ``dial``) until it works, with ``Pauses`` from ``first`` to ``longest``
+    seconds.
 
     Raises ``Refusal`` for lasting reasons: wrong password, no such virtual host or version.
     """
-    pause = first
+    pauses = Pauses(first, longest)
     while True:
         try:
             return await attempt()
         except (OSError, Refusal) as error:
             if isinstance(error, Refusal) and error.condition in HOPELESS:
                 raise
+            pause = pauses.next()
             log.warning("dialling again in %.1f s: %s", pause, error)
-        await sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(longest, pause * 2)
+        await sleep(pause)

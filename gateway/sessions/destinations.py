@@ -132,7 +132,7 @@ def as_request(message: Message, answer_to: str) -> Message:
         properties.reply_to = answer_to
     if properties.correlation_id is None:
         properties.correlation_id = properties.message_id
-    header = message.dialect.write(properties)
+    header = message.dialect.rewrite(message.header, properties)
     return Message(message.dialect, header, message.body, "", message.key, message.essentials)
 
 

@@ -5,7 +5,6 @@ It outlives its process by its journal: ``Move`` made again from the same record
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -17,10 +16,10 @@ from gateway.bridge.migration.queue_move import NotTaken, QueueMove, Work
 from gateway.bridge.migration.settings import MoveSettings
 from gateway.bridge.migration.sides import Side
 from gateway.errors import GatewayError, Refusal
+from gateway.net.pauses import Pauses
 
 log = logging.getLogger("gateway.bridge")
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Seconds between two attempts to open the ends; doubled each time, and cut by up to a half."""
 
 
@@ -131,7 +130,7 @@ class Move:
 
     async def _queue(self, number: int) -> bool:
         """Move one queue, over losses of the ends. False: the move is to be paused."""
-        pause, attempts = FIRST_PAUSE, 0
+        pauses, attempts = Pauses(), 0
         while True:
             record = self.queues[number]
             self._current = current = QueueMove(self._work, record)
@@ -141,7 +140,8 @@ class Move:
                 raise
             except (OSError, GatewayError) as error:
                 if current.record.next > record.next:
-                    pause, attempts = FIRST_PAUSE, 0
+                    pauses.reset()
+                    attempts = 0
                 attempts += 1
                 if attempts >= self.settings.attempts or never_opened(current, error):
                     raise
@@ -154,8 +154,7 @@ class Move:
             self.progress()
             if self._work.stopping:
                 return False
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(LONGEST_PAUSE, pause * 2)
+            await asyncio.sleep(pauses.next())
 
     def _moved(self) -> None:
         """The counts have changed."""

@@ -27,6 +27,7 @@ from gateway.bridge.migration.journal import Journal, QueueRecord
 from gateway.bridge.migration.recovery import Unfinished
 from gateway.bridge.migration.settings import MoveSettings
 from gateway.bridge.migration.sides import Side
+from gateway.bridge.waiting import quietly
 from gateway.errors import GatewayError
 from gateway.message import ExpiringMessage, Message
 from gateway.operations import Outcome
@@ -124,9 +125,9 @@ class QueueMove:
                 working = self._work(source, destination, unfinished, there)
                 await first_of(working, source.watch(), destination.watch())
             finally:
-                await closed(source)
+                await quietly(source.close())
         finally:
-            await closed(destination)
+            await quietly(destination.close())
         return self.record.done
 
     async def _found(self, numbers: list[int]) -> set[int]:
@@ -388,11 +389,3 @@ async def identities_of(taken: list[Taken]) -> list[Identity]:
         if n % PORTION == PORTION - 1:
             await asyncio.sleep(0)
     return found
-
-
-async def closed(end: FiniteSource | Destination) -> None:
-    """Close an end that may be lost."""
-    try:
-        await end.close()
-    except (OSError, GatewayError) as error:
-        log.debug("move: %s", error)
