@@ -138,6 +138,7 @@ def start_of(key: str, octets: int, properties: bytes = PERSISTENT, channel: int
 )
 def test_it_streams_through(gateway: Running, sender: str, taker: str, more: list[str]) -> None:
     """Clients with a heartbeat of seconds, and a gateway whose memory does not notice."""
+    package("python-qpid-proton", "proton")  # before anything is sent that nobody would take
     names = {"proton": "/queues/streamed", "pika": "streamed"}
     gateway.wire(1).declare("streamed", durable=True)
     with watched(gateway) as above:
