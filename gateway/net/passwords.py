@@ -196,6 +196,8 @@ class Passwords:
         return task
 
     async def compute(self, user: str, password: str) -> Verifier | None:
+        if self.closed:  # between the attempt and the start of this task
+            raise Stopping("the gateway is shutting down")
         found = self.access.user(user)
         loop = asyncio.get_running_loop()
         known, iterations = found or self.unknown, self.access.iterations

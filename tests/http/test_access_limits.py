@@ -16,7 +16,7 @@ from gateway.broker.access import Verifier, fits, make_verifier
 from gateway.http.access.protocol import bounded
 from gateway.http.app import close
 from gateway.net.failures import SHARE
-from gateway.net.passwords import network
+from gateway.net.passwords import Stopping, network
 
 QUEUE = "/v1/%2F/queues/orders/messages"
 
@@ -138,6 +138,15 @@ async def test_a_password_changed_in_the_middle_of_its_check_is_not_known(
         gated.set()
         assert {answer.status_code for answer in await asked} == {401}
         assert (await http.get("/v1/session")).status_code == 401
+
+
+async def test_an_attempt_that_begins_with_the_shutdown_is_refused(make_rig: Any) -> None:
+    """The gateway stops between the attempt and the task that computes its verifier."""
+    passwords = make(make_rig).app.state.context.authenticator.passwords
+    computing = passwords.computation("alice", "guess", b"digest")
+    passwords.close()
+    with pytest.raises(Stopping):
+        await computing
 
 
 async def test_requests_during_the_shutdown_get_503(make_rig: Any, gated: threading.Event) -> None:
