@@ -210,24 +210,21 @@ def probe(
         where = read_address(address)
     except ValueError as error:
         fail(str(error))
-    table = Table("version", "product", "mechanism", "confirms", "transactions", "error")
+    table = Table("version", "product", "mechanism", "can", "error")
     spoken = 0
 
     async def ask() -> None:
         nonlocal spoken
         async for one in probe_broker(where, vhost, Credentials(user, password), seconds):
-            marks = ("", "") if one.error else map(yes_or_no, (one.confirms, one.transactions))
-            table.add_row(one.version, one.product, one.mechanism, *marks, one.error)
+            able = one.abilities._asdict() if one.abilities else {}
+            words = ", ".join(name for name, can in able.items() if can)
+            table.add_row(one.version, one.product, one.mechanism, words, one.error)
             spoken += not one.error
 
     run(ask())
     out.print(table)
     if not spoken:
         fail(f"{where}: no version could log in")
-
-
-def yes_or_no(value: bool) -> str:
-    return "yes" if value else "no"
 
 
 @cli.command()

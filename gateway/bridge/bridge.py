@@ -10,6 +10,7 @@ from gateway.bodies import Spool
 from gateway.bridge.clock import now
 from gateway.bridge.core_ends import Core, CoreDestination, CoreSource
 from gateway.bridge.directories import directory_of
+from gateway.bridge.discovery import Discovery
 from gateway.bridge.ends import Destination, Ends, Report, Source
 from gateway.bridge.facade import Facade
 from gateway.bridge.fan import fan
@@ -98,6 +99,7 @@ class Bridge:
     ) -> None:
         """Raises ``ConfigError``."""
         self.upstreams = {one.name: Upstream(one, limits, spool) for one in upstreams}
+        self.discoveries = {name: Discovery(one) for name, one in self.upstreams.items()}
         self._seen = SeenIds(core.broker.state.store, core.turn, now)
         self.shovels = {one.name: self._shovel(core, one) for one in shovels}
         self._seen.forget_others(one.name for one in shovels if one.duplicates is not None)
@@ -141,6 +143,8 @@ class Bridge:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for discovery in self.discoveries.values():
+            await discovery.close()
         for facade in self.facades.values():
             await facade.close()
         if self.moves is not None:

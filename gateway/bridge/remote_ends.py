@@ -111,6 +111,13 @@ def can_drain(remote: Remote) -> bool:
     return Capability.LINKS in remote.adapter.capabilities and not old
 
 
+def can_browse(remote: Remote) -> bool:
+    """RabbitMQ gives each receiver of 1.0 the messages themselves, whatever it asks for."""
+    if remote.peer.product == "RabbitMQ":
+        return False
+    return remote.adapter.version == "0-10" or Capability.LINKS in remote.adapter.capabilities
+
+
 async def counted(remote: Remote, queue: str) -> int | None:
     """Ready messages of a queue; ``None``: the version does not tell. Raises ``Refusal`` if there
     is no such queue."""

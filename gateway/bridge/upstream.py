@@ -12,6 +12,9 @@ from gateway.net.dialer import Remote, dial
 from gateway.net.tls import client_context
 from gateway.operations import Peer
 
+MOST_SHOWN = 255
+"""Characters of what a broker says of itself."""
+
 
 class UpstreamInfo(NamedTuple):
     """An upstream as the administration shows it. ``since`` is ms since 1970, 0 if it was never
@@ -100,8 +103,8 @@ class Upstream:
             len(self._remotes),
             "" if self._address is None else str(self._address),
             self._version,
-            peer.product,
-            peer.product_version,
+            peer.product[:MOST_SHOWN],
+            peer.product_version[:MOST_SHOWN],
             self._since,
             self._error,
         )

@@ -69,6 +69,8 @@ def test_the_bridge_is_drawn(running: Running, tmp_path: Path) -> None:
             until(console.page, lambda: "connected" in console.row("facades", "/"), "facade")
             until(console.page, lambda: "running" in console.row("shovels", "copies"), "shovel")
             assert console.row("upstreams", "archive")[2] == "1.0"
+            until(console.page, lambda: "counting" in console.row("upstreams", "rabbit")[4], "can")
+            assert "draining" in console.row("upstreams", "archive")[4]
             drawn = console.page.locator("svg").text_content()
             for text in ("vhost /", "rabbit", "archive", "0-8", "shovel copies 0-9-1 to 1.0"):
                 assert text in drawn

@@ -5,12 +5,12 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import NamedTuple, Protocol
 
-from gateway.adapters.contract import Capability
 from gateway.bridge.core_ends import Core, CoreDestination, CoreSource
 from gateway.bridge.ends import Destination, FiniteSource, Report
 from gateway.bridge.remote_ends import (
     CHANNEL,
     begin,
+    can_browse,
     counted,
     draw,
     open_destination,
@@ -206,10 +206,3 @@ class Reader:
 
 def ignore(number: int, fate: object, text: str) -> None:
     """The reports of an end that publishes nothing."""
-
-
-def can_browse(remote: Remote) -> bool:
-    """RabbitMQ gives each receiver of 1.0 the messages themselves, whatever it asks for."""
-    if remote.peer.product == "RabbitMQ":
-        return False
-    return remote.adapter.version == "0-10" or Capability.LINKS in remote.adapter.capabilities

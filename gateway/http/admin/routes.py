@@ -6,6 +6,7 @@ from gateway.http.admin import (
     asyncapi,
     branches,
     bridge,
+    capabilities,
     definitions,
     importing,
     inventory,
@@ -22,7 +23,7 @@ from gateway.http.context import Context
 
 ROOM = (
     *(topology, branches, people, traffic, sessions, bridge, moves, definitions, importing),
-    *(rabbit, inventory, pages, asyncapi),
+    *(capabilities, rabbit, inventory, pages, asyncapi),
 )
 ENDPOINTS = [endpoint for part in ROOM for endpoint in part.ENDPOINTS]
 

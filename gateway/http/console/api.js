@@ -99,6 +99,9 @@ export const api = {
   connections: () => either(`${ADMIN}/connections`, "/v1/connections"),
   closeConnection: (id) => remove(`${ADMIN}/connections/${part(id)}`),
 
+  me: () => get("/api/whoami"),
+  // Probes that are under way are not waited for: the view asks again.
+  capabilities: () => get("/v1/capabilities?wait=0"),
   upstreams: () => get(`${ADMIN}/upstreams`),
   facades: () => get(`${ADMIN}/facades`),
   shovels: () => get(`${ADMIN}/shovels`),

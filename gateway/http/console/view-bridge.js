@@ -7,6 +7,7 @@ import { nodeId } from "./drawing.js";
 import { since } from "./format.js";
 import { Graph } from "./graph.js";
 import { LiveTable } from "./table.js";
+import { chips } from "./view-queues.js";
 
 const MOST_CLIENTS = 40;
 
@@ -71,6 +72,12 @@ function sentence(box, edges) {
   return `${parts.join("; ")}.`;
 }
 
+// The abilities that a probe has found; or how it stands with the probe.
+function abilities({ can }) {
+  if (!can?.abilities) return can && can.state !== "unknown" ? [can.state === "failed" ? "probe failed" : can.state] : [];
+  return Object.entries(can.abilities).filter(([, able]) => able).map(([name]) => name);
+}
+
 const time = { label: "Since", value: (one) => one.since ? since(one.since) : "", sort: (one) => String(one.since) };
 const wrong = { label: "Last error", value: (one) => one.error };
 
@@ -88,6 +95,7 @@ export function open({ vhost, link }) {
       { label: "Address", mono: true, value: (one) => one.address || one.addresses.join(", ") },
       { label: "AMQP", value: (one) => one.version },
       { label: "Broker", value: (one) => [one.product, one.product_version].filter(Boolean).join(" ") },
+      { label: "Can", className: "features", sort: false, value: (one) => abilities(one).join(", "), make: (one) => chips(abilities(one)) },
       { label: "Virtual host", mono: true, value: (one) => one.vhost },
       { label: "User", value: (one) => one.user },
       { label: "Connections", numeric: true, value: (one) => one.connections },
@@ -141,9 +149,11 @@ export function open({ vhost, link }) {
 
   async function refresh() {
     try {
-      const [brokers, hosts, moving, clients] = await Promise.all(
-        [api.upstreams(), api.facades(), api.shovels(), api.connections()]);
+      const [brokers, can, hosts, moving, clients] = await Promise.all(
+        [api.upstreams(), api.capabilities(), api.facades(), api.shovels(), api.connections()]);
       known = { ...brokers, ...hosts, ...moving, ...clients };
+      const found = new Map(can.upstreams.map((one) => [one.name, one]));
+      known.upstreams = known.upstreams.map((one) => ({ ...one, can: found.get(one.name) }));
       upstreams.update(known.upstreams);
       facades.update(known.facades);
       shovels.update(known.shovels);
