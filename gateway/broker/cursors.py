@@ -68,7 +68,7 @@ class Copies:
         "most_deliveries", "excluded",
     )  # fmt: skip
 
-    has_dead_letter_exchange = False
+    forfeited = has_dead_letter_exchange = False
 
     def __init__(self, state: BrokerState) -> None:
         self.state = state

@@ -18,6 +18,7 @@ from gateway.broker.answers import Answer, Answers
 from gateway.broker.consumers import Consumer
 from gateway.broker.dispatcher import DispatchedQueue, Dispatcher
 from gateway.broker.exchanges import Binding, Exchange, Step
+from gateway.broker.handover import DELETED
 from gateway.broker.lanes import Entry, Lane
 from gateway.broker.names import MOST_OCTETS, octets
 from gateway.broker.outbound import Outbound, OutboundSender
@@ -205,8 +206,8 @@ class FeedQueue(Queue):
         self.conclude(entry, Outcome.REJECT)
 
     def reject(self, entry: Entry, reason: str) -> None:
-        # "deleted": the queue here is gone, and the one of the upstream is not, or has nothing.
-        self.conclude(entry, Outcome.RELEASE if self.gone else Outcome.REJECT)
+        # Deleted is this queue, with its consumer, and not that of the upstream.
+        self.conclude(entry, Outcome.RELEASE if reason == DELETED else Outcome.REJECT)
 
     def conclude(self, entry: Entry, outcome: Outcome) -> None:
         super().finish(entry)
@@ -250,6 +251,11 @@ class FeedQueue(Queue):
         self.release_ready()
         self.want()
         self.home.consumer_gone(consumer, keep_queue)
+
+    @property
+    def forfeited(self) -> bool:
+        """A consumer that has ended has its unsettled deliveries yet."""
+        return self.home.gone
 
     @property
     def has_dead_letter_exchange(self) -> bool:

@@ -395,7 +395,7 @@ class LocalChannel:
     def unsettled(self, delivery: int) -> Message | None:
         """An unsettled message, unless it is gone with its queue."""
         entry = self._entry(delivery)
-        return None if entry is None or entry.lane.queue.gone else entry.message
+        return None if entry is None or entry.lane.queue.forfeited else entry.message
 
     def would_dead_letter(self, delivery: int) -> bool:
         """Whether a rejected delivery would be dead-lettered to a queue other than its own."""

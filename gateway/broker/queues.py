@@ -434,6 +434,11 @@ class Queue:
             self.vhost.dead_letters.publish(self, entry.message, reason, origin)
 
     @property
+    def forfeited(self) -> bool:
+        """Whether its unsettled messages are gone with it."""
+        return self.gone
+
+    @property
     def has_dead_letter_exchange(self) -> bool:
         return self.limits.dead_letter_exchange is not None
 

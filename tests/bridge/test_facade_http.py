@@ -84,6 +84,39 @@ def test_a_receive_waits(front: Running, old: Running) -> None:
     assert bodies(found[0].json()) == ["now"]
 
 
+@pytest.mark.parametrize("outcome", ["accept", "reject"])
+def test_a_lease_of_a_message_that_was_waited_for(
+    outcome: str, front: Running, old: Running
+) -> None:
+    """The consumer that waited is gone, and its delivery is leased."""
+    queue, dead = f"leased-{outcome}", f"dead-{outcome}"
+    made(old, dead)
+    letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead}
+    body = {"durable": True, "arguments": letters}
+    assert call(old, "PUT", f"/api/queues/%2F/{queue}", json=body).status_code == 201
+    path = f"/v1/%2F/queues/{queue}"
+    found: list[Any] = []
+    asked = {"wait_ms": 30_000}
+    waiter = threading.Thread(
+        target=lambda: found.append(call(front, "POST", path + "/deliveries", json=asked))
+    )
+    waiter.start()
+    until(lambda: queue in {q["queue"]["name"] for q in old.asked("/api/consumers")}, "consumer")
+    call(old, "POST", path + "/messages", content="now")
+    waiter.join(PATIENCE)
+    assert found[0].status_code == 200, found[0].text
+    assert bodies(found[0].json()) == ["now"]
+    lease = f"/v1/%2F/deliveries/{found[0].json()['deliveries'][0]['token']}"
+    if outcome == "accept":
+        settled = call(front, "DELETE", lease)
+    else:
+        settled = call(front, "POST", lease + "/reject", json={})
+    assert settled.status_code < 300, settled.text
+    until(lambda: unsettled(old, queue) == 0, "settlement")
+    assert depth(old, queue) == 0
+    until(lambda: depth(old, dead) == (outcome == "reject"), "dead letter")
+
+
 def front_client(front: Running) -> httpx.Client:
     return httpx.Client(base_url=f"http://127.0.0.1:{front.http_port}", timeout=PATIENCE)
 
