@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -326,6 +327,31 @@ def start_rabbitmq(
     )
     _wait_for_ports(server, waiting)
     return server
+
+
+def rabbitmqctl(server: Server, *words: str) -> None:
+    """Command a node that `start_rabbitmq` has started."""
+    _, mapper = server.processes[:2]
+    environment = {
+        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+        "LANG": "C.UTF-8",
+        "HOME": str(server.folder),
+        "ERL_EPMD_PORT": str(mapper.args[-1]),  # type: ignore[index]
+        "RABBITMQ_CONF_ENV_FILE": str(server.folder / "env.conf"),
+    }
+    command = ["/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "-n", f"interop{server.port}@localhost"]
+    done = subprocess.run([*command, *words], env=environment, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@contextmanager
+def rabbitmq_memory_alarm(server: Server) -> Iterator[None]:
+    """It reads nothing from its publishers meanwhile."""
+    rabbitmqctl(server, "set_vm_memory_high_watermark", "absolute", "1")
+    try:
+        yield
+    finally:
+        rabbitmqctl(server, "set_vm_memory_high_watermark", "0.4")
 
 
 # --- a gateway before another broker -------------------------------------------------------------

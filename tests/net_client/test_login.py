@@ -1,7 +1,6 @@
 """Logging in, and the life of a connection."""
 
 import asyncio
-import os
 import ssl
 from pathlib import Path
 
@@ -20,7 +19,12 @@ from gateway.operations import (
     Unblocked,
     UpdateSecret,
 )
-from tests.interop.servers import Server, rabbitmq_missing, start, start_gateway
+from tests.interop.servers import (
+    rabbitmq_memory_alarm,
+    rabbitmq_missing,
+    start,
+    start_gateway,
+)
 from tests.net_client.places import Place, Talk, ending, following
 
 pytestmark = pytest.mark.interop
@@ -139,7 +143,8 @@ async def test_memory_alarm(talk: Talk) -> None:
         pytest.skip("connection.blocked is said in 0-9-1, and provoked in RabbitMQ only")
     remote = await talk.open()
     queue = await talk.queue()
-    await rabbitmqctl(talk.place.server, "set_vm_memory_high_watermark", "absolute", "1")
+    alarm = rabbitmq_memory_alarm(talk.place.server)
+    await asyncio.to_thread(alarm.__enter__)
     try:
         talk.publish(queue, b"x")
         blocked = await following(remote, Blocked, 20)
@@ -148,25 +153,10 @@ async def test_memory_alarm(talk: Talk) -> None:
             async with asyncio.timeout(0.3):
                 await remote.drain()
     finally:
-        await rabbitmqctl(talk.place.server, "set_vm_memory_high_watermark", "0.4")
+        await asyncio.to_thread(alarm.__exit__, None, None, None)
     await following(remote, Unblocked, 20)
     await remote.drain()
     await talk.settled(queue, 1)
-
-
-async def rabbitmqctl(server: Server, *words: str) -> None:
-    """Command the test's own node."""
-    _, mapper = server.processes
-    environment = {
-        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-        "LANG": "C.UTF-8",
-        "HOME": str(server.folder),
-        "ERL_EPMD_PORT": str(mapper.args[-1]),  # type: ignore[index]
-        "RABBITMQ_CONF_ENV_FILE": str(server.folder / "env.conf"),
-    }
-    command = ("/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "-n", f"interop{server.port}@localhost")
-    process = await asyncio.create_subprocess_exec(*command, *words, env=environment)
-    assert await process.wait() == 0
 
 
 async def test_gateway_short_of_disk(tmp_path: Path) -> None:
