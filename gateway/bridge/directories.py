@@ -51,17 +51,21 @@ class ManagementDirectory:
     def __init__(self, address: str, upstream: UpstreamSettings) -> None:
         """Raises ``ConfigError``."""
         self._url = f"{address.rstrip('/')}/api/queues/{quote(upstream.vhost, safe='')}"
-        self._login = upstream.user, upstream.secret()
+        self._upstream = upstream
+        upstream.secret()
         self._seconds = upstream.connect_seconds
 
     async def queues(self) -> list[str]:
-        """Raises ``OSError``."""
+        """Raises ``OSError``, or ``ConfigError`` if the file with the password cannot be read."""
+        login = self._upstream.user, self._upstream.secret()
         try:
             async with (
-                httpx.AsyncClient(auth=self._login, timeout=self._seconds) as client,
+                httpx.AsyncClient(auth=login, timeout=self._seconds) as client,
                 client.stream("GET", self._url, params={"columns": "name"}) as answer,
             ):
-                answer.raise_for_status()
+                if answer.is_error:
+                    told = f"{answer.status_code} {answer.reason_phrase}"
+                    raise OSError(f"{self._url}: {told}")
                 octets = b""
                 async for chunk in answer.aiter_bytes():
                     octets += chunk

@@ -53,7 +53,9 @@ class UpstreamSettings(Section):
     vhost: str = Field("/", description="virtual host there")
     user: str = Field("guest", description="user there")
     password: SecretStr = Field(SecretStr("guest"), description="password there")
-    password_file: Path | None = Field(None, description="file with the password, instead of it")
+    password_file: Path | None = Field(
+        None, description="file with the password, instead of it; read again at each connect"
+    )
     ca: Path | None = Field(
         None, description="PEM file of the authorities of its certificate; unset: the system's"
     )
@@ -80,7 +82,7 @@ class UpstreamSettings(Section):
         try:
             return self.password_file.read_text("utf-8").rstrip("\r\n")
         except (OSError, ValueError) as error:
-            raise ConfigError(f"upstreams.{self.name}: {self.password_file}: {error}") from None
+            raise ConfigError(f"upstreams.{self.name}.password_file: {error}") from None
 
 
 class ShovelSource(Section):
