@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gateway.adapters import Credentials, Limits, Product
 from gateway.bodies import Spool
 from gateway.config.bridge import Address, UpstreamSettings, read_address
-from gateway.errors import Refusal
+from gateway.errors import ConfigError, Refusal
 from gateway.net.dialer import Remote, dial
 from gateway.net.tls import client_context
 from gateway.operations import Peer
@@ -43,7 +43,7 @@ class Upstream:
         self.addresses = [read_address(one) for one in settings.addresses]
         self._limits = limits._replace(handshake_timeout=settings.connect_seconds)
         self._spool = spool
-        self._credentials = Credentials(settings.user, settings.secret())
+        settings.secret()
         encrypted = any(one.tls for one in self.addresses)
         self._tls = client_context(settings.ca) if encrypted else None
         self._remotes: dict[Remote, None] = {}
@@ -55,7 +55,13 @@ class Upstream:
 
     async def connect(self, purpose: str) -> Remote:
         """A new connection to the first address that answers, beginning with the last that did.
-        ``purpose`` is its name there. Raises ``OSError`` or ``Refusal``, of the last address."""
+        ``purpose`` is its name there, which others may have. A file with the password is read each
+        time. Raises ``OSError`` or ``Refusal``, of the last address."""
+        try:
+            credentials = Credentials(self.settings.user, self.settings.secret())
+        except ConfigError as error:
+            self._error = str(error)
+            raise OSError(str(error)) from None
         addresses = self.addresses
         if self._address is not None:
             at = addresses.index(self._address)
@@ -64,22 +70,22 @@ class Upstream:
             addresses = random.sample(addresses, len(addresses))
         for address in addresses:
             try:
-                return await self._connect(address, purpose)
+                return await self._connect(address, purpose, credentials)
             except (OSError, Refusal) as error:
                 self._error = f"{address}: {error}"
                 if address == addresses[-1]:
                     raise
         raise AssertionError("there is an address at least")
 
-    async def _connect(self, address: Address, purpose: str) -> Remote:
+    async def _connect(self, address: Address, purpose: str, credentials: Credentials) -> Remote:
         remote = await dial(
             (address.host, address.port),
             version=self.settings.version,
-            credentials=self._credentials,
+            credentials=credentials,
             vhost=self.settings.vhost,
             limits=self._limits,
             tls=self._tls if address.tls else None,
-            product=Product(name=purpose),
+            product=Product(name=purpose, shared=True),
             spool=self._spool,
         )
         self._remotes[remote] = None

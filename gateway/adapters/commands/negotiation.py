@@ -7,7 +7,6 @@ them; a table with credentials counts under any mechanism.
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from uuid import uuid4
 
 from gateway.adapters.commands import states
 from gateway.adapters.commands import types as fields
@@ -236,7 +235,7 @@ class ClientNegotiation:
         connection, requested = self._connection, self._requested
         if requested is not None and self._tuned and connection.state is states.GREETING:
             connection.state = states.OPENING
-            name = requested.client or self._product.name or f"{self._product.product}-{uuid4()}"
+            name = requested.client or self._product.identity
             connection.write(w.ConnectionOpen(OPEN_TAG, requested.vhost, name))
 
     def opened(self, token: Opening) -> None:

@@ -6,7 +6,6 @@ and links share. ``Channels`` has its sessions, ``Negotiation`` the layers below
 
 from collections.abc import Callable
 from typing import Any, Protocol
-from uuid import uuid4
 
 from gateway.adapters.contract import Authority
 from gateway.adapters.core.heartbeat import Due, Heartbeat
@@ -88,8 +87,7 @@ class Connection:
         self.peer = Peer(version=version)
         self.container = ""
         """The peer's container-id."""
-        ours = Product().product
-        self.name = product.name or (ours if server else f"{ours}-{uuid4()}")
+        self.name = (product.name or Product().product) if server else product.identity
         """Our container-id."""
         self.opened: w.Open | None = None
         """The peer's open."""
