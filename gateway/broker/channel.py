@@ -292,6 +292,7 @@ class Channel:
         if consumer.draining is not None:
             consumer.drop_credit()
         changed = (consumer.credit is None) is not (count is None)
+        changed = changed or (consumer.octet_credit is None) is not (octets is None)
         consumer.credit, consumer.octet_credit = count, octets
         if changed:
             consumer.queue.dispatcher.reconsider(consumer)

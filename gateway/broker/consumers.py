@@ -62,7 +62,8 @@ class ConsumedQueue(ExcludingQueue, Timed, Protocol):
 
 class Consumer:
     """One subscription. ``simple`` consumers settle each message when it is sent and take any
-    message, so that the direct way needs no checks; the dispatcher decides it.
+    message, so that the direct way needs no checks; ``counted`` ones have a credit in messages, and
+    are as simple while they have some and no message expires. The dispatcher decides both.
 
     ``credit`` is how many deliveries it may still get, settled or not; ``None`` is no such limit.
     ``octet_credit``, which only counts beside a ``credit``, is how many octets these may have, as
@@ -74,6 +75,7 @@ class Consumer:
         "tag", "queue", "window", "deliver", "cancelled", "no_ack", "exclusive", "no_local",
         "origin", "priority", "limit", "size", "held", "octets", "simple", "waiting", "started",
         "arguments", "credit", "octet_credit", "measure", "draining", "cursor", "remaining_ttl",
+        "counted",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +114,7 @@ class Consumer:
         self.held = 0
         self.octets = 0
         self.simple = False
+        self.counted = False
         self.waiting = False
         self.started = False
         self.arguments = arguments

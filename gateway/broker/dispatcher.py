@@ -109,9 +109,10 @@ class Dispatcher:
             self.filtered = [consumer for consumer in touched if consumer.cursor is not None]
         simple = self.direct and not self.ranked and not self.filtered
         for consumer in touched:
-            consumer.simple = (
-                simple and consumer.no_ack and not consumer.no_local and consumer.credit is None
-            )
+            plain = simple and consumer.no_ack and not consumer.no_local
+            limited = consumer.credit is not None
+            consumer.simple = plain and not limited
+            consumer.counted = plain and limited and consumer.octet_credit is None
 
     def set_direct(self, direct: bool) -> None:
         """Whether the queue never refuses a message, from now on."""

@@ -200,6 +200,21 @@ class Queue:
             consumer.deliver(consumer.tag, tag, False, message)
             return TAKEN
         durable, priority, ttl, _, _, expiry = message.essentials
+        if (
+            waiting
+            and not backlog.depth
+            and consumer.counted
+            and consumer.credit
+            and ttl is expiry is self.ttl is None
+        ):
+            if len(waiting) > 1:
+                waiting.rotate(-1)
+            self.passed += 1
+            consumer.credit -= 1
+            window = consumer.window
+            window.last = tag = window.last + 1
+            consumer.deliver(consumer.tag, tag, False, message)
+            return TAKEN
         state = self.state
         self.published += 1
         size = len(message.body)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.broker.channel import Channel
-from gateway.message import Message
+from gateway.message import ExpiringMessage, Message
 from gateway.operations import Outcome
 from gateway.selector import Selector
 from tests import in_memory
@@ -78,6 +78,29 @@ def test_the_direct_way_is_not_for_credit(house: House) -> None:
     assert consumer.simple
     assert drain(channel) == [0]
     assert not consumer.simple
+
+
+def test_a_counted_consumer_gets_messages_without_a_place_in_the_queue(house: House) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    consume(channel, no_ack=True, credit=2, remaining_ttl=True)
+    consume(channel, "q", "d", no_ack=True, credit=2)
+    queue = house.client.vhost.queues["q"]
+    put(channel, *"abc")
+    assert queue.passed == 3 and queue.backlog.lanes[0].next == 1, "none of them had a place"
+    put(channel, *"def")
+    assert [heard.by_consumer(tag) for tag in "cd"] == [["a", "c"], ["b", "d"]]
+    assert queue.passed == 4 and queue.depth == 2
+    channel.credit("c", 4)
+    put(channel, "g", ttl=1000)
+    assert heard.by_consumer("c") == ["a", "c", "e", "f", "g"]
+    assert queue.passed == 4, "the rest of a time to live is told"
+    assert isinstance(heard.deliveries[-1][3], ExpiringMessage)
+    put(channel, "h")
+    assert queue.passed == 5
+    channel.credit("c", 4, 2)
+    put(channel, *"ijk")
+    assert heard.by_consumer("c")[6:] == ["i", "j"] and queue.passed == 5, "octets are counted"
 
 
 def test_prefetch_counts_too(house: House) -> None:
