@@ -80,12 +80,14 @@ def artemis_missing() -> str | None:
     return java_missing("artemis", "artemis-amqp-protocol")
 
 
-def start_artemis(folder: Path, configuration: Path | None = None) -> Server:
+def start_artemis(
+    folder: Path, configuration: Path | None = None, port: int | None = None
+) -> Server:
     """An embedded Artemis; its one port serves PLAIN, ANONYMOUS and WebSocket (`amqp`) alike. Its
     addresses appear on first use, unless a ``configuration`` (`broker.xml`) names them."""
     if reason := artemis_missing():
         raise ServerError(reason)
-    (port,) = free_ports(1)
+    port = port or free_ports(1)[0]
     server = Server("artemis", port, folder, folder / "artemis.log")
     server.anonymous_port = server.websocket_port = port
     source = str(JAVA / "Artemis.java")

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tests.interop import brokers, servers
-from tests.interop.rehearsal import topology
+from tests.interop.rehearsal import guide, topology
 from tests.interop.rehearsal.topology import Reader, plain
 from tests.interop.rehearsal.traffic import Traffic
 from tests.interop.servers import Server
@@ -94,7 +94,7 @@ def plan(folder: Path, old: Server) -> Path:
     url = f"http://127.0.0.1:{old.http_port}/api/definitions"
     answer = httpx.get(url, auth=("guest", "guest"), timeout=PATIENCE)
     (folder / "definitions.json").write_bytes(answer.raise_for_status().content)
-    (folder / "rules.toml").write_text(topology.RULES)
+    (folder / "rules.toml").write_text(guide.file("rules.toml"))
     for seen in ("definitions.json", "old.json"):
         command(
             folder, "bridge", "addresses", "--rules", "rules.toml", "--against", seen,

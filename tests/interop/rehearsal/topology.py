@@ -37,24 +37,6 @@ BINDINGS = (
     ("audit", "audit.log", ""),
     ("audit", "audit.copy", ""),
 )
-RULES = """\
-default = "deny"
-
-[[rules]]
-match = { exchange = "audit", key = "" }
-to = "topic.audit"
-
-[[rules]]
-match = { exchange = "{exchange}", key = "{key*}" }
-to = "topic.{exchange}.{key*}"
-encoded = false
-
-[[rules]]
-match = { key = "{queue...}" }
-to = "{queue...}"
-"""
-"""From the places of RabbitMQ to those of Artemis: a queue keeps its name, and an exchange with a
-key is a multicast address."""
 
 
 class Flow(NamedTuple):
