@@ -16,6 +16,7 @@ from gateway.adapters.contract import Capability
 from gateway.bridge.clock import now
 from gateway.bridge.ends import Fate, first_of
 from gateway.bridge.feeds import Feed
+from gateway.bridge.queue_types import find_queue
 from gateway.bridge.remote_ends import RemoteDestination, begin, open_destination, raise_if_lost
 from gateway.bridge.upstream import Upstream
 from gateway.bridge.waiting import Turn, quietly
@@ -37,6 +38,8 @@ from gateway.operations import (
     DeleteExchange,
     DeleteQueue,
     Deliver,
+    FindQueue,
+    FoundQueue,
     PurgeQueue,
     QueueState,
     SessionLost,
@@ -79,6 +82,7 @@ ASSUMED: dict[type[Any], Callable[[Any], Any]] = {
     DeclareQueue: lambda op: QueueState(op.name, 0, 0),
     DeclareExchange: lambda op: None,
     DeleteQueue: lambda op: 0,
+    FindQueue: lambda op: FoundQueue(op.name, 0, 0),
     DeleteExchange: lambda op: None,
     PurgeQueue: lambda op: 0,
     Bind: lambda op: None,
@@ -343,6 +347,8 @@ class Facade:
     async def _answer_of(self, remote: Remote, operation: Any) -> Any:
         """Raises ``Refusal``. A broker may end the connection over a type of exchange that it does
         not know: one that is not of the standard is asked for over a connection of its own."""
+        if isinstance(operation, FindQueue):
+            return await find_queue(remote, CONTROL, operation)
         if not isinstance(operation, DeclareExchange) or operation.type in STANDARD_TYPES:
             return await remote.request(self._sendable_request(operation))
         alone = await begin(self.upstream, f"facade {self.vhost}: exchange")

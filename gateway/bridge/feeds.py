@@ -9,6 +9,7 @@ from gateway.adapters.contract import Capability
 from gateway.bridge.remote_ends import can_drain
 from gateway.bridge.waiting import Turn
 from gateway.broker.facade import MOST_AHEAD, FacadeVirtualHost, FeedQueue
+from gateway.broker.stream_queues import STREAM
 from gateway.errors import Condition, GatewayError, LocalError, Refusal
 from gateway.net.dialer import Remote
 from gateway.operations import (
@@ -34,6 +35,10 @@ MOST_FETCHES = 50
 """Messages that are fetched at a time for a consumer that drains."""
 
 
+FIXED_LIMIT = frozenset({"quorum", STREAM})
+"""Types of queues at RabbitMQ that take a prefetch limit for each consumer only."""
+
+
 class FeedOwner(Protocol):
     """The facade of a feed."""
 
@@ -50,7 +55,8 @@ class FeedOwner(Protocol):
 class Feed:
     """One channel of the upstream's connection, with one consumer or for fetches. Its credit there
     is the room that the consumer has here: by ``Credit`` where the version has it, else by the
-    prefetch limit of the channel. ``lost``: it delivers no more, and settles nothing."""
+    prefetch limit of the channel, or of the consumer for the ``FIXED_LIMIT`` types. ``lost``: it
+    delivers no more, and settles nothing."""
 
     def __init__(self, owner: FeedOwner, remote: Remote, queue: FeedQueue, number: int) -> None:
         self.lost = False
@@ -67,6 +73,8 @@ class Feed:
         self._by_credit = bool(
             remote.adapter.capabilities & (Capability.LINKS | Capability.SESSIONS)
         )
+        self._fixed = False
+        """The limit cannot be changed while the subscription lives."""
         self._opening: asyncio.Task[None] | None = None
         self._begun = self._ending = self._seeking = False
         self._fetching = 0
@@ -107,6 +115,8 @@ class Feed:
             elif room < self._limit and not room:
                 self._set(Credit(self._number, None, self._tag or "", 0), 0)
             return
+        if self._fixed:
+            return
         limit = len(self._unsettled) + room
         if limit > self._limit or limit * 2 < self._limit:
             limit = min(max(limit, 1), 65535)
@@ -143,7 +153,11 @@ class Feed:
         if self._by_credit:
             credit = 0
         else:
-            await remote.request(Prefetch(number, None, min(max(room, 1), 65535), shared=True))
+            self._fixed = await self._type() in FIXED_LIMIT
+            if self._fixed:
+                room = min(max(room, subscription.limit), MOST_AHEAD)
+            shared = not self._fixed
+            await remote.request(Prefetch(number, None, min(max(room, 1), 65535), shared=shared))
         tag = await remote.request(
             Subscribe(
                 number,
@@ -155,6 +169,10 @@ class Feed:
             )
         )
         self._tag = tag if isinstance(tag, str) else ""
+        if queue.home.type.name == STREAM:
+            # The answer comes behind the deliveries that the stream has at once, if it has any.
+            await remote.request(DeclareQueue(number, None, queue.name, passive=True))
+            self._owner.catch_up()
         if self._by_credit:
             self._limit = 0
         self._grant()
@@ -298,8 +316,15 @@ class Feed:
             with self._owner.turn():
                 self._pause()
 
+    async def _type(self) -> str:
+        """The type of the queue, "" if the upstream does not tell it."""
+        known, found = asyncio.Event(), self._queue.home.type
+        found.then(known.set)
+        await known.wait()
+        return found.name or ""
+
     async def _fetch_all(self) -> None:
-        queue, found = self._queue, True
+        queue, found = self._queue, await self._type() != STREAM
         while found and not queue.gone and (count := min(queue.room, MOST_FETCHES)):
             fetch = Fetch(self._number, None, queue.name)
             answers = await asyncio.gather(*(self._remote.request(fetch) for _ in range(count)))
@@ -320,7 +345,7 @@ class Feed:
             return
         self._set(Unsubscribe(self._number, None, self._tag), 0)
         self._tag = None
-        self._queue.release_ready()
+        self._queue.release_to_others()
 
     def settle(self, delivery: int, outcome: Outcome) -> None:
         """Hot. Accepted deliveries are settled at the end of the turn, as many at once as stand
@@ -334,6 +359,8 @@ class Feed:
                 self._settling = True
                 asyncio.get_running_loop().call_soon(self._settle)
             return
+        if self._queue.home.type.name == STREAM:
+            outcome = Outcome.ACCEPT  # a stream keeps its messages, and takes nothing else
         self._unsettled.pop(delivery, None)
         self._send([Settle(self._number, delivery, False, outcome)])
 

@@ -17,7 +17,12 @@ from gateway.broker.consumers import Consumer, Measure, Window
 from gateway.broker.coordinator import TransactionCoordinator
 from gateway.broker.cursors import Copies, Cursor, Matches
 from gateway.broker.exclusions import Exclusions
-from gateway.broker.facade import FacadeVirtualHost, Subscription, UpstreamQueue
+from gateway.broker.facade import (
+    FacadeVirtualHost,
+    Subscription,
+    UpstreamQueue,
+    most_unsettled,
+)
 from gateway.broker.facade_topology import FacadeTopology
 from gateway.broker.lanes import Copy, Entry
 from gateway.broker.limits import read_consumer_priority
@@ -210,7 +215,8 @@ class Channel:
             found = self.vhost.queue(name, self.owner)
         limits = found.limits
         copy, no_local = copy or limits.browse_only, no_local or limits.no_local
-        priority = read_consumer_priority(arguments, self.vhost.title("queue", name))
+        title, borrowed = self.vhost.title("queue", name), isinstance(found, UpstreamQueue)
+        priority = read_consumer_priority(arguments, title, borrowed)
         others = found.consumers
         # One that is exclusive is alone.
         if (
@@ -262,7 +268,8 @@ class Channel:
         if answers is not None and self.topology.named(queue) != REPLY_TO:
             found = self.readable(queue)
             assert isinstance(found, UpstreamQueue)
-            found.open_feed(answers, Subscription(exclusive, arguments, credit == 0))
+            limit = most_unsettled(self.consumer_limit, self.window, credit)
+            found.open_feed(answers, Subscription(exclusive, arguments, credit == 0, limit))
 
     def start(self, tag: str) -> None:
         """Deliveries may begin."""

@@ -11,11 +11,11 @@ form of their operations.
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Protocol, cast
 
 from gateway.broker.answers import Answer, Answers
-from gateway.broker.consumers import Consumer
+from gateway.broker.consumers import Consumer, Window
 from gateway.broker.dispatcher import DispatchedQueue, Dispatcher
 from gateway.broker.exchanges import Binding, Exchange, Step
 from gateway.broker.handover import DELETED
@@ -24,17 +24,31 @@ from gateway.broker.names import MOST_OCTETS, octets
 from gateway.broker.outbound import Outbound, OutboundSender
 from gateway.broker.queues import TAKEN, Queue, QueueOwner
 from gateway.broker.state import BrokerState
+from gateway.broker.stream_queues import (
+    OFFSET,
+    STREAM,
+    Place,
+    QueueType,
+    check_offset,
+)
+from gateway.broker.upstream_names import UpstreamNames
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import AwaitsUpstream, Condition, Refusal
 from gateway.message import Message, Table
-from gateway.operations import Bind, DeclareExchange, DeclareQueue, DeleteQueue, Outcome
+from gateway.operations import (
+    Bind,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteQueue,
+    FindQueue,
+    Outcome,
+)
 
 MISSING_MS = 1000
 """Time for which the upstream is not asked again for a name that it does not have."""
 MOST_MISSING = 10_000
 MOST_AHEAD = 1000
 """Messages that are ready here for a consumer without a limit that has not got them yet."""
-T = TypeVar("T")
 GENERATED = "gen-"
 """Prefix of names that the gateway makes; ``amq.`` is the upstream's."""
 
@@ -83,11 +97,13 @@ class Borrowed(Entry):
 
 
 class Subscription(NamedTuple):
-    """What the upstream is told of a consumer. ``paused``: it begins without credit."""
+    """What the upstream is told of a consumer. ``paused``: it begins without credit. ``limit``: the
+    most deliveries that it may have unsettled."""
 
     exclusive: bool
     arguments: Table
     paused: bool
+    limit: int
 
 
 class FeedDispatcher(Dispatcher):
@@ -105,15 +121,16 @@ class FeedDispatcher(Dispatcher):
 
 
 class FeedQueue(Queue):
-    """Messages of an upstream's queue on their way to one consumer, or (without a consumer) to
-    fetches. ``home`` is the queue that clients know."""
+    """Messages of an upstream's queue on their way to one consumer, or (without one) to fetches.
+    ``home`` is the queue that clients know."""
 
     __slots__ = (
         "home",
-        "subscription",
+        "_subscription",
         "consumer",
         "attachment",
         "remaining",
+        "place",
         "_sought",
         "_exhausted",
     )
@@ -121,19 +138,28 @@ class FeedQueue(Queue):
     def __init__(self, home: "UpstreamQueue", subscription: Subscription | None) -> None:
         super().__init__(home.vhost, home.name, 0)
         self.home = home
-        self.subscription = subscription
+        self._subscription = subscription
         self.consumer: Consumer | None = None
         """``None`` before the upstream has agreed."""
         self.remaining = 0
         """Messages that were left at the upstream by the last fetch."""
         self._sought: Answer | None = None
         self._exhausted = False
+        self.place = Place(home.type)
         self.attachment: Any = None
         """What the owner of the connections keeps for it."""
         self.dispatcher = FeedDispatcher(cast(DispatchedQueue, self), False, False)
         self.consumers = self.dispatcher.consumers
         self.waiting = self.dispatcher.waiting
         self.filtered_waiting = self.dispatcher.filtered_waiting
+
+    @property
+    def subscription(self) -> Subscription | None:
+        """With the place where it goes on in a stream queue."""
+        given, offset = self._subscription, self.place.following
+        if given is None or offset is None:
+            return given
+        return given._replace(arguments={**given.arguments, OFFSET: offset})
 
     def want(self) -> None:
         self.home.host.upstream.wanted(self)
@@ -166,6 +192,8 @@ class FeedQueue(Queue):
             entry.deliveries = 1
         self.published += 1
         self.state.octets += message.weight
+        if self.place.offset is not None:
+            self.place.note(message)
         waiting = self.waiting
         if waiting and not self.backlog.depth and waiting[0].takes(message):
             waiting[0].give(entry)
@@ -234,6 +262,11 @@ class FeedQueue(Queue):
             found.append(cast(Borrowed, entry))
         return found
 
+    def release_to_others(self) -> None:
+        """Give them back if other consumers could get them, as in any queue but a stream."""
+        if self.home.type.name != STREAM:
+            self.release_ready()
+
     def release_ready(self) -> None:
         """Give back the messages that no consumer has got."""
         for entry in self.take_ready():
@@ -241,6 +274,8 @@ class FeedQueue(Queue):
 
     def lose(self) -> None:
         """The connection to the upstream is lost, and delivers its messages again."""
+        if self.backlog.depth:
+            self.place.rewind(self.backlog.lanes[0].ready[0].message)
         for entry in self.take_ready():
             super().finish(entry)
 
@@ -270,18 +305,20 @@ class UpstreamQueue(Queue):
     """A queue of the upstream, as the clients of the facade know it. ``restore`` are the requests
     that made it, in order, if it ends with the connection to the upstream."""
 
-    __slots__ = ("host", "restore", "fetches", "opened")
+    __slots__ = ("host", "restore", "fetches", "opened", "type")
 
     def __init__(self, host: "FacadeVirtualHost", name: str, **given: Any) -> None:
         super().__init__(host, name, 0, **given)
         self.host = host
         self.restore: list[Any] = []
         self.fetches: FeedQueue | None = None
+        self.type = QueueType(lambda: host.upstream.ask(FindQueue(0, None, name)))
         self.opened: FeedQueue | None = None
         """The feed of the consumer that is added next, to which the upstream has agreed."""
 
     def open_feed(self, answers: Answers, subscription: Subscription) -> None:
         """Subscribe at the upstream. Raises ``AwaitsUpstream``, or its refusal."""
+        check_offset(self.host.title("queue", self.name), subscription.arguments)
         answers.begin()
         key = f"subscribe {self.name}"
         answer = answers.given.get(key)
@@ -297,7 +334,9 @@ class UpstreamQueue(Queue):
             consumer.window.consumers.pop(consumer.tag, None)
             raise Refusal(Condition.NOT_IMPLEMENTED, text)
         if feed is None or feed.gone:
-            feed = FeedQueue(self, Subscription(consumer.exclusive, consumer.arguments, False))
+            limit = most_unsettled(consumer.limit, consumer.window, consumer.credit)
+            subscription = Subscription(consumer.exclusive, consumer.arguments, False, limit)
+            feed = FeedQueue(self, subscription)
         feed.consumer = consumer
         consumer.queue = feed
         self.consumers.append(consumer)
@@ -312,8 +351,16 @@ class UpstreamQueue(Queue):
         self.host.send(message.routed_as("", self.name))
         return TAKEN
 
+    def refuse_stream(self, method: str) -> None:
+        """Refuses (540) a method over which RabbitMQ would end the connection, which all consumers
+        of the facade share. Raises ``AwaitsUpstream``."""
+        if self.type.is_stream():
+            text = f"{method} not supported by stream queues {self.host.title('queue', self.name)}"
+            raise Refusal(Condition.NOT_IMPLEMENTED, text)
+
     def take_from_upstream(self, answers: Answers) -> Entry | None:
         """Fetch one message. Raises ``AwaitsUpstream``, or a refusal."""
+        self.refuse_stream("basic.get")
         fetches = self.fetches
         if fetches is None:
             fetches = self.fetches = FeedQueue(self, None)
@@ -357,34 +404,6 @@ class UpstreamExchange(Exchange):
 
     def match(self, message: Message) -> Iterable[Step]:
         return ()
-
-
-class UpstreamNames(dict[str, T]):
-    """Exchanges or queues by name. One that is not known here is looked up at the upstream, so that
-    every operation finds it; to iterate gives those that are known. May raise
-    ``AwaitsUpstream``."""
-
-    def __init__(self, find: Callable[[str], bool]) -> None:
-        super().__init__()
-        self._find = find
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and self._find(name))
-
-    def __missing__(self, name: str) -> T:
-        if self._find(name):
-            return super().__getitem__(name)
-        raise KeyError(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            return default
-
-    def known(self, name: str) -> T | None:
-        """Without a question to the upstream; ``None`` if it is not known here."""
-        return super().get(name)
 
 
 class Making(NamedTuple):
@@ -493,6 +512,8 @@ class FacadeVirtualHost(VirtualHost):
             self.queues[name] = found
             if op is not None and op.exclusive and owner is not None:
                 self.own(found, owner)
+        if op is not None:
+            found.type.declared(op)
         return found
 
     def save_queue(self, queue: Queue) -> None:
@@ -535,6 +556,7 @@ class FacadeVirtualHost(VirtualHost):
             raise
         del self._private[place]
         queue = self.know_queue(making.declaration.name)
+        queue.type.declared(making.declaration)
         queue.restore += [making.declaration, making.binding]
         return queue
 
@@ -543,6 +565,13 @@ class FacadeVirtualHost(VirtualHost):
     def send(self, message: Message) -> None:
         """Publish without a publisher that waits."""
         self.outbound.publish(NOBODY, None, message, False)
+
+
+def most_unsettled(limit: int, window: Window, credit: int | None) -> int:
+    """Deliveries that a consumer may have unsettled, with a prefetch limit of its own and so much
+    credit; as many as are given when it gets credit, if it has none."""
+    limits = [one for one in (limit, window.limit, credit) if one]
+    return 1 if credit == 0 else min(limits, default=MOST_AHEAD)
 
 
 class Nobody:

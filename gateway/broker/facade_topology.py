@@ -117,7 +117,8 @@ class FacadeTopology(TopologyRequests):
     def purge_queue(self, op: PurgeQueue) -> int:
         name = self.named(op.name)
         self.permissions.need("read", "queue", name)
-        self.vhost.queue(name, self.owner)
+        queue = cast(UpstreamQueue, self.vhost.queue(name, self.owner))
+        queue.refuse_stream("queue.purge")
         return int(self.ask(replace(op, name=name)) or 0)
 
     # --- bindings -------------------------------------------------------------------------------

@@ -344,10 +344,11 @@ def invalid(name: str, what: str, reason: str) -> Refusal:
     return Refusal(Condition.PRECONDITION_FAILED, f"invalid arg '{name}' for {what}: {reason}")
 
 
-def read_consumer_priority(arguments: Table, what: str) -> int:
+def read_consumer_priority(arguments: Table, what: str, upstream: bool) -> int:
     """``x-priority`` of a consumer, 0 if absent. Refuses (406) arguments that RabbitMQ refuses for
-    a classic queue, which ``what`` names; unknown ones are ignored."""
-    if "x-stream-offset" in arguments:
+    a classic queue, which ``what`` names; unknown ones are ignored. ``upstream``: the queue is one
+    of an upstream, and may be a stream queue."""
+    if "x-stream-offset" in arguments and not upstream:
         raise Refusal(
             Condition.PRECONDITION_FAILED,
             f"invalid arg 'x-stream-offset' for {what} of queue type rabbit_classic_queue",
