@@ -20,8 +20,6 @@ from gateway.net.pauses import Pauses
 
 log = logging.getLogger("gateway.bridge")
 
-"""Seconds between two attempts to open the ends; doubled each time, and cut by up to a half."""
-
 
 class State(Enum):
     """State of a move."""
@@ -162,8 +160,9 @@ class Move:
             self.queues[self._current.record.queue] = self._current.record
             if self._current.opened:
                 self.error = ""
-        passed = time.monotonic() - self._began
-        self._rate = (self.moved - self._moved_before) / passed if passed > 0 else 0.0
+        # The first batch of a move with a limit goes at once: it is no rate.
+        passed = max(time.monotonic() - self._began, 1.0)
+        self._rate = (self.moved - self._moved_before) / passed
         self.progress()
 
     def _enter(self, state: State, error: str = "") -> None:

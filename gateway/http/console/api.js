@@ -53,6 +53,7 @@ const put = (path, body) => call("PUT", path, { body });
 const remove = (path) => call("DELETE", path);
 const host = (vhost) => `${ADMIN}/vhosts/${part(vhost)}`;
 const user = (name) => `${ADMIN}/users/${part(name)}`;
+const move = (name) => `${ADMIN}/moves/${part(name)}`;
 const queueOf = (vhost, name) => `${host(vhost)}/queues/${part(name)}`;
 const exchangeOf = (vhost, name) => `${host(vhost)}/exchanges/${part(name)}`;
 const letters = (vhost, name) => `/v1/${part(vhost)}/dead-letters/${part(name)}`;
@@ -105,6 +106,12 @@ export const api = {
   upstreams: () => get(`${ADMIN}/upstreams`),
   facades: () => get(`${ADMIN}/facades`),
   shovels: () => get(`${ADMIN}/shovels`),
+  moves: () => get(`${ADMIN}/moves`),
+  move: (name) => get(move(name)),
+  countMove: (body) => call("POST", `${ADMIN}/move-counts`, { body }),
+  makeMove: (body) => call("POST", `${ADMIN}/moves`, { body }),
+  changeMove: (name, action, body) => call("POST", `${move(name)}/${action}`, { body }),
+  forgetMove: (name) => remove(move(name)),
   changeShovel: (name, action) => call("POST", `${ADMIN}/shovels/${part(name)}/${action}`),
 
   users: () => get(`${ADMIN}/users`),

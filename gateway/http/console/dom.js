@@ -116,8 +116,8 @@ export function named(form) {
 // --- dialogs -----------------------------------------------------------------------------------
 
 // Resolves with what `submit` returned, or with undefined if it was cancelled. The browser gives
-// the focus back to where it was.
-export function ask({ title, text, body = [], action, danger = false, submit = () => true }) {
+// the focus back to where it was. Without `submit` there is nothing to cancel.
+export function ask({ title, text, body = [], action, danger = false, wide = false, submit }) {
   return new Promise((resolve) => {
     const titled = newId("dialog");
     const wrong = h("p", { class: "bad", role: "alert" });
@@ -125,8 +125,8 @@ export function ask({ title, text, body = [], action, danger = false, submit = (
     const cancel = h("button", { type: "button" }, "Cancel");
     const form = h("form", {}, h("h2", { id: titled }, title),
       [text ?? []].flat().map((line) => h("p", {}, line)), body, wrong,
-      h("div", { class: "actions end" }, cancel, go));
-    const dialog = h("dialog", { "aria-labelledby": titled }, form);
+      h("div", { class: "actions end" }, submit && cancel, go));
+    const dialog = h("dialog", { "aria-labelledby": titled, class: wide ? "wide" : undefined }, form);
     let result;
     cancel.addEventListener("click", () => dialog.close());
     form.addEventListener("submit", (event) => {
@@ -134,7 +134,7 @@ export function ask({ title, text, body = [], action, danger = false, submit = (
       say(wrong, "");
       run(go, async () => {
         try {
-          result = await submit(named(form), form);
+          result = await submit?.(named(form), form);
           dialog.close();
         } catch (error) {
           say(wrong, error.message);
@@ -152,5 +152,5 @@ export function ask({ title, text, body = [], action, danger = false, submit = (
 }
 
 export function confirmed(title, text, action) {
-  return ask({ title, text, action, danger: true });
+  return ask({ title, text, action, danger: true, submit: () => true });
 }

@@ -8,6 +8,7 @@ const collator = new Intl.Collator(undefined, { numeric: true });
 
 // columns: {label, value(row), make(row), numeric, mono, sort}. `value` gives text, which is also
 // what is compared, sorted and searched; `make` gives nodes where text is not enough.
+// actions(row): {label, work(row), does, danger, href, when(row)}; `when` shows a button only then.
 export class LiveTable {
   constructor({ label, columns, key, actions, empty = "Nothing here.", filter = false }) {
     this.columns = columns;
@@ -109,20 +110,22 @@ export class LiveTable {
   }
 
   make(row) {
-    const kept = { row, texts: [], node: null };
+    const kept = { row, texts: [], node: null, buttons: [] };
     const cells = this.columns.map((column, at) => h(at ? "td" : "th", {
       scope: at ? undefined : "row", role: at ? "cell" : "rowheader", "data-label": column.label,
       class: [column.numeric && "n", column.mono && "mono", column.className].filter(Boolean).join(" ") || undefined,
     }));
     if (this.actions) {
-      const made = this.actions(row).map(({ label, does, danger, work, href }) => {
+      kept.buttons = this.actions(row).map(({ label, does, danger, work, href, when }) => {
         const named = `${label} ${this.columns[0].value(row)}`;
-        return href ? h("a", { href, class: "button", "aria-label": named }, label)
+        const node = href ? h("a", { href, class: "button", "aria-label": named }, label)
           : button(label, () => work(kept.row), {
             "aria-label": does ?? named, class: danger ? "danger" : undefined,
           });
+        return { node, when };
       });
-      cells.push(h("td", { role: "cell", class: "actions-cell" }, h("div", {}, made)));
+      cells.push(h("td", { role: "cell", class: "actions-cell" },
+        h("div", {}, kept.buttons.map((one) => one.node))));
     }
     kept.cells = cells;
     kept.node = h("tr", { role: "row" }, cells);
@@ -140,5 +143,9 @@ export class LiveTable {
       else cell.textContent = text;
       cell.classList.toggle("empty", text === "");
     });
+    const focused = kept.buttons.find((one) => one.node === document.activeElement);
+    for (const { node, when } of kept.buttons) node.hidden = when !== undefined && !when(row);
+    // The button that was pressed may be gone now: the focus stays in its row.
+    if (focused?.node.hidden) kept.buttons.find((one) => !one.node.hidden)?.node.focus();
   }
 }

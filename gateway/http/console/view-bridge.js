@@ -1,5 +1,5 @@
-// The bridge: other brokers, the virtual hosts that show their queues, and shovels; and a drawing of
-// who talks to whom in which version.
+// The bridge: other brokers, the virtual hosts that show their queues, shovels and moves; and a
+// drawing of who talks to whom in which version.
 
 import { api } from "./api.js";
 import { h, notify, say } from "./dom.js";
@@ -7,13 +7,14 @@ import { nodeId } from "./drawing.js";
 import { since } from "./format.js";
 import { Graph } from "./graph.js";
 import { LiveTable } from "./table.js";
+import { movesSection } from "./view-moves.js";
 import { chips } from "./view-queues.js";
 
 const MOST_CLIENTS = 40;
 
 // Programs of one kind are one box on the left, virtual hosts stand in the middle, other brokers on
-// the right, unless a shovel empties them. "queue" is the name of the layout for its last layer.
-function graphOf({ connections, upstreams, facades, shovels }, vhost) {
+// the right, unless a shovel or a move empties them. "queue" is the name of the layout for its last layer.
+function graphOf({ connections, upstreams, facades, shovels, moves }, vhost) {
   const nodes = new Map();
   const edges = new Map();
   const node = (kind, name, note) => {
@@ -29,7 +30,8 @@ function graphOf({ connections, upstreams, facades, shovels }, vhost) {
   };
   const host = (name) => node("exchange", `vhost ${name}`, "virtual host");
   const named = (text) => upstreams.find((known) => text.startsWith(`${known.name}: `));
-  const emptied = new Set(shovels.map((one) => named(one.source)?.name));
+  const running = moves.filter((one) => one.state === "running");
+  const emptied = new Set([...shovels.map((one) => named(one.source)?.name), ...running.map((one) => one.source)]);
   const broker = (name) => {
     const one = upstreams.find((known) => known.name === name);
     const product = [one?.product, one?.product_version].filter(Boolean).join(" ");
@@ -57,6 +59,11 @@ function graphOf({ connections, upstreams, facades, shovels }, vhost) {
     const [to, went] = end(one.destination, one.destination_version);
     const said = `shovel ${one.name}${came || went ? ` ${[came, went].filter(Boolean).join(" to ")}` : ""}`;
     if (from !== to) edge(from, to, said);
+  }
+  for (const one of running) {
+    const end = (name) => upstreams.some((known) => known.name === name) ? broker(name) : host(name);
+    const [from, to] = [end(one.source), end(one.destination)];
+    if (from !== to) edge(from, to, `move ${one.name}`);
   }
   return { nodes: [...nodes.values()], edges: [...edges.values()] };
 }
@@ -92,7 +99,7 @@ export function open({ vhost, link }) {
     label: "upstreams", key: (one) => one.name, empty: "No upstreams are configured.",
     columns: [
       { label: "Name", mono: true, value: (one) => one.name },
-      { label: "Address", mono: true, value: (one) => one.address || one.addresses.join(", ") },
+      { label: "Address", mono: true, className: "address", value: (one) => one.address || one.addresses.join(", ") },
       { label: "AMQP", value: (one) => one.version },
       { label: "Broker", value: (one) => [one.product, one.product_version].filter(Boolean).join(" ") },
       { label: "Can", className: "features", sort: false, value: (one) => abilities(one).join(", "), make: (one) => chips(abilities(one)) },
@@ -130,10 +137,19 @@ export function open({ vhost, link }) {
       time, wrong,
     ],
     actions: () => [
-      { label: "Pause", work: (one) => change(one, "pause", "is paused") },
-      { label: "Resume", work: (one) => change(one, "resume", "runs") },
+      { label: "Pause", when: (one) => may && one.state !== "paused", work: (one) => change(one, "pause", "is paused") },
+      { label: "Resume", when: (one) => may && one.state === "paused", work: (one) => change(one, "resume", "runs") },
     ],
   });
+  const moves = movesSection({ places, changed: refresh });
+  let may = false;
+
+  // Where queues can be moved from or to. Those of a facade are its upstream's.
+  function places() {
+    const shown = new Set(known.facades.map((one) => one.vhost));
+    return [...known.hosts.filter((one) => !shown.has(one)).map((one) => [JSON.stringify(["", one]), `virtual host ${one}`]),
+      ...known.upstreams.map((one) => [JSON.stringify([one.name, "/"]), `upstream ${one.name}`])];
+  }
 
   async function change(one, action, told) {
     await api.changeShovel(one.name, action);
@@ -149,14 +165,17 @@ export function open({ vhost, link }) {
 
   async function refresh() {
     try {
-      const [brokers, can, hosts, moving, clients] = await Promise.all(
-        [api.upstreams(), api.capabilities(), api.facades(), api.shovels(), api.connections()]);
-      known = { ...brokers, ...hosts, ...moving, ...clients };
+      const [me, all, brokers, can, shown, moving, moved, clients] = await Promise.all(
+        [api.me(), api.vhosts(), api.upstreams(), api.capabilities(), api.facades(), api.shovels(),
+          api.moves(), api.connections()]);
+      may = me.tags.includes("administrator");
+      known = { ...brokers, ...shown, ...moving, ...moved, ...clients, hosts: all.vhosts.map((one) => one.name) };
       const found = new Map(can.upstreams.map((one) => [one.name, one]));
       known.upstreams = known.upstreams.map((one) => ({ ...one, can: found.get(one.name) }));
       upstreams.update(known.upstreams);
       facades.update(known.facades);
       shovels.update(known.shovels);
+      moves.update(known.moves, may);
       say(note, "", "hint");
       drawing.node.hidden = false;
       show();
@@ -173,6 +192,7 @@ export function open({ vhost, link }) {
       h("section", {}, h("h2", {}, "Upstreams"), upstreams.node),
       h("section", {}, h("h2", {}, "Facades"), facades.node),
       h("section", {}, h("h2", {}, "Shovels"), shovels.node),
+      moves.node,
     ],
     refresh,
     resized: show,
