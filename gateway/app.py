@@ -377,7 +377,7 @@ class Gateway:
 
     async def _every_second(self) -> None:
         """Once a second: heartbeats, alarms, and changes of users by the command line."""
-        blocked: str | None = None
+        blocked: dict[str, str | None] = {}
         while True:
             await asyncio.sleep(1)
             self.turn.begin()
@@ -389,9 +389,12 @@ class Gateway:
             except (OSError, StoreError) as error:
                 # A disk error must not stop heartbeats for good.
                 log.error("cannot check the free disk space: %s", error)
-            if self.broker.blocked != blocked:
-                blocked = self.broker.blocked
-                self.listener.announce(blocked)
+            for facade in self.bridge.facades.values():
+                facade.host.blocked = facade.upstream.blocked
+            reasons = {vhost: self.broker.blocked_in(vhost) for vhost in self.broker.vhosts}
+            if reasons != blocked:
+                blocked = reasons
+                self.listener.announce()
             self._hold()
             self.turn.end()
 

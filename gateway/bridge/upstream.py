@@ -32,6 +32,8 @@ class UpstreamInfo(NamedTuple):
     since: int
     error: str
     """Of the last attempt, if that failed."""
+    blocked: str
+    """Why it holds publishers back; empty: it does not, or its version cannot tell."""
 
 
 class Upstream:
@@ -99,6 +101,12 @@ class Upstream:
         self._remotes.pop(remote, None)
         await remote.close()
 
+    @property
+    def blocked(self) -> str | None:
+        """Why it holds publishers back, if it says so on any connection."""
+        told = (one.blocked for one in self._remotes if one.closed is None)
+        return next((reason for reason in told if reason is not None), None)
+
     def info(self) -> UpstreamInfo:
         settings, peer = self.settings, self._peer
         return UpstreamInfo(
@@ -113,4 +121,5 @@ class Upstream:
             peer.product_version[:MOST_SHOWN],
             self._since,
             self._error,
+            self.blocked or "",
         )

@@ -210,6 +210,11 @@ class Broker:
             return None
         return " & ".join(REASONS.get(kind, f"{kind} failing") for kind in sorted(self._alarms))
 
+    def blocked_in(self, vhost: str) -> str | None:
+        """Why publishers of one virtual host are held back, or ``None``."""
+        found = self.vhosts.get(vhost)
+        return self.blocked or (None if found is None else found.blocked)
+
     @property
     def topology_alone_is_safe(self) -> bool:
         """While the store fails, whether it lacks nothing but messages: an answer about topology

@@ -91,6 +91,8 @@ class VirtualHost:
 
     outbound: Outbound | None = None
     """Where messages go that are published in a facade; otherwise they are routed here."""
+    blocked: str | None = None
+    """Why the upstream of a facade holds its publishers back."""
 
     def __init__(self, name: str, state: BrokerState) -> None:
         self.name = name

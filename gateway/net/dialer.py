@@ -64,6 +64,8 @@ class Remote(asyncio.Protocol):
         self.peer = op.Peer()
         self.closed: op.Closed | None = None
         """How the connection ended; ``None`` while it lives."""
+        self.blocked: str | None = None
+        """Why the peer holds its publishers back, if it says so."""
         self._transport: asyncio.Transport | None = None
         self._window = window
         self._inbox: deque[op.Operation] = deque()
@@ -273,7 +275,8 @@ class Remote(asyncio.Protocol):
                 self._dead[operation.channel] = operation
                 self._hold(operation.channel, False)
             elif isinstance(operation, op.Blocked | op.Unblocked):
-                self._hold(op.Blocked, isinstance(operation, op.Blocked))
+                self.blocked = operation.reason if isinstance(operation, op.Blocked) else None
+                self._hold(op.Blocked, self.blocked is not None)
             elif isinstance(operation, op.KeepSession):
                 self.kept[operation.channel] = operation.state
                 continue

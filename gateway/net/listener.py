@@ -220,10 +220,10 @@ class Listener:
             else:
                 connection.let_go()
 
-    def announce(self, reason: str | None) -> None:
-        """Tell every peer that publishers are held back, or (``None``) no longer."""
+    def announce(self) -> None:
+        """Tell every peer that publishers are held back, or no longer."""
         for session in self.registry:
-            session.block(reason)
+            session.tell_blocked()
 
     async def close(self, text: str, seconds: float) -> None:
         """Stop accepting, close all connections, and drop those that take over ``seconds``."""

@@ -132,6 +132,8 @@ class Session:
         self._consumers = ConsumerOperations(context, replies, self.follow)
         self._refuses_alone = bool(adapter.capabilities & (Capability.LINKS | Capability.HANDLES))
         """A message that is refused costs neither its channel nor its link."""
+        self._told: str | None = None
+        """Why publishers are held back, as the peer has heard."""
         self._live = live = LiveChannels(
             context, replies, self.follow, registry.realms, self._refuses_alone
         )
@@ -404,8 +406,9 @@ class Session:
         self._context.vhost = operation.vhost
         self.opened = True
         self.adapter.send(Done(0, operation.token))
-        if self.broker.blocked is not None:
-            self.adapter.send(Blocked(self.broker.blocked))
+        self._told = self.broker.blocked_in(self.vhost)
+        if self._told is not None:
+            self.adapter.send(Blocked(self._told))
 
     def _update_secret(self, operation: UpdateSecret) -> None:
         """Passwords do not expire: like RabbitMQ, accept it unless the user was deleted."""
@@ -414,9 +417,11 @@ class Session:
             raise Refusal(Condition.NOT_ALLOWED, text, Lost.CONNECTION)
         self.adapter.send(Done(0, operation.token))
 
-    def block(self, reason: str | None) -> None:
-        """Tell the peer that publishers are held back (a reason) or not (``None``)."""
-        if self.opened and not self.closed:
+    def tell_blocked(self) -> None:
+        """Tell the peer that publishers are held back, or no longer, if it has not heard."""
+        reason = self.broker.blocked_in(self.vhost)
+        if reason != self._told and self.opened and not self.closed:
+            self._told = reason
             self.adapter.send(Unblocked() if reason is None else Blocked(reason))
 
     # --- end of the connection ------------------------------------------------------------------

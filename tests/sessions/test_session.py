@@ -257,11 +257,24 @@ def test_blocked_is_said_at_once_and_later(house: House) -> None:
     assert peer.heard() == []
     late = Peer(house)
     assert late.says(Open("t", "/", "guest")) == [Done(0, "t"), Blocked("low on disk")]
-    late.session.block(None)
-    assert late.heard() == [Unblocked()]
     unopened = Peer(house)
-    unopened.session.block("low")
-    assert unopened.heard() == []
+    for each in (late, unopened):
+        each.session.tell_blocked()
+        assert each.heard() == []
+    house.broker.alarm("disk", False)
+    for each in (late, unopened):
+        each.session.tell_blocked()
+    assert (late.heard(), unopened.heard()) == ([Unblocked()], [])
+
+
+def test_what_blocks_one_virtual_host_is_said_there(house: House) -> None:
+    peer = house.enter()
+    house.broker.vhosts["/"].blocked = "low there"
+    peer.session.tell_blocked()
+    assert peer.heard() == [Blocked("low there")]
+    late = Peer(house)
+    assert late.says(Open("t", "/", "guest")) == [Done(0, "t"), Blocked("low there")]
+    assert house.broker.blocked is None
 
 
 def test_our_close(peer: Peer) -> None:
@@ -269,7 +282,8 @@ def test_our_close(peer: Peer) -> None:
     assert peer.heard() == [Close(Condition.CONNECTION_FORCED, "bye")]
     peer.says(Closed(Condition.CONNECTION_FORCED, "bye", theirs=False))
     peer.session.close(Condition.CONNECTION_FORCED, "again")
-    peer.session.block("low")
+    peer.session.broker.alarm("disk", True)
+    peer.session.tell_blocked()
     assert peer.heard() == []
     assert peer.session.ending == "connection-forced: bye"
 

@@ -313,6 +313,7 @@ class UpstreamView(Shape):
     product_version: str
     since: int = Field(description="time of the last login, ms since 1970; 0: none")
     error: str = Field(description="of the last attempt to connect, if it failed")
+    blocked: str = Field(description="why it holds its publishers back, if it says so")
 
 
 class UpstreamList(Shape):

@@ -146,12 +146,14 @@ def test_a_stream_has_one_consumer(house: House, version: str) -> None:
 def test_producers_are_told_to_stop(house: House, version: str) -> None:
     """§3.8.7: "SHOULD use the Channel.Flow method to slow or stop a producer when necessary"."""
     guest = Guest(house, version)
-    guest.session.block("low on disk")
+    house.broker.alarm("disk", True)
+    guest.session.tell_blocked()
     (flow,) = named(guest.hears(), "channel.flow")
     assert flow.flow_pause
     heard = guest.says(guest.w.ChannelOpen(), channel=2)
     assert [name for name, _ in heard] == ["channel.open-ok", "channel.flow"]
-    guest.session.block(None)
+    house.broker.alarm("disk", False)
+    guest.session.tell_blocked()
     flows = named(guest.hears(), "channel.flow")
     assert [flow.flow_pause for flow in flows] == [False, False]
     assert not named(guest.says(guest.w.ChannelOpen(), channel=3), "channel.flow")
