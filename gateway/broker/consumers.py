@@ -190,6 +190,7 @@ class Consumer:
         if redelivered:
             queue.redelivered += 1
         message = entry.message
+        size = len(message.body)
         if entry.expires is not None and self.remaining_ttl:
             message = ExpiringMessage(message, entry.expires - queue.state.now)
         if self.credit is not None:
@@ -204,7 +205,11 @@ class Consumer:
                 queue.state.store.delivered(lane.number, entry.position)
             entry.deliveries += 1
             window.unsettled[tag] = entry
-            self.hold(entry)
+            entry.consumer = self  # ``hold``, without a call
+            self.held += 1
+            self.octets += size
+            window.held += 1
+            window.octets += size
             queue.unsettled += 1
         self.deliver(self.tag, tag, redelivered, message)
 

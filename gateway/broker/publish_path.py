@@ -107,6 +107,7 @@ class PublishPath:
         """Hot. Measured in benchmarks/: no calls but the recipient's on the direct way."""
         message.user = self.user
         exchange = self.writable.get(message.exchange)
+        header = message.header
         _, _, _, user_id, has_headers, expiry = message.essentials
         if (
             exchange is None
@@ -116,10 +117,11 @@ class PublishPath:
             or mandatory
             or immediate
             or not self.plain
-            or (message.header is not self.no_reply_header and self.wants_reply(message.header))
+            or (header is not self.no_reply_header and header.find(OCTETS) >= 0)
         ):
             self.full_publish(message, mandatory, immediate)
             return
+        self.no_reply_header = header
         queues = exchange.routes.get(message.key)
         if queues is None:
             queues = self.routed(exchange, message)

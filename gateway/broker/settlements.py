@@ -84,7 +84,10 @@ class ChannelSettlements:
             self.exclude(tags, entries)
             outcome = Outcome.DECLINE
         if self.transaction is None:
-            self.conclude((entry, outcome) for entry in entries)
+            if outcome is Outcome.ACCEPT:
+                self.accept(entries)
+            else:
+                self.conclude((entry, outcome) for entry in entries)
             return
         for tag, entry in zip(tags, entries, strict=True):
             self.transaction.settle(tag, entry, outcome)
@@ -126,12 +129,7 @@ class ChannelSettlements:
         self.part_with(settled, woken, back, atomic)
         for queue, found in back.items():
             queue.put_back(found)
-        window = self.window
-        if window.limit or window.size or self.excluded:
-            window.wake()
-        else:
-            for consumer in woken:
-                consumer.wake()
+        self.wake(woken)
 
     def concluding(
         self, settled: Iterable[tuple[Entry, Outcome]], atomic: bool = False
@@ -318,11 +316,35 @@ class ChannelSettlements:
             for _ in steps:
                 pass
             return None
-        settled = self.outcomes(entries, verdict, reason)
         if len(entries) > PORTION or self.window.busy:
-            return self.concluding(settled)
-        self.conclude(settled)
+            return self.concluding(self.outcomes(entries, verdict, reason))
+        if verdict is Outcome.ACCEPT:
+            self.accept(entries)
+        else:
+            self.conclude(self.outcomes(entries, verdict, reason))
         return None
+
+    def accept(self, entries: list[Entry]) -> None:
+        """``conclude`` for deliveries that are all accepted. Hot."""
+        woken: dict[Holder, None] = {}
+        for entry in entries:
+            consumer = entry.consumer
+            if consumer is not None:
+                consumer.release(entry)
+                woken[consumer] = None
+            queue = entry.lane.queue
+            queue.unsettled -= 1
+            queue.finish(entry)
+        self.wake(woken)
+
+    def wake(self, consumers: Iterable[Holder]) -> None:
+        """Deliveries to these consumers are settled: they may get more."""
+        window = self.window
+        if window.limit or window.size or self.excluded:
+            window.wake()
+        else:
+            for consumer in consumers:
+                consumer.wake()
 
     def outcomes(
         self, entries: list[Entry], verdict: Verdict, reason: Table | None = None

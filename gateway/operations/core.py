@@ -79,6 +79,15 @@ class Publish(Operation):
 
 
 @dataclass(slots=True)
+class PublishMany(Operation):
+    """Publish messages in this order, each to the exchange that it names; none is returned. Those
+    that are published are taken out of ``messages``."""
+
+    channel: int
+    messages: list[Message]
+
+
+@dataclass(slots=True)
 class Deliver(Operation):
     """Deliver a message to a consumer, by its tag. ``delivery`` counts per channel from 1."""
 

@@ -45,6 +45,7 @@ from gateway.operations import (
     Prefetch,
     Prepare,
     Publish,
+    PublishMany,
     PurgeQueue,
     Retire,
     RetireMany,
@@ -115,7 +116,7 @@ class ChannelReplies:
             return True
         if not self.holding:
             return False
-        if kind is Publish:
+        if kind is Publish or kind is PublishMany:
             # A confirm may not overtake a returned message, which keeps its place.
             confirmed = channel is not None and channel.publish_path.confirms is not None
             return confirmed or self.octets > MOST_OCTETS

@@ -13,6 +13,7 @@ from gateway.adapters.contract import Adapter, Capability
 from gateway.broker.broker import Broker
 from gateway.broker.channel import Channel, nothing
 from gateway.errors import AwaitsUpstream, Condition, Lost, Refusal
+from gateway.message import Message
 from gateway.operations import (
     BeginSession,
     Blocked,
@@ -26,6 +27,7 @@ from gateway.operations import (
     Operation,
     Peer,
     Publish,
+    PublishMany,
     Refused,
     SessionLost,
     Settle,
@@ -68,6 +70,13 @@ class Registrar(Protocol):
 def nothing_metered() -> tuple[int, int]:
     """No octets: the owner of the socket does not count them, or is gone."""
     return 0, 0
+
+
+def refused_message(operation: Operation) -> Message | None:
+    """The message that was refused, if the operation is a publish."""
+    if isinstance(operation, PublishMany):
+        return operation.messages[0]
+    return operation.message if isinstance(operation, Publish) else None
 
 
 class Session:
@@ -154,6 +163,7 @@ class Session:
             **self._long_requests.handlers,
             **self._consumers.handlers,
             Publish: self._publish,
+            PublishMany: self._publish_many,
         }
         endpoints = live.endpoints
         if Capability.LINKS in adapter.capabilities:
@@ -245,6 +255,13 @@ class Session:
                             operation.immediate,  # type: ignore[attr-defined]
                         )
                         context.publisher = True
+                elif kind is PublishMany:
+                    channel = channels.get(operation.channel)  # type: ignore[attr-defined]
+                    if channel is not None:
+                        self._publish_many(channel, operation, until)  # type: ignore[arg-type]
+                        if operation.messages:  # type: ignore[attr-defined]
+                            self._postpone([operation, *left])
+                            return
                 elif kind is Settle and not operation.multiple:  # type: ignore[attr-defined]
                     channel = channels.get(operation.channel)  # type: ignore[attr-defined]
                     if channel is not None:
@@ -327,7 +344,7 @@ class Session:
             refusal.condition,
             refusal.text,
             refusal.lost,
-            operation.message if operation.__class__ is Publish else None,
+            refused_message(operation),
         )
         self._replies.send(number, refused)
 
@@ -557,3 +574,20 @@ class Session:
     def _publish(self, channel: Channel, operation: Publish) -> None:
         channel.publish_path.publish(operation.message, operation.mandatory, operation.immediate)
         self._context.publisher = True
+
+    def _publish_many(
+        self, channel: Channel, operation: PublishMany, until: float = math.inf
+    ) -> None:
+        """Publish these messages, or as many as there is time for. If one is refused it is the
+        first that is left."""
+        self._context.publisher = True
+        publish, clock, messages = channel.publish_path.publish, perf_counter, operation.messages
+        done = 0
+        try:
+            for message in messages:
+                publish(message)
+                done += 1
+                if clock() > until:
+                    break
+        finally:
+            del messages[:done]

@@ -1,5 +1,6 @@
 """A peer that asks faster than it takes is served at its own pace."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -22,6 +23,8 @@ from gateway.operations import (
     Outcome,
     Prefetch,
     Publish,
+    PublishMany,
+    Refused,
     Settle,
     Subscribe,
 )
@@ -75,6 +78,50 @@ def test_operations_behind_a_fetch_wait_for_room() -> None:
     assert fetched(said) == [1], "one answer, and no more while the peer takes nothing"
     session.resume()
     assert fetched(said) == [1, 2, 3, 4], "in order, when it takes again"
+
+
+def bodies(session: Session, said: list[Operation]) -> list[bytes]:
+    """What is in the queue."""
+    said.clear()
+    session.perform([BeginSession(2, "b"), *(Fetch(2, n, "big", True) for n in range(9))])
+    results = [operation.result for operation in said if isinstance(operation, Done)]
+    return [bytes(each.message.body[:]) for each in results if isinstance(each, Fetched)]
+
+
+def test_many_publishes_take_many_slices() -> None:
+    session, said = opened()
+    woken: list[None] = []
+    session.on_pending = lambda: woken.append(None)
+    session.time_slice = 0.0
+    many = PublishMany(1, [message(str(n), key="big") for n in range(5)])
+    session.perform([many, Publish(1, message("last", key="big"), False, False)])
+    assert len(many.messages) == 4 and woken == [None], "the others wait for their slice"
+    for _ in range(6):
+        session.perform_pending()
+    assert not session.has_pending
+    session.time_slice = math.inf
+    assert bodies(session, said) == [b"0", b"1", b"2", b"3", b"4", b"last"], "in order"
+
+
+def test_many_publishes_up_to_one_that_is_refused() -> None:
+    session, said = opened()
+    many = [message(str(n), key="big", exchange="none" if n == 2 else "") for n in range(5)]
+    bad = many[2]
+    session.perform([PublishMany(1, many), Publish(1, message("late", key="big"), False, False)])
+    refused = [operation for operation in said if isinstance(operation, Refused)]
+    assert [each.message for each in refused] == [bad]
+    assert bodies(session, said) == [b"0", b"1"], "the channel is over"
+
+
+def test_many_publishes_of_a_peer_that_is_gone() -> None:
+    session, said = opened()
+    session.time_slice = 0.0
+    session.on_pending = lambda: None
+    session.perform([PublishMany(1, [message(str(n), key="big") for n in range(5)])])
+    session.peer_gone([])
+    while session.finish():
+        pass
+    assert session.broker.vhosts["/"].queues["big"].depth == 5, "all that was received"
 
 
 def test_the_end_overtakes_nothing() -> None:

@@ -55,6 +55,8 @@ class Route(NamedTuple):
     acquire_mode: int | None
 
 
+NOWHERE = Route("", None, None)
+
 KINDS: BoundedCache[bytes, Arrived] = BoundedCache()
 """By what ``kind_of`` leaves of a header, if that is less than the whole."""
 WHOLE: BoundedCache[bytes, Arrived] = BoundedCache()
@@ -85,7 +87,10 @@ def arrived(header: bytes | None) -> Arrived:
     kinds = WHOLE if kind is header else KINDS
     found = kinds.get(kind)
     if found is not None:
-        return found if kind is header else _new(Arrived, (header, *found[1:]))
+        if kind is header:
+            return found
+        _, essentials, exchange, key, flags = found
+        return _new(Arrived, (header, essentials, exchange, key, flags))
     if len(header) > MOST_VALUES:  # each value takes an octet at least
         with ALLOWANCE.within():
             return read_arrived(header)

@@ -22,10 +22,11 @@ from gateway.adapters.segments.completion import (
     ranges_of,
     unwrapped,
 )
-from gateway.adapters.segments.content import received, sent
+from gateway.adapters.segments.content import SEGMENTS, sent
 from gateway.adapters.segments.essentials import (
     DISCARD_UNROUTABLE,
     IMMEDIATE,
+    NOWHERE,
     arrived,
     route,
 )
@@ -47,6 +48,7 @@ from gateway.adapters.segments.operations import (
 from gateway.adapters.segments.publishes import RETURN_CODES
 from gateway.adapters.segments.replay import ReplayLog
 from gateway.adapters.segments.session_state import ATTACHED, State
+from gateway.adapters.segments.splicing import NO_BODY
 from gateway.adapters.segments.subscriptions import Spent, Subscription
 from gateway.adapters.segments.types import ALLOWANCE, FieldError, Unacceptable
 from gateway.adapters.segments.violation import (
@@ -70,6 +72,7 @@ from gateway.operations import (
     Operation,
     Outcome,
     Publish,
+    PublishMany,
     Refused,
     Returned,
     SessionLost,
@@ -170,7 +173,7 @@ class Session:
         "sent", "subscriptions", "unsettled", "windowed", "transactional", "branching", "accepted",
         "batches", "acquiring", "owned", "answers", "_serve", "_batched", "_engine",
         "_buffer", "_pending", "timeout", "log",
-        "linked", "known", "given_up", "browsed",
+        "linked", "known", "given_up", "browsed", "_arguments", "_route",
     )  # fmt: skip
 
     def __init__(
@@ -223,6 +226,9 @@ class Session:
         self.acquiring = 0
         """Messages named by acquires that are not answered."""
         self.answers = answers
+        self._arguments = b""
+        self._route = NOWHERE
+        """Of the transfer before, with its arguments: many transfers of a read share these."""
         self._serve = serve
         self._batched = batched
         self._engine = engine
@@ -244,20 +250,31 @@ class Session:
             return
         number = self.received.next()
         try:
-            destination, accept_mode, _ = route(arguments)
-            known = arrived(header)
+            if arguments is not self._arguments:
+                self._route = route(arguments)
+                self._arguments = arguments
+            destination, accept_mode, _ = self._route
+            octets, essentials, _, key, flags = arrived(header)
         except FieldError as error:
             self.fail(undecodable(error, self.number, TRANSFER), number, found)
             return
-        message = received(known, body, destination)
-        flags = known.flags
-        mandatory = False
-        if accept_mode == AcceptMode.EXPLICIT:
-            mandatory = not flags & DISCARD_UNROUTABLE
-            self.batches.explicit[id(message)] = number
-            self.batches.messages.append(message)
-        found.append(Publish(self.number, message, mandatory, flags & IMMEDIATE != 0))
+        if body is None:
+            octets, body = NO_BODY + octets, b""
+        message = Message(SEGMENTS, octets, body, destination, key, essentials)
         self.batches.numbers[number] = message
+        if accept_mode == AcceptMode.EXPLICIT or flags & IMMEDIATE:
+            mandatory = False
+            if accept_mode == AcceptMode.EXPLICIT:
+                mandatory = not flags & DISCARD_UNROUTABLE
+                self.batches.explicit[id(message)] = number
+                self.batches.messages.append(message)
+            found.append(Publish(self.number, message, mandatory, flags & IMMEDIATE != 0))
+        else:
+            last = found[-1] if found else None
+            if last.__class__ is PublishMany and last.channel == self.number:
+                last.messages.append(message)
+            else:
+                found.append(PublishMany(self.number, [message]))
         if sync:
             self.received.wanted = number
 

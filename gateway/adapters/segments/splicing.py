@@ -1,8 +1,8 @@
 """Changes to a header segment that leave all other octets as they are."""
 
-from collections.abc import Callable
 from itertools import count
 from struct import Struct
+from typing import Protocol
 
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.segments.decoding import map_entries
@@ -37,12 +37,14 @@ SELDOM = 15
 may have an id of its own and not come again; one that does is missed a few times."""
 
 _MISSES = count()
-Changed = BoundedCache[tuple[bytes, str, str, int], bytes]
-Change = Callable[[bytes, str, str, int | None, int], bytes]
 
-_DELIVERED: Changed = BoundedCache()
-_PUBLISHED: Changed = BoundedCache()
-"""What becomes of delivery-properties, by exchange, key, and flags or whether it is redelivered."""
+
+class Change(Protocol):
+    """Makes the header segment for a peer, by exchange, key, milliseconds left, and flags."""
+
+    def __call__(
+        self, header: bytes, exchange: str, key: str, left: int | None = None, flags: int = 0
+    ) -> bytes: ...
 
 
 def found(header: bytes, wanted: int) -> tuple[int, int]:
@@ -76,46 +78,35 @@ def replaced(header: bytes, at: int, end: int, code: int, record: object) -> byt
     return b"".join((header[:at], octets, header[end:]))
 
 
-def delivered(
-    header: bytes, exchange: str, key: str, left: int | None = None, redelivered: bool = False
-) -> bytes:
-    """The header segment for a receiver: where the message was published, whether it was delivered
-    before, and how many milliseconds are left of its time to live, if it has one. Hot."""
-    if left is not None:
-        return _delivered(header, exchange, key, left, redelivered)
-    return _changed(header, exchange, key, redelivered, _DELIVERED, _delivered)
+def _remembered(change: Change) -> Change:
+    """The same change of delivery-properties, with what becomes of them remembered. These come
+    first with all known publishers and are the same in many messages, while the structs behind them
+    may have an id of their own and stay as they are."""
+    known: BoundedCache[tuple[bytes, str, str, int], bytes] = BoundedCache()
+
+    def changed(
+        header: bytes, exchange: str, key: str, left: int | None = None, flags: int = 0
+    ) -> bytes:
+        if left is not None:
+            return change(header, exchange, key, left, flags)
+        size = len(header)
+        length, code = _IH.unpack_from(header) if size > 6 else (0, 0)
+        end = length + 4 if code == DELIVERY else size
+        wanted = header[:end], exchange, key, flags
+        found = known.get(wanted)
+        if found is None:
+            made = change(header, exchange, key, None, flags)
+            found = made[: len(made) - size + end]
+            if code == DELIVERY or not next(_MISSES) & SELDOM:
+                known.keep(wanted, found)
+        return found + header[end:] if end < size else found
+
+    return changed
 
 
-def published(
+def _published(
     header: bytes, exchange: str, key: str, left: int | None = None, flags: int = 0
 ) -> bytes:
-    """The header segment for a server: as ``delivered``, with these ``flags`` out of
-    ``DISCARD_UNROUTABLE`` and ``IMMEDIATE`` and no others of them. Hot."""
-    if left is not None:
-        return _published(header, exchange, key, left, flags)
-    return _changed(header, exchange, key, flags, _PUBLISHED, _published)
-
-
-def _changed(
-    header: bytes, exchange: str, key: str, flags: int, known: Changed, change: Change
-) -> bytes:
-    """A header with changed delivery-properties. These come first with all known publishers and
-    are the same in many messages, while the structs behind them may have an id of their own and
-    stay as they are."""
-    size = len(header)
-    length, code = _IH.unpack_from(header) if size > 6 else (0, 0)
-    end = length + 4 if code == DELIVERY else size
-    wanted = header[:end], exchange, key, flags
-    found = known.get(wanted)
-    if found is None:
-        made = change(header, exchange, key, None, flags)
-        found = made[: len(made) - size + end]
-        if code == DELIVERY or not next(_MISSES) & SELDOM:
-            known.keep(wanted, found)
-    return found + header[end:] if end < size else found
-
-
-def _published(header: bytes, exchange: str, key: str, left: int | None, flags: int) -> bytes:
     octets = _delivered(header, exchange, key, left, False)
     at = found(octets, DELIVERY)[0] + 6
     return b"%s%c%s" % (
@@ -123,14 +114,16 @@ def _published(header: bytes, exchange: str, key: str, left: int | None, flags: 
     )  # fmt: skip
 
 
-def _delivered(header: bytes, exchange: str, key: str, left: int | None, redelivered: int) -> bytes:
+def _delivered(
+    header: bytes, exchange: str, key: str, left: int | None = None, flags: int = 0
+) -> bytes:
     header = header.removeprefix(NO_BODY)
-    quick = _inserted(header, exchange, key, left, redelivered)
+    quick = _inserted(header, exchange, key, left, flags)
     if quick is not None:
         return quick
     record, at, end = delivery_properties(header)
     record.exchange, record.routing_key = exchange, key
-    record.redelivered = bool(redelivered)
+    record.redelivered = bool(flags)
     if left is not None:
         record.ttl = left
     return replaced(header, at, end, DELIVERY, record)
@@ -169,6 +162,16 @@ def _inserted(
     size = end - at - 4 + place - behind + len(name)
     head = _IHBB.pack(size, DELIVERY, flags & 0xFF, flags >> 8)
     return b"".join((header[:at], head, before, name, header[behind:]))
+
+
+delivered = _remembered(_delivered)
+"""The header segment for a receiver: where the message was published, whether it was delivered
+before (``flags``: 1), and how many milliseconds are left of its time to live, if it has one.
+Hot."""
+
+published = _remembered(_published)
+"""The header segment for a server: as ``delivered``, with these flags out of ``DISCARD_UNROUTABLE``
+and ``IMMEDIATE`` and no others of them. Hot."""
 
 
 def with_headers(header: bytes, added: Table) -> bytes:

@@ -50,6 +50,7 @@ from gateway.operations import (
     Outcome,
     PrepareBranch,
     Publish,
+    PublishMany,
     PurgeQueue,
     QueueState,
     RecoverBranches,
@@ -326,11 +327,25 @@ def test_publishes(mirror: Mirror) -> None:
         sent = message(body)
         assert mirror.exchange(Publish(1, sent, mandatory, immediate)) == []
         (taken,) = mirror.taken()
-        assert isinstance(taken, Publish)
-        assert (taken.mandatory, taken.immediate) == (mandatory, immediate)
-        assert (taken.message.exchange, taken.message.key) == ("x", "k")
-        assert taken.message.body == body
-        assert taken.message.properties == sent.properties
+        if mandatory or immediate:
+            assert isinstance(taken, Publish)
+            assert (taken.mandatory, taken.immediate) == (mandatory, immediate)
+            got = taken.message
+        else:
+            assert isinstance(taken, PublishMany)
+            (got,) = taken.messages
+        assert (got.exchange, got.key, got.body) == ("x", "k", body)
+        assert got.properties == sent.properties
+
+
+def test_publishes_of_one_read_are_one_operation() -> None:
+    mirror = opened()
+    for body in (b"1", b"2", b"3", b"4", b"5"):
+        mirror.client.send(Publish(1, message(body), body == b"3", False))
+    first, third, rest = mirror.to_server()[:3]
+    assert isinstance(first, PublishMany) and [m.body for m in first.messages] == [b"1", b"2"]
+    assert isinstance(third, Publish) and third.message.body == b"3" and third.mandatory
+    assert isinstance(rest, PublishMany) and [m.body for m in rest.messages] == [b"4", b"5"]
 
 
 def test_returned(mirror: Mirror) -> None:
@@ -448,7 +463,7 @@ def test_small_frames(frame_max: int) -> None:
     body = random.Random(1).randbytes(3 * frame_max)
     mirror.exchange(Publish(1, message(body), False, False))
     (taken,) = mirror.taken()
-    assert isinstance(taken, Publish) and taken.message.body == body
+    assert isinstance(taken, PublishMany) and taken.messages[0].body == body
 
 
 def test_every_control_and_command() -> None:
