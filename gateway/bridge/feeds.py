@@ -75,6 +75,9 @@ class Feed:
         )
         self._fixed = False
         """The limit cannot be changed while the subscription lives."""
+        self._unsubscribed = False
+        """A channel that ends before its subscription has a broker that answers late (Artemis to
+        a drain) answer on no channel."""
         self._opening: asyncio.Task[None] | None = None
         self._begun = self._ending = self._seeking = False
         self._fetching = 0
@@ -201,6 +204,7 @@ class Feed:
                 await asyncio.wait([self._opening])
             if self._tag is not None:
                 await self._remote.request(Unsubscribe(self._number, None, self._tag))
+            self._unsubscribed = True
             with self._owner.turn():
                 self._queue.release_ready()
             if not self._unsettled:
@@ -393,7 +397,7 @@ class Feed:
             log.debug("facade %s: %s", self._owner.vhost, error)
             return
         self._remote.wake()
-        if self._ending and not self._unsettled:
+        if self._unsubscribed and not self._unsettled:
             self._owner.run_soon(self._close())
         elif not self._ending:
             self._queue.want()

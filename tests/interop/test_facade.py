@@ -16,6 +16,9 @@ from tests.bridge.test_facade import run
 from tests.bridge.test_facade_faults import VERSIONS, busy, declared, with_faults
 from tests.bridge.traffic import Traffic
 from tests.interop import brokers, servers
+from tests.interop.rehearsal.book import Book
+from tests.interop.rehearsal.clients import HttpProducer, LeaseConsumer
+from tests.interop.rehearsal.topology import Reader, plain
 from tests.interop.restarts import LINES, Restartable, checks, compare, java
 from tests.interop.servers import Server
 from tests.interop.test_qpid_jms import EXPECTED as QPID_JMS
@@ -361,6 +364,31 @@ def test_pika_and_proton_before_artemis(tmp_path: Path) -> None:
                 return found
 
             assert talk.step(consume) == repr([b"%d" % n for n in range(COUNT)])
+        finally:
+            front.stop()
+    finally:
+        broker.stop()
+
+
+def test_leases_before_artemis(tmp_path: Path) -> None:
+    """Each receive that waits has a subscription of its own there, whose message may be settled
+    before its end."""
+    if reason := brokers.artemis_missing():
+        pytest.skip(reason)
+    broker = brokers.start_artemis(tmp_path / "broker")
+    try:
+        front = servers.start_facade(tmp_path / "front", broker, more='version = "1.0"')
+        try:
+            reader = LeaseConsumer(Reader("leased", "lease"), front.http_port or 0, Book())
+            producer = HttpProducer(plain("http", "leased"), front.http_port or 0, reader.book)
+            for one in (reader, producer):
+                one.start()
+            soon(lambda: reader.book.failures or len(reader.book.taken["leased"]) >= 3 * COUNT)
+            for one in (producer, reader):
+                one.stop()
+                one.join(PATIENCE)
+            assert reader.book.faults({"leased"}) == []
+            assert "WARNING" not in front.log.read_text()
         finally:
             front.stop()
     finally:
