@@ -66,6 +66,10 @@ NUMBERS = ("message-ttl", "expires", "max-length", "max-length-bytes", "delivery
 
 ONE_NODE = "there is one node"
 NO_STREAM = "there are no stream queues"
+FEDERATION = (
+    "the gateway fetches nothing by federation, a shovel or a facade may take its place; RabbitMQ "
+    "may federate with the gateway"
+)
 PAGED = "messages are paged out when memory is short"
 IDLE_KEYS = {
     **{name.removeprefix("x-"): why for name, why in WITHOUT_EFFECT.items()},
@@ -79,8 +83,8 @@ IDLE_KEYS = {
     "max-age": NO_STREAM,
     "stream-max-segment-size-bytes": NO_STREAM,
     "consumer-timeout": "a consumer may hold its deliveries as long as it likes",
-    "federation-upstream": "there is no federation; a shovel may take its place",
-    "federation-upstream-set": "there is no federation; a shovel may take its place",
+    "federation-upstream": FEDERATION,
+    "federation-upstream-set": FEDERATION,
 }
 """Keys of RabbitMQ that are kept and have no effect here, with the reason."""
 

@@ -1,4 +1,4 @@
-"""Patterns of names in policies, whose cost is known before they are tried.
+"""Patterns of names in policies and permissions, whose cost is known before they are tried.
 
 RabbitMQ searches for the pattern anywhere in a name, with an engine that backtracks. So does
 Python's, and a pattern can make such an engine try ways without end. Therefore the ways are counted
@@ -23,7 +23,7 @@ except ImportError:
     _parser = None
 
 MOST_PATTERN = 1024
-"""Octets of a pattern."""
+"""Characters of a pattern."""
 MOST_WAYS = 1 << 18
 """Ways through one name that Python's engine may have to try, some 10 nanoseconds each."""
 LEAST_COST = 16
@@ -41,10 +41,11 @@ class Pattern(NamedTuple):
     cost: int
 
 
-def compile_pattern(text: str) -> Pattern:
-    """Refuses (406) a text that is no pattern, and a pattern that could take too long."""
-    if len(text) > MOST_PATTERN:
-        raise refused(f"the pattern has more than {MOST_PATTERN} characters")
+def compile_pattern(text: str, most: int = MOST_PATTERN) -> Pattern:
+    """Refuses (406) a text that is no pattern, one with more than ``most`` characters, and a
+    pattern that could take too long."""
+    if len(text) > most:
+        raise refused(f"the pattern has more than {most} characters")
     ways = ways_of(text)
     if ways is not None and ways <= MOST_WAYS:
         try:

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.broker.access import MOST_PASSWORD_OCTETS, Access, fits
 from gateway.broker.memory_store import MemoryStore
-from gateway.errors import Condition, Lost
+from gateway.errors import Condition, Lost, Refusal
 from tests.broker.fakes import (
     House,
     bind,
@@ -274,3 +274,53 @@ def test_alarms(house: House) -> None:
     assert broker.blocked == "low on disk"
     broker.alarm("disk", False)
     assert broker.blocked is None
+
+
+AMBIGUOUS = "^((?!x)a|a|aa)+$"
+"""A look-ahead, which only an engine that backtracks knows, and ways without end."""
+
+
+def test_a_pattern_may_not_hold_the_gateway(house: House) -> None:
+    access = house.broker.access
+    access.add_user("ann", "pw")
+    with refused(Condition.PRECONDITION_FAILED, "could take too long"):
+        access.set_permissions("ann", "/", "", "", AMBIGUOUS)
+    with refused(Condition.PRECONDITION_FAILED, "more than 4096 characters"):
+        access.set_permissions("ann", "/", "", "x" * 5000, "")
+    assert access.permissions_of("ann") == []
+    many = "|".join(f"queue-{number}" for number in range(300))
+    access.set_permissions("ann", "/", f"^({many})$", "", "")
+    assert access.allows("ann", "/", "configure", "queue-299")
+    # Backtracking tries 2 ** 200 ways here; an engine in linear time answers, or it is refused.
+    try:
+        access.set_permissions("ann", "/", "", "", "(a+)+$")
+    except Refusal:
+        return
+    assert not access.allows("ann", "/", "read", "a" * 200 + "!")
+    assert access.allows("ann", "/", "read", "a" * 200)
+
+
+def test_a_kept_pattern_that_could_take_too_long_permits_nothing(house: House) -> None:
+    access = house.broker.access
+    access.add_user("ann", "pw")
+    value = {"configure": ".*", "write": "", "read": AMBIGUOUS}
+    house.store.save("permission", ("ann", "/"), value)
+    access.reload(house.store.records("user", "permission"))
+    assert access.allows("ann", "/", "configure", "a" * 200)
+    assert not access.allows("ann", "/", "read", "a" * 200 + "!")
+    assert not access.allows("ann", "/", "read", "a")
+
+
+def test_a_long_name_costs_no_more_than_the_longest_there_is(house: House) -> None:
+    asked: list[int] = []
+    access = house.broker.access
+    access.add_user("ann", "pw")
+    access.set_permissions("ann", "/", "", "", "[a-z]+-[0-9]+!")
+
+    def ask(name: str) -> bool:
+        asked.append(len(name))
+        return False
+
+    access._patterns["[a-z]+-[0-9]+!"] = ask
+    access.allows("ann", "/", "read", "a" * 100_000)
+    assert asked == [256]
