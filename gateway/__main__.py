@@ -6,7 +6,7 @@ settings nor the gateway.
 
 import contextlib
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,6 +117,7 @@ def serve(
     set_up(settings.log_level, settings.log_format)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     from gateway import app
+    from gateway.event_loop import run
 
     try:
         run(app.serve(settings))
@@ -127,19 +128,6 @@ def serve(
 def given(values: dict[str, Any]) -> dict[str, Any]:
     """The options that were given on the command line."""
     return {name: value for name, value in values.items() if value is not None}
-
-
-def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run on uvloop where it is installed, else on asyncio's own loop."""
-    import asyncio
-
-    try:
-        from uvloop import new_event_loop
-    except ImportError:
-        asyncio.run(work)
-        return
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(work)
 
 
 @cli.command()
@@ -205,6 +193,7 @@ def probe(
     from gateway.adapters import Credentials
     from gateway.bridge.probe import probe_broker
     from gateway.config.bridge import read_address
+    from gateway.event_loop import run
 
     try:
         where = read_address(address)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import secrets
@@ -25,10 +24,12 @@ from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Store
 from gateway.config import Settings
 from gateway.crossing.crossing import Crossing
+from gateway.definitions import read_definitions
 from gateway.errors import Condition, ConfigError, StoreError
+from gateway.event_loop import freeze
 from gateway.http.access.front import admin_plane
 from gateway.http.access.protocol import bounded
-from gateway.http.admin.definitions import load_definitions, read_definitions
+from gateway.http.admin.definition_import import load_definitions
 from gateway.http.app import build
 from gateway.http.app import close as close_http
 from gateway.http.configuration_checks import check_named_files
@@ -58,11 +59,6 @@ SECRET_FILE, CROSSING_FILE, DECOY_FILE = "cursor.key", "crossing.key", "login.ke
 GOODBYE_SECONDS = 5.0
 BROKEN = 70
 """Exit code after an internal error of the store (EX_SOFTWARE of BSD)."""
-COLLECTOR = (5_000, 5, 10_000)
-"""Thresholds of the garbage collector. A collection stops the process: one of 100 000 new objects
-took up to 45 ms, which delayed an import of definitions. The first two bound the number of objects
-per young collection. Full collections are rare, since queues hold strings and bytes, which form no
-cycles (DESIGN.md, "One process, one loop")."""
 SWITCH_SECONDS = 0.0005
 """Seconds that the loop may keep the interpreter lock from the store's thread. With Python's
 default of 5 ms, a commit beside a busy loop takes several times as long (DESIGN.md, store)."""
@@ -214,8 +210,8 @@ class Gateway:
 
     async def _load(self, definitions: Path, source: str) -> None:
         """Apply a file of definitions. Raises ``ConfigError``."""
-        given, findings = read_definitions(definitions, source)
-        for one in findings:
+        given, read = read_definitions(definitions, source)
+        for one in read.findings:
             level = logging.INFO if one.severity == "info" else logging.WARNING
             log.log(level, "definitions: %s: %s", one.place or definitions, one.text)
         loaded = await load_definitions(self._web.state.context, given)
@@ -496,9 +492,7 @@ async def serve(settings: Settings) -> None:
         if gateway.admin_port is not None:
             log.info("administration on http://%s:%d/", settings.admin.host, gateway.admin_port)
         log.info("data in %s", settings.data_dir if settings.durable else "memory only")
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*COLLECTOR)
+        freeze()
         sys.setswitchinterval(SWITCH_SECONDS)
         await gateway.stopped()
         log.info("stopping")

@@ -7,8 +7,6 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-COLLECTOR = (5_000, 5, 10_000)
-"""Thresholds of the garbage collector, as the gateway has them."""
 Target = Literal["rabbitmq-4", "artemis", "generic-1.0"]
 Form = Literal["text", "json", "csv", "html"]
 
@@ -69,9 +67,9 @@ def observe(
 
 def _run(plan: Any) -> None:
     import asyncio
-    import gc
     import signal
 
+    from gateway.event_loop import freeze, run
     from gateway.inventory.observing import Observing
 
     async def work() -> None:
@@ -85,18 +83,10 @@ def _run(plan: Any) -> None:
             Console(soft_wrap=True).print(text, highlight=False, markup=False)
             # A full collection of a large inventory would stop the loop for 50 ms and more; what
             # ended connections leave is freed without it.
-            gc.collect()
-            gc.freeze()
-            gc.set_threshold(*COLLECTOR)
+            freeze()
             await stop.wait()
 
-    try:
-        from uvloop import new_event_loop
-    except ImportError:
-        asyncio.run(work())
-        return
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(work())
+    run(work())
 
 
 @inventories.command()

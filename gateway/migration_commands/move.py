@@ -22,7 +22,7 @@ from gateway.migration_commands.options import (
     ToPassword,
     ToVersion,
     pairs_of,
-    password_of,
+    password_of_side,
     plain,
     side_in_gateway,
 )
@@ -91,13 +91,15 @@ def move(
     }
     settings = read(given)
     passwords = Passwords(
-        password_of(from_password_file, "FROM"), password_of(to_password_file, "TO")
+        password_of_side(from_password_file, "FROM"), password_of_side(to_password_file, "TO")
     )
     passwords.learn(source, destination)
+    # Before there is a journal: a wrong address should leave none behind.
+    sides = passwords.sides(settings, "dry run")
     if dry_run:
         from gateway.bridge.migration.moves import count_queues
 
-        counted = guarded(count_queues(settings, *passwords.sides(settings, "dry run")))
+        counted = guarded(count_queues(settings, *sides))
         show_counts(plain(counted), as_json)
         return
     with moving(journal, passwords, (source, destination)) as moves:
@@ -135,6 +137,8 @@ def run(found: "Move", quiet: bool) -> None:
     """Run a move; a first Ctrl-C pauses it after the batch under way."""
     import asyncio
 
+    from gateway.event_loop import run as run_loop
+
     async def work() -> None:
         loop = asyncio.get_running_loop()
         found.start()
@@ -145,13 +149,7 @@ def run(found: "Move", quiet: bool) -> None:
         await asyncio.gather(*stops)
 
     with bars(found, quiet):
-        try:
-            from uvloop import new_event_loop
-        except ImportError:
-            asyncio.run(work())
-            return
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(work())
+        run_loop(work())
 
 
 def end(found: "Move") -> None:
@@ -230,7 +228,7 @@ def rollback(
         show(ask_gateway("POST", gateway, path, user, password, {"force": force}), as_json)
         return
     passwords = Passwords(
-        password_of(from_password_file, "FROM"), password_of(to_password_file, "TO")
+        password_of_side(from_password_file, "FROM"), password_of_side(to_password_file, "TO")
     )
     with moving(journal, passwords) as moves:
         forwards = [one for one, move in moves.all.items() if not move.reverses]

@@ -37,7 +37,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 JOURNAL = Path("bridge-journal.db")
 
 
-def password_of(file: Path | None, which: str) -> str:
+def password_of_side(file: Path | None, which: str) -> str:
     """The password of a side, which is never shown."""
     if file is None:
         return os.environ.get(f"AMQP_GATEWAY_{which}_PASSWORD", "guest")

@@ -68,22 +68,14 @@ def plan(
 
 def read(source: Path) -> dict[str, Any]:
     """The definitions of a file, checked as an import checks them."""
-    from pydantic import ValidationError
-
-    from gateway.http.admin.definitions import Definitions
-    from gateway.importing import Document, ImportFailed, read_topology
+    from gateway.definitions import read_definitions
+    from gateway.errors import ConfigError
 
     try:
-        found = read_topology([Document(source.name, source.read_bytes())]).definitions
-        Definitions.model_validate_json(json.dumps(found))
-    except OSError as error:
-        fail(f"{source}: {error.strerror}")
-    except ImportFailed as error:
-        fail(f"{source}: {error}")
-    except ValidationError as error:
-        first, *_ = error.errors()
-        fail(f"{source}: {'.'.join(map(str, first['loc']))}: {first['msg']}")
-    return found
+        _, found = read_definitions(source)
+    except ConfigError as error:
+        fail(str(error))
+    return found.definitions
 
 
 def as_document(made: "Plan") -> dict[str, Any]:

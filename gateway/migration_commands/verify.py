@@ -23,7 +23,7 @@ from gateway.migration_commands.options import (
     ToPassword,
     ToVersion,
     pairs_of,
-    password_of,
+    password_of_side,
 )
 from gateway.migration_commands.screen import print_json
 
@@ -91,7 +91,7 @@ def verify(
     pairs = pairs_of(queue, queue_file)
     with tempfile.TemporaryDirectory(prefix="amqp-gateway-") as folder:
         reader = Reader(Path(folder), "" if form == "own" else form, taking)
-        password = password_of(from_password_file, "FROM")
+        password = password_of_side(from_password_file, "FROM")
         sources = [one["source"] for one in pairs]
         mine = reader.read(left, sources, from_version, password, record)
         if right is None:
@@ -102,7 +102,7 @@ def verify(
                 for name, count in counts.items():
                     out.print(f"{name}: {count} messages", highlight=False, markup=False)
             return
-        password = password_of(to_password_file, "TO")
+        password = password_of_side(to_password_file, "TO")
         again = Again(reader, right, to_version, password)
         told = compare(mine, again, pairs, rules, late)
     if as_json:

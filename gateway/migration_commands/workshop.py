@@ -41,10 +41,14 @@ class Passwords:
 def moving(
     path: Path, passwords: Passwords, urls: tuple[str, str] | None = None
 ) -> "Iterator[Moves]":
-    """The moves of a journal, which no other process has meanwhile. Raises ``ConfigError``."""
+    """The moves of a journal, which no other process has meanwhile. Without ``urls`` of a new move
+    there must be a journal. Raises ``ConfigError``."""
     from gateway.bridge.migration.journal import Journal
     from gateway.bridge.migration.moves import Moves
+    from gateway.errors import ConfigError
 
+    if urls is None and not path.exists():
+        raise ConfigError(f"the journal {path}: no such file")
     journal = Journal(path)
     try:
         convert_with(journal)

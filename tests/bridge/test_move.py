@@ -312,3 +312,28 @@ def test_an_interrupt_pauses_after_the_batch(both: Brokers, tmp_path: Path) -> N
     told = run(tmp_path, *words, "--name", paused["name"])
     assert (told["state"], told["moved"], told["flagged"]) == ("done", 400, 0)
     assert both.new.asked("/api/queues/%2F/interrupted")["messages"] == 400
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("move", "--from", "amqp://old:70000", "--to", "amqp://new", "--queue", "q"), "70000"),
+        (("move", "--from", "amqp://old", "--to", "http://new", "--queue", "q"), "http"),
+        (("rollback", "week"), "no such file"),
+        (("forget", "week"), "no such file"),
+    ],
+)
+def test_a_wrong_command_leaves_no_journal(
+    tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    done = subprocess.run(
+        command(tmp_path, *words),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from gateway.broker.access import fits, read_user, user_record
-from gateway.http.admin.definitions import ITEMS_PER_TURN
+from gateway.http.admin.definition_import import ITEMS_PER_TURN
 from gateway.http.admin.tables import read_table, write_table
 from gateway.operations import Bind, DeclareExchange, DeleteQueue
 from gateway.values import (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.broker.memory_store import MemoryStore
 from gateway.http.access.principal import Principal
-from gateway.http.admin.definitions import members
+from gateway.http.admin.definition_export import members
 from gateway.http.events.opening import open_stream
 from gateway.message import DIALECTS, Essentials, Message, Properties
 from gateway.operations import DeclareExchange, DeleteExchange

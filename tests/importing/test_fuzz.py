@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.admin.definitions import Definitions
+from gateway.definitions import Definitions
 from gateway.importing import FORMATS, Document, ImportFailed, read_topology
 from tests.importing.samples import document
 

@@ -20,21 +20,19 @@ class QueuePair(Section):
         return self.destination or self.source
 
 
-class MoveSettings(Section):
-    """A move: empties queues of one side into the other."""
+class MoveOptions(Section):
+    """The settings of a move that its caller chooses."""
 
     source: str = Field("", max_length=1024, description="name of an upstream; empty: this gateway")
-    source_vhost: str = Field("/", description="virtual host, if the source is this gateway")
+    source_vhost: str = Field(
+        "/", max_length=255, description="virtual host, if the source is this gateway"
+    )
     destination: str = Field(
         "", max_length=1024, description="name of an upstream; empty: this gateway"
     )
     destination_vhost: str = Field(
-        "/", description="virtual host, if the destination is this gateway"
+        "/", max_length=255, description="virtual host, if the destination is this gateway"
     )
-    versions: tuple[str, str] = Field(
-        ("auto", "auto"), description="AMQP versions of both, if they are given by URLs"
-    )
-    user: str = Field("guest", description="user of this gateway whose permissions it has")
     queues: list[QueuePair] = Field(min_length=1, max_length=10_000, description="what is moved")
     batch: int = Field(
         500, ge=1, le=10_000, description="messages that are under way without a confirm"
@@ -44,19 +42,31 @@ class MoveSettings(Section):
         1, ge=0, le=3600, description="time without a message before an empty queue counts as such"
     )
     retries: int = Field(
-        3, ge=0, description="further attempts with a message that the destination does not take"
+        3,
+        ge=0,
+        le=1000,
+        description="further attempts with a message that the destination does not take",
     )
-    delay_seconds: float = Field(1, gt=0, description="delay between two attempts")
     refused: Literal["stop", "reject"] = Field(
         "stop",
         description="`stop`: the move ends at such a message, which stays at its source; `reject`: "
         "it is rejected at its source, which may dead-letter it",
     )
-    attempts: int = Field(
-        8, ge=1, description="attempts to open the ends, without a message in between"
-    )
     notes: bool = Field(
         True, description="whether messages carry the header `x-gateway-move` afterwards"
+    )
+
+
+class MoveSettings(MoveOptions):
+    """A move: empties queues of one side into the other. The sides of a command are URLs."""
+
+    versions: tuple[str, str] = Field(
+        ("auto", "auto"), description="AMQP versions of both, if they are given by URLs"
+    )
+    user: str = Field("guest", description="user of this gateway whose permissions it has")
+    delay_seconds: float = Field(1, gt=0, description="delay between two attempts")
+    attempts: int = Field(
+        8, ge=1, description="attempts to open the ends, without a message in between"
     )
 
     def reversed(self) -> "MoveSettings":

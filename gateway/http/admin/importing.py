@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
+from gateway.definitions import Definitions
 from gateway.http import problems
 from gateway.http.admin.admin_endpoints import (
     Call,
@@ -18,7 +19,7 @@ from gateway.http.admin.admin_endpoints import (
     summary,
     told,
 )
-from gateway.http.admin.definitions import Definitions, Import
+from gateway.http.admin.definition_import import Import
 from gateway.http.admin.views import Imported, ImportedTopology
 from gateway.http.portions import Portioned, array, encoded
 from gateway.http.problems import Problem

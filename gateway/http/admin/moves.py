@@ -2,13 +2,13 @@
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from gateway.bridge.migration.in_gateway import GatewayMoves
 from gateway.bridge.migration.move import Move, MoveInfo
 from gateway.bridge.migration.moves import count_queues
-from gateway.bridge.migration.settings import MoveSettings, QueuePair
+from gateway.bridge.migration.settings import MoveOptions, MoveSettings, QueuePair
 from gateway.errors import Condition, ConfigError, Refusal
 from gateway.http import problems
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Input, Rank, listed
@@ -20,30 +20,13 @@ COUNTS = "/v1/admin/move-counts"
 ONE = MOVES + "/{move}"
 
 
-class PairInput(Input):
-    source: str = Field(min_length=1, max_length=255, description="queue that is emptied")
-    destination: str = Field("", max_length=255, description="queue there; empty: the same name")
-
-
-class MoveInput(Input):
+class MoveInput(MoveOptions):
     """Each side is an upstream, or a virtual host of this gateway."""
 
+    model_config = ConfigDict(strict=True, frozen=True)
+
     name: str = Field("", pattern=r"^[A-Za-z0-9._~-]{0,64}$", description="empty: one is made up")
-    source: str = Field("", max_length=128, description="upstream; empty: this gateway")
-    source_vhost: str = Field("/", max_length=255)
-    destination: str = Field("", max_length=128, description="upstream; empty: this gateway")
-    destination_vhost: str = Field("/", max_length=255)
-    queues: list[PairInput] = Field(min_length=1, max_length=1000)
-    batch: int = Field(500, ge=1, le=10_000, description="messages under way without a confirm")
-    rate: float = Field(0, ge=0, description="most messages per second; 0: no limit")
-    grace_seconds: float = Field(
-        1, ge=0, le=3600, description="time without a message before a queue counts as empty"
-    )
-    retries: int = Field(3, ge=0, le=1000)
-    refused: Literal["stop", "reject"] = Field(
-        "stop", description="end at a message that is not taken, or reject it at its source"
-    )
-    notes: bool = Field(True, description="whether messages carry `x-gateway-move` afterwards")
+    queues: list[QueuePair] = Field(min_length=1, max_length=1000)
 
 
 class RollbackInput(Input):
@@ -121,9 +104,7 @@ def find(call: Call) -> Move:
 
 
 def settings_of(call: Call) -> MoveSettings:
-    given = call.body.model_dump(exclude={"name", "queues"})
-    queues = [QueuePair(source=one.source, destination=one.destination) for one in call.body.queues]
-    return MoveSettings(**given, user=call.user, queues=queues)
+    return MoveSettings(**call.body.model_dump(exclude={"name"}), user=call.user)
 
 
 def conflict(error: Exception) -> Problem:

@@ -3,35 +3,17 @@
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from gateway.broker.policies import ALL, OPERATOR_POLICY, POLICY, Policy, make_policy
 from gateway.broker.vhost import VirtualHost
+from gateway.definitions import PolicyValue
 from gateway.http.admin.admin_endpoints import Call
 from gateway.http.admin.rabbit_answers import answer, answer_list, missing, need_keys
 from gateway.http.admin.topology import readable
 
 COMPONENT = "operator_policy"
 """Operator policies stand among the parameters of definitions, as such a component."""
-
-
-class PolicyValue(BaseModel):
-    """What a policy has besides its name."""
-
-    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
-
-    pattern: str = ""
-    definition: dict[str, Any] = {}
-    priority: int = 0
-    apply_to: str = Field(default=ALL, alias="apply-to")
-
-
-class PolicyPart(PolicyValue):
-    """A policy in definitions."""
-
-    vhost: str | None = None
-    name: str = Field(min_length=1)
 
 
 def read_policy(name: str, given: PolicyValue, operator: bool = False) -> Policy:

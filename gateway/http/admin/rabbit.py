@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from gateway.broker.local import LocalChannel
 from gateway.broker.snapshots import exchange_snapshot, queue_snapshot
+from gateway.definitions import Definitions
 from gateway.http import problems
 from gateway.http.access.principal import Action
 from gateway.http.admin import policies
@@ -18,7 +19,8 @@ from gateway.http.admin import rabbit_changes as changes
 from gateway.http.admin import rabbit_connections as connections
 from gateway.http.admin import rabbit_views as views
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
-from gateway.http.admin.definitions import Definitions, Import, export_in_portions
+from gateway.http.admin.definition_export import export_in_portions
+from gateway.http.admin.definition_import import Import
 from gateway.http.admin.rabbit_answers import NODE, answer, answer_list, missing, rabbit_error
 from gateway.http.admin.rabbit_bodies import EXAMPLES, GET, GET_BODY, PUBLISH, PUBLISH_BODY, SCHEMAS
 from gateway.http.admin.rabbit_messages import rabbit_get, rabbit_publish, read_large_publish

@@ -9,7 +9,7 @@ from gateway.broker.counters import BindingSnapshot, ExchangeSnapshot, QueueSnap
 from gateway.broker.exchange_types import EXCHANGE_TYPES
 from gateway.broker.unsupported import without_effect
 from gateway.http.admin.admin_endpoints import Call
-from gateway.http.admin.definitions import RABBITMQ
+from gateway.http.admin.definition_export import RABBITMQ
 from gateway.http.admin.rabbit_answers import NODE
 from gateway.http.admin.tables import write_table
 from gateway.http.admin.topology import binding_id, readable
