@@ -78,6 +78,8 @@ class Feed:
         self._unsubscribed = False
         """A channel that ends before its subscription has a broker that answers late (Artemis to
         a drain) answer on no channel."""
+        self._drains = can_drain(remote) or Capability.SESSIONS in remote.adapter.capabilities
+        """The upstream can be asked for all that is ready."""
         self._opening: asyncio.Task[None] | None = None
         self._begun = self._ending = self._seeking = False
         self._fetching = 0
@@ -96,7 +98,7 @@ class Feed:
             pass  # credit is given when it is open
         elif self._tag is not None:
             self._grant()
-        elif queue.room and not self._seeking:
+        elif queue.room and not (self._seeking or queue.draining):
             self._start()
 
     def _start(self) -> "asyncio.Task[None]":
@@ -109,8 +111,8 @@ class Feed:
         await asyncio.shield(self._opening or self._start())
 
     def _grant(self) -> None:
-        if self._seeking:
-            return
+        if self._seeking or self._queue.draining:
+            return  # the look for what is ready gives credit
         room = min(self._queue.room, MOST_AHEAD)
         if self._by_credit:
             if room > self._limit and (not self._limit or room >= 2 * self._limit):
@@ -146,7 +148,10 @@ class Feed:
             self._begun = True
         if subscription is None:
             return
-        paused = subscription.paused if queue.consumer is None else not queue.room
+        paused = subscription.paused
+        if queue.consumer is not None:
+            drained = queue.draining and await self._type() != STREAM
+            paused = drained or not queue.room
         if paused and not self._by_credit and not subscription.exclusive:
             await remote.request(DeclareQueue(number, None, queue.name, passive=True))
             return  # a prefetch limit cannot be 0
@@ -173,9 +178,7 @@ class Feed:
         )
         self._tag = tag if isinstance(tag, str) else ""
         if queue.home.type.name == STREAM:
-            # The answer comes behind the deliveries that the stream has at once, if it has any.
-            await remote.request(DeclareQueue(number, None, queue.name, passive=True))
-            self._owner.catch_up()
+            await self._catch_up()
         if self._by_credit:
             self._limit = 0
         self._grant()
@@ -296,29 +299,49 @@ class Feed:
             self._owner.run_soon(self._close())
 
     def _fetched(self, fetched: Fetched) -> None:
-        self._queue.remaining = fetched.remaining
+        queue = self._queue
+        queue.remaining = fetched.remaining
         self._unsettled[fetched.delivery] = None
-        self._queue.arrive(self, fetched.delivery, fetched.redelivered, fetched.message)
+        if queue.gone:
+            self.settle(fetched.delivery, Outcome.RELEASE)
+        else:
+            queue.arrive(self, fetched.delivery, fetched.redelivered, fetched.message)
 
     async def seek(self) -> None:
         """Get messages for all of the consumer's room, or all that the upstream has ready: by a
-        drain, or one by one in versions without it."""
+        drain, or one by one at upstreams without it."""
         queue, remote = self._queue, self._remote
         self._seeking = True
         try:
             await self.opened()
-            if self._by_credit and can_drain(remote) and self._tag is not None and queue.room:
-                request = Credit(self._number, None, self._tag, queue.room, drain=True)
-                await remote.request(request)
+            if self._tag is not None and self._drains:
+                if room := queue.room:
+                    self._limit = room
+                    await remote.request(Credit(self._number, None, self._tag, room, drain=True))
+                    self._owner.catch_up()
                 self._limit = 0
-                self._owner.catch_up()
-            elif not self._by_credit:
+            elif await self._type() == STREAM:
+                await self._subscribe_again()
+            else:
+                await self._unsubscribe()
                 await self._fetch_all()
         finally:
             self._seeking = False
         if not queue.gone:
             with self._owner.turn():
                 self._pause()
+
+    async def _subscribe_again(self) -> None:
+        """To get what a stream has for the consumer's room: it knows no fetches."""
+        if self._tag is None and self._queue.room:
+            await self._start()
+        else:
+            await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Handle the deliveries that a stream has at once, which come before the answer."""
+        await self._remote.request(DeclareQueue(self._number, None, self._queue.name, passive=True))
+        self._owner.catch_up()
 
     async def _type(self) -> str:
         """The type of the queue, "" if the upstream does not tell it."""
@@ -327,8 +350,22 @@ class Feed:
         await known.wait()
         return found.name or ""
 
+    async def _unsubscribe(self) -> None:
+        """Messages that a subscription holds would not be found by fetches. An exclusive one stays,
+        as it keeps others away."""
+        if self._tag is None or self._exclusive:
+            return
+        tag, self._tag, self._limit = self._tag, None, 0
+        await self._remote.request(Unsubscribe(self._number, None, tag))
+        self._owner.catch_up()
+
+    @property
+    def _exclusive(self) -> bool:
+        subscription = self._queue.subscription
+        return subscription is not None and subscription.exclusive
+
     async def _fetch_all(self) -> None:
-        queue, found = self._queue, await self._type() != STREAM
+        queue, found = self._queue, True
         while found and not queue.gone and (count := min(queue.room, MOST_FETCHES)):
             fetch = Fetch(self._number, None, queue.name)
             answers = await asyncio.gather(*(self._remote.request(fetch) for _ in range(count)))
@@ -343,9 +380,7 @@ class Feed:
     def _pause(self) -> None:
         """Unsubscribe, where the upstream would deliver a message to a consumer without room for
         it: a prefetch limit cannot be 0."""
-        subscription = self._queue.subscription
-        exclusive = subscription is not None and subscription.exclusive
-        if self._by_credit or exclusive or self._tag is None or self._queue.room:
+        if self._by_credit or self._exclusive or self._tag is None or self._queue.room:
             return
         self._set(Unsubscribe(self._number, None, self._tag), 0)
         self._tag = None

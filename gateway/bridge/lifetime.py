@@ -1,10 +1,13 @@
 """The time to live of messages that are passed on: the rest of it, and not all of it again."""
 
 from gateway.adapters.methods.content import BASIC
-from gateway.adapters.methods.splicing import with_expiration
+from gateway.adapters.methods.splicing import with_expiration, without_expiration
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.splicing import with_ttl
 from gateway.message import ExpiringMessage, Message
+
+MOST_LEFT = (1 << 32) - 1
+"""The longest time to live that RabbitMQ takes, in milliseconds."""
 
 
 def left_of(message: Message) -> int:
@@ -38,3 +41,22 @@ def expiring(message: Message, left: int) -> Message:
         message.added_headers,
         message.user,
     )
+
+
+def for_rabbitmq(message: Message, now: int) -> Message:
+    """A message with an absolute expiry time, for RabbitMQ before 1.0, which takes no date for an
+    ``expiration``: with the time that is left, unless that is more than RabbitMQ takes, and the
+    date in a header. ``now`` in ms since 1970. Raises ``ValueError`` if it cannot be read."""
+    essentials, dialect = message.essentials, message.dialect
+    if essentials.expiry is None or essentials.ttl is not None:
+        return message
+    left = essentials.expiry - now
+    properties = dialect.read(message.header)
+    properties.ttl = max(1, min(left, MOST_LEFT))
+    place = message.exchange, message.key
+    given = dialect.rewrite(message.header, properties), message.body, *place
+    lively = Message(dialect, *given, essentials, message.added_headers, message.user)
+    header, body = lively.form_for(BASIC)
+    if left > MOST_LEFT:
+        header = without_expiration(header)
+    return Message(BASIC, header, body, *place, BASIC.essentials(header), None, message.user)

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 from gateway.adapters.contract import Capability
+from gateway.bridge.clock import now
 from gateway.bridge.ends import Arrivals, Fate, Report, Taken
+from gateway.bridge.lifetime import for_rabbitmq
 from gateway.bridge.upstream import Upstream
 from gateway.errors import Condition, LocalError, Refusal
 from gateway.message import Message
@@ -165,13 +167,17 @@ class RemoteDestination:
         self._sequence = 0
         self._sent: dict[int, tuple[int, Message]] = {}
         """Messages that have no fate yet and their numbers, by publish, in order."""
+        links = Capability.LINKS in remote.adapter.capabilities
+        self._takes_dates = links or remote.peer.product != "RabbitMQ"
 
     def publish(self, messages: Iterable[tuple[int, Message]]) -> None:
         send, sent = self._remote.send, self._sent
         for number, message in messages:
             try:
+                if message.essentials.expiry is not None and not self._takes_dates:
+                    message = for_rabbitmq(message, now())
                 send(Publish(CHANNEL, message, True, False))
-            except LocalError as error:
+            except (LocalError, ValueError) as error:
                 self._report(number, Fate.UNWRITABLE, str(error))
                 continue
             self._sequence = sequence = self._sequence + 1

@@ -11,7 +11,7 @@ form of their operations.
 """
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, cast
 
 from gateway.broker.answers import Answer, Answers
@@ -132,6 +132,7 @@ class FeedQueue(Queue):
         "remaining",
         "place",
         "_sought",
+        "_drain",
         "_exhausted",
     )
 
@@ -144,6 +145,8 @@ class FeedQueue(Queue):
         self.remaining = 0
         """Messages that were left at the upstream by the last fetch."""
         self._sought: Answer | None = None
+        """A look for what the upstream has ready, and the drain for which it began."""
+        self._drain: Callable[[int], None] | None = None
         self._exhausted = False
         self.place = Place(home.type)
         self.attachment: Any = None
@@ -204,21 +207,29 @@ class FeedQueue(Queue):
         if self.waiting:
             self.dispatcher.drain()
 
+    @property
+    def draining(self) -> bool:
+        """The consumer gets what the upstream has ready for its credit, and then no more."""
+        return self.consumer is not None and self.consumer.draining is not None
+
     def more(self) -> bool:
         """Whether the upstream may have more for the consumer, which drains it."""
-        if self._exhausted:
+        consumer = self.consumer
+        if self._exhausted or consumer is None or not self.room:
             return False
-        sought = self._sought
-        if sought is None:
-            sought = self._sought = self.home.host.upstream.seek(self)
-            sought.then(self._found_all)
-        return not sought.done
+        if self._sought is None:
+            self._drain = consumer.draining
+            self._sought = self.home.host.upstream.seek(self)
+            self._sought.then(self._found_all)
+        return True
 
     def _found_all(self) -> None:
+        """A look has ended. A drain that has begun meanwhile gets a look of its own."""
         self._sought = None
-        if self.consumer is not None:
-            self._exhausted = True
-            self.consumer.end_drain()
+        consumer = self.consumer
+        if consumer is not None and consumer.draining is not None:
+            self._exhausted = consumer.draining is self._drain
+            consumer.end_drain()
             self._exhausted = False
 
     def put(self, message: Message, origin: object = None) -> int:
@@ -575,16 +586,14 @@ def most_unsettled(limit: int, window: Window, credit: int | None) -> int:
 
 
 class Nobody:
-    """The publish path of messages that the gateway sends itself."""
+    """The publish path of messages that the gateway sends itself: nobody is told of them."""
 
     closed = True
     returning = 0
 
-    def give_back(self, message: Message, condition: Condition, text: str) -> None:
-        """Nobody is told."""
+    def give_back(self, message: Message, condition: Condition, text: str) -> None: ...
 
-    def confirm_soon(self) -> None:
-        """Likewise."""
+    def confirm_soon(self) -> None: ...
 
 
 NOBODY = Nobody()

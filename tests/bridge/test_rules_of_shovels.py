@@ -9,11 +9,11 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from gateway.__main__ import cli
-from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.content import BASIC, read_header
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.sections import part, pieces
 from gateway.adapters.segments.content import SEGMENTS
-from gateway.bridge.lifetime import expiring, left_of
+from gateway.bridge.lifetime import expiring, for_rabbitmq, left_of
 from gateway.bridge.preparation import Preparation
 from gateway.broker.deadletters import reencoded
 from gateway.config.bridge import ShovelDestination
@@ -283,6 +283,21 @@ def test_the_remaining_time_is_written(dialect: Dialect) -> None:
     assert (made.properties.ttl, made.essentials.ttl) == (1234, 1234)
     assert (made.properties.message_id, made.properties.priority) == ("m", 3)
     assert expiring(message, -5).properties.ttl == 1
+
+
+def test_rabbitmq_gets_no_date_as_an_expiration() -> None:
+    """It refuses one that is longer than 32 bits of milliseconds, and would take a date so."""
+    now, soon = 1_700_000_000_000, 60_000
+    for date, left in ((now + soon, "60000"), (now - soon, "1"), (now * 2, None)):
+        header = SECTIONS.write(Properties(absolute_expiry_time=date, message_id="m"))
+        message = Message(SECTIONS, header, b"body", "x", "k", SECTIONS.essentials(header))
+        made = for_rabbitmq(message, now)
+        assert read_header(made.header).expiration == left
+        assert (made.exchange, made.key, made.body) == ("x", "k", b"body")
+        assert made.properties.absolute_expiry_time == date
+        assert made.properties.message_id == "m"
+    lively = basic("", ttl=5)
+    assert for_rabbitmq(lively, now) is lively
 
 
 SLOWLY = """

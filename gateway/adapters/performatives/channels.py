@@ -16,6 +16,9 @@ from gateway.adapters.performatives.wire.tables import AmqpError
 from gateway.errors import LocalError, Lost, PeerError
 from gateway.operations import Operation
 
+DRAIN_SECONDS = 1.0
+"""Time after which a peer is asked to drain again."""
+
 
 class Channels:
     """The sessions of a connection; ``new_handler`` makes the handler of each."""
@@ -32,8 +35,9 @@ class Channels:
         """The highest number the peer may use."""
         self.limit_out = 0
         """The highest it takes."""
-        self.drains: set[ReceivingLink] = set()
-        """Links of ours that the peer was asked to drain."""
+        self.drains: dict[ReceivingLink, float] = {}
+        """Links of ours that the peer was asked to drain, with the time to ask again (0: not
+        known yet)."""
         self._connection = connection
         self._new_handler = new_handler
         self._remote: dict[int, int] = {}
@@ -54,9 +58,16 @@ class Channels:
         if channel > self.limit:
             raise framing_error(f"channel {channel} is above {self.limit}")
 
-    def drain_again(self) -> None:
-        """Once a second: Artemis overhears a drain that comes while it ends the one before."""
-        self.drains -= {link for link in self.drains if not link.drain_again()}
+    def drain_again(self, now: float) -> None:
+        """Ask again after a second: Artemis overhears a drain that comes while it ends the one
+        before."""
+        for link, due in list(self.drains.items()):
+            if not link.draining:
+                del self.drains[link]
+            elif now >= due:
+                self.drains[link] = now + DRAIN_SECONDS
+                if due:
+                    link.session.write_flow(link)
 
     def on_begin(self, channel: int, record: w.Begin, found: list[Operation]) -> None:
         """A session of theirs, or the answer to one of ours."""

@@ -166,6 +166,8 @@ class ClientReceivers(LinkHandler):
         if link is None:
             raise LocalError(f"no link {op.tag!r}")
         consumer: Consumer = link.data
+        if consumer.drain is not None:
+            self._drained(consumer, self.session.connection.later)
         if op.count is None:
             link.window, link.ignores_unsettled = WINDOW, True
             link.grant(WINDOW)

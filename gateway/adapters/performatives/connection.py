@@ -375,7 +375,7 @@ class Connection:
         if self._adapter.closing or self._closing_after_replies:
             return found
         opened = self.opened is not None and self._open_sent
-        self.channels.drain_again()
+        self.channels.drain_again(now)
         due = self.heartbeat.look(now, opened, self.close_sent)
         if due is Due.BEAT:
             self.put(EMPTY)

@@ -131,7 +131,7 @@ class LinkConnection(Protocol):
     """Store of messages that are too large for memory; ``None``: they stay there."""
     under_way: int
     """Octets in memory of partial messages, over the whole connection."""
-    drains: set[Any]
+    drains: dict[Any, float]
     """Receiving links that the peer was asked to drain."""
     buffer: OutputBuffer
     portions: Portions

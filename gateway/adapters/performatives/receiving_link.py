@@ -116,15 +116,13 @@ class ReceivingLink(Link):
         """Let this many more come, counted from now. ``drain``: those that are there, at once."""
         self.credit, self.drain = credit, drain
         if drain:
-            self.session.connection.drains.add(self)
+            self.session.connection.drains[self] = 0.0
         self.session.write_flow(self)
 
-    def drain_again(self) -> bool:
-        """Ask for it once more, if it is still to be answered."""
-        asked = self.drain and self.credit > 0 and not (self.over or self.session.output_closed)
-        if asked:
-            self.session.write_flow(self)
-        return asked
+    @property
+    def draining(self) -> bool:
+        """The peer was asked to drain, and has not answered."""
+        return self.drain and self.credit > 0 and not (self.over or self.session.output_closed)
 
     def top_up(self) -> None:
         """Credit again, when half of the window is free; not while publishers are held back."""

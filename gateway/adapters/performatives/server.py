@@ -7,6 +7,7 @@ links.
 """
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, cast
 
 from gateway.adapters.performatives import termini
@@ -208,10 +209,17 @@ class ServerSession(SessionHandler, LinkHandler):
 
     def on_credit(self, link: SendingLink, record: w.Flow, found: list[Operation]) -> None:
         if record.link_credit is not None and not link.incomplete:
-            token = PendingReply(link.drained) if link.drain else None
             count = max(0, link.credit - link.waiting)
-            link.granted = Credit(self.session.number, token, link.number, count, link.drain)
-            found.append(link.granted)
+            granted = Credit(self.session.number, None, link.number, count, link.drain)
+            if link.drain:
+                granted.token = PendingReply(partial(self._drained, link, granted))
+            link.granted = granted
+            found.append(granted)
+
+    def _drained(self, link: SendingLink, asked: Credit, dropped: int) -> None:
+        """A receiver that has given credit again meanwhile is answered about that credit only."""
+        if link.granted is asked:
+            link.drained(dropped)
 
     def on_unsent(self, link: SendingLink, number: int, message: Message, text: str) -> None:
         """Return a message that this receiver cannot take, for another receiver or a dead-letter

@@ -74,12 +74,16 @@ def test_nothing_is_there() -> None:
 def test_a_drain_that_is_not_answered_is_said_again() -> None:
     server = Server()
     assert server.drain() == (0, 1)
-    for now in (1.0, 2.0):
+    for now in (1.0, 1.1, 1.9):  # requests tick, too
+        assert server.client.tick(now) == []
+        assert server.hears() == []
+    for now in (2.0, 3.0):
         assert server.client.tick(now) == []
         assert server.drain() == (0, 1)
     assert server.drained(1) == [Done(CHANNEL, 1, None)]
-    server.client.tick(3.0)
-    assert server.hears() == []
+    for now in (4.0, 5.0):
+        server.client.tick(now)
+        assert server.hears() == []
 
 
 def test_it_is_not_said_of_a_link_that_is_gone() -> None:

@@ -131,6 +131,22 @@ def test_the_receiver_thinks_better_of_it() -> None:
     assert peer.hears() == [] and (link.credit, link.count) == (20, 0)
 
 
+def test_a_drain_that_is_asked_for_again_is_answered_by_its_own_answer() -> None:
+    """The broker ends the first one when the second comes; its rest is not that of the second."""
+    peer = filled(0, 0)
+    peer.broker.hold.add(Credit)
+    peer.grants(3, drain=True)
+    peer.grants(5, drain=True)
+    peer.broker.hold.clear()
+    first, second = peer.broker.held
+    peer.broker.answer(first, 3)
+    (link,) = peer.session.links.values()
+    assert peer.hears() == [] and (link.credit, link.count) == (5, 0)
+    peer.broker.answer(second, 5)
+    (flow,) = peer.hears()
+    assert (flow.delivery_count, flow.link_credit, flow.drain) == (5, 0, True)
+
+
 def test_drain_of_no_credit_is_answered() -> None:
     peer = filled(0, 0)
     peer.grants(0, drain=True)

@@ -1,0 +1,102 @@
+"""A facade's clients that ask for what is ready and no more: fetches and drains of 1.0, and the
+flush of 0-10."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.net.dialer import Remote
+from gateway.operations import (
+    BeginSession,
+    Credit,
+    DeclareQueue,
+    Deliver,
+    EndSession,
+    Fetch,
+    Outcome,
+    Settle,
+    Subscribe,
+)
+from tests.bridge.test_facade import VERSIONS, confirmed, depth, entered, facade, message, run
+from tests.net.running import Running, until
+
+ROUNDS = 20
+CLIENTS = ("0-9-1", "0-10", "1.0")
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Running(tmp_path_factory.mktemp("old")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def front(
+    request: pytest.FixtureRequest, old: Running, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    with facade(tmp_path_factory.mktemp("front"), old.port, request.param) as running:
+        yield running
+
+
+async def filled(writer: Remote, queue: str, count: int) -> None:
+    """So many messages are in the queue of the upstream."""
+    await writer.request(EndSession(1, None))
+    await writer.request(BeginSession(1, None))
+    assert await confirmed(writer, [message(n, queue) for n in range(count)]) == count
+
+
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize("version", CLIENTS)
+def test_a_client_fetches_until_the_queue_is_empty(
+    front: Running, old: Running, version: str, settled: bool
+) -> None:
+    """Each fetch follows the message of the one before at once, as does its drain in 1.0."""
+
+    async def use() -> None:
+        queue = f"fetched-{version}-{settled}-{front.port}"
+        writer, reader = await entered(old.port), await entered(front.port, version)
+        await writer.request(DeclareQueue(1, None, queue, durable=True))
+        for _ in range(ROUNDS):
+            await filled(writer, queue, 3)
+            found = []
+            while fetched := await reader.request(Fetch(1, None, queue, settled)):
+                found.append(fetched.message.body)
+                if not settled:
+                    reader.send(Settle(1, fetched.delivery, False, Outcome.ACCEPT))
+                    reader.wake()
+            assert found == [b"body 0", b"body 1", b"body 2"]
+        await writer.close()
+        await reader.close()
+
+    run(use())
+
+
+@pytest.mark.parametrize("version", ["0-10", "1.0"])
+def test_a_consumer_drains_its_credit(front: Running, old: Running, version: str) -> None:
+    """It gets all that is ready before it is told so; one whose drain is followed by another gets
+    an answer to each, and the queue keeps what it has no credit for."""
+
+    async def use() -> None:
+        queue = f"drained-{version}-{front.port}"
+        writer, reader = await entered(old.port), await entered(front.port, version)
+        await writer.request(DeclareQueue(1, None, queue, durable=True))
+        tag = await reader.request(Subscribe(1, None, queue, no_ack=True, credit=0))
+        for _ in range(ROUNDS):
+            await filled(writer, queue, 3)
+            assert await reader.request(Credit(1, None, tag, 2, drain=True)) == 0
+            first = reader.request(Credit(1, None, tag, 5, drain=True))
+            second = reader.request(Credit(1, None, tag, 5, drain=True))
+            await first
+            await second
+            found = []
+            while (operation := reader.waiting()) is not None:
+                assert isinstance(operation, Deliver)
+                found.append(operation.message.body)
+            assert found == [b"body 0", b"body 1", b"body 2"]
+        await filled(writer, queue, 3)
+        assert await reader.request(Credit(1, None, tag, 1, drain=True)) == 0
+        until(lambda: depth(old, queue) == 2, "the rest")
+        await writer.close()
+        await reader.close()
+
+    run(use())
