@@ -24,7 +24,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 def freeze() -> None:
-    """Leave what is there by now out of later collections, and set their thresholds."""
+    """Leave present objects out of later collections, and set their thresholds."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTOR)

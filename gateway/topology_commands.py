@@ -146,7 +146,7 @@ def pieces(definitions: dict[str, Any]) -> Parts:
 
 
 def send(url: str, user: str, password: str, definitions: dict[str, Any]) -> list[str]:
-    """What was not applied."""
+    """Definitions that were not applied."""
     refused: list[str] = []
     total = sum(counts(definitions).values())
     with Progress(console=err, transient=True, disable=total <= ENTRIES) as progress:

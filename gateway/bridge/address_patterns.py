@@ -189,7 +189,7 @@ def pieces(text: str) -> Iterable[str | Part]:
         yield literal
 
 
-# --- what two patterns have in common -------------------------------------------------------------
+# --- places of two patterns -----------------------------------------------------------------------
 
 Step = tuple[int, int, bool]
 """Atoms that come next in each of two patterns, and whether these went different ways."""
@@ -234,7 +234,7 @@ def skips(atoms: list[Atom], at: int) -> bool:
 def onward(
     first: list[Atom], second: list[Atom], step: Step, characters: list[str]
 ) -> Iterable[tuple[Step, str]]:
-    """What may follow, with a character that leads there."""
+    """The next states, with a character that leads there."""
     for mine in takers(first, step[0]):
         for theirs in takers(second, step[1]):
             one, other = first[mine], second[theirs]

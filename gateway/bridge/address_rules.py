@@ -132,7 +132,7 @@ class Finding(NamedTuple):
 
 @dataclass
 class DryRun:
-    """What rules do with an inventory."""
+    """Rules applied to an inventory."""
 
     targets: dict[Place, Translation] = field(default_factory=dict)
     unmatched: list[Place] = field(default_factory=list)
@@ -183,7 +183,7 @@ class AddressRules:
         found = self.translate(target)
         return target if found is not None and found.rule == 0 else None
 
-    # --- what may go wrong ------------------------------------------------------------------------
+    # --- ambiguities ------------------------------------------------------------------------------
 
     def check(self) -> list[Finding]:
         """Whatever is ambiguous."""
@@ -204,7 +204,7 @@ class AddressRules:
         return found
 
     def dry_run(self, places: Sequence[Place]) -> DryRun:
-        """What becomes of these places."""
+        """The targets of these places."""
         run = DryRun()
         sources: dict[Place, list[Place]] = {}
         for place in dict.fromkeys(places):

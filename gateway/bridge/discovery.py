@@ -1,4 +1,4 @@
-"""What an upstream can do, found by probing it when somebody asks, and remembered."""
+"""Abilities of an upstream, found by probing it when somebody asks, and remembered."""
 
 import asyncio
 from collections.abc import AsyncIterator

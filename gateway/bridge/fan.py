@@ -30,12 +30,12 @@ class Fan:
         await first_of(*(end.watch() for end in self._ends))
 
     async def close(self) -> None:
-        """Close all, whatever happens to one. Raises what the first has raised."""
+        """Close all, whatever happens to one. Raises the first error."""
         await closed(self._ends)
 
 
 async def fan(count: int, open_one: Callable[[], Awaitable[Destination]]) -> Destination:
-    """So many connections, all or none. Raises what opening one raises."""
+    """So many connections, all or none. Raises the error of the first that cannot be opened."""
     ends: list[Destination] = []
     try:
         while len(ends) < count:

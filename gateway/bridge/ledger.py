@@ -1,4 +1,4 @@
-"""What a shovel remembers from one opening of its ends to the next."""
+"""Memory of a shovel from one opening of its ends to the next."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What shovels note on messages, and how they recognise one."""
+"""Notes of shovels on messages, and how they recognise one."""
 
 import hashlib
 

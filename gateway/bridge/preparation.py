@@ -1,4 +1,4 @@
-"""What a shovel makes of a message before it publishes it: address, properties, note of the hop."""
+"""Changes of a message before a shovel publishes it: address, properties, note of the hop."""
 
 from collections.abc import Iterator
 
@@ -41,11 +41,11 @@ class Preparation:
             except ValueError as error:
                 raise ConfigError(f"shovel {settings.name}: {error}") from None
         self.key_of = reader(settings, "order_by", settings.order_by)
-        """What messages are ordered by."""
+        """The property by which messages are ordered."""
         duplicates = settings.duplicates
         named = "" if duplicates is None else duplicates.id
         self.id_of = reader(settings, "duplicates.id", named)
-        """What no two messages share."""
+        """The property that no two messages share."""
         self._plain = self._addresses is None and self._properties is None
 
     def noted(self, message: Message, hops: int) -> Message:

@@ -1,4 +1,4 @@
-"""Finds out what another broker speaks: a login in each version, and its abilities there."""
+"""Finds out the versions of another broker: a login in each version, and its abilities there."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -33,7 +33,7 @@ STREAMS = "stream_queue"
 
 
 class Abilities(NamedTuple):
-    """What a broker can do in a version. ``None``: not found out."""
+    """Abilities of a broker in a version. ``None``: not found out."""
 
     confirms: bool
     """Publishes are confirmed one by one."""

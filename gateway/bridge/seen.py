@@ -93,7 +93,7 @@ class Seen:
         return len(self._ids)
 
     def id_of(self, message: Message) -> bytes | None:
-        """What stands for the id of a message; ``None`` if it has none."""
+        """The digest of the id of a message; ``None`` if it has none."""
         key = self._key_of(message)
         if key is None:
             return None
@@ -153,7 +153,7 @@ class Seen:
 
 
 class SeenIds:
-    """What the store has of all shovels."""
+    """The ids of all shovels in the store."""
 
     def __init__(self, records: Records, turn: Turn, clock: Callable[[], int]) -> None:
         self._records, self._turn, self._clock = records, turn, clock

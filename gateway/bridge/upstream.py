@@ -13,7 +13,7 @@ from gateway.net.tls import client_context
 from gateway.operations import Peer
 
 MOST_SHOWN = 255
-"""Characters of what a broker says of itself."""
+"""Characters of a broker's own name and version."""
 
 
 class UpstreamInfo(NamedTuple):

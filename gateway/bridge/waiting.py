@@ -52,7 +52,7 @@ async def know(broker: Broker, turn: Turn, vhost: str, kind: str, name: str) -> 
 
 
 async def quietly(closing: Coroutine[Any, Any, None]) -> None:
-    """Close what may be lost already."""
+    """Close a connection that may be lost already."""
     try:
         await closing
     except (OSError, GatewayError) as error:

@@ -1,4 +1,4 @@
-"""Users, their passwords and what they may do.
+"""Users, their passwords and permissions.
 
 Passwords are kept as SCRAM-SHA-256 verifiers (RFC 5802) and never in clear. Permissions are
 RabbitMQ's: three regular expressions per user and virtual host, searched for anywhere in a name.
@@ -40,7 +40,7 @@ class Records(Protocol):
 
 
 class Verifier(NamedTuple):
-    """What a password can be checked with: salt, stored key, server key, iterations."""
+    """The means to check a password: salt, stored key, server key, iterations."""
 
     salt: bytes
     stored_key: bytes
@@ -86,7 +86,7 @@ NOTHING = "^$"
 
 
 class Permission(NamedTuple):
-    """What a user may do in a virtual host; an empty pattern matches nothing."""
+    """Rights of a user in a virtual host; an empty pattern matches nothing."""
 
     vhost: str
     configure: str

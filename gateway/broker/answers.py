@@ -54,7 +54,7 @@ class Answers:
         self.again = False
 
     def begin(self) -> None:
-        """What earlier operations were answered does not count."""
+        """Answers to earlier operations do not count."""
         if not self.again and self.given:
             self.given.clear()
             self.names.clear()

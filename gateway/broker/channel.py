@@ -199,7 +199,7 @@ class Channel:
         takes nothing: it gets copies of the messages in the queue and of later ones, and their
         settlement has no effect. ``credit``: see there. ``exclusions`` are those of the consumer
         whose place it takes. ``remaining_ttl``: messages with a time to live come with the rest of
-        it. ``measure``: what a message takes of a credit in octets."""
+        it. ``measure``: octets of credit that a message takes."""
         name = self.topology.named(queue)
         arguments = arguments or {}
         check_name("consumer tag", tag)

@@ -367,7 +367,7 @@ class Lane:
         self.ahead_to = found[-1].position + 1 if len(found) == portion else self.next
 
     def forget_ahead(self) -> None:
-        """What was read may not be true any more, or is not needed."""
+        """The messages read may be gone from the store by now, or are not needed."""
         if self.ahead_to:
             self.ahead = []
             self.ahead_from = self.ahead_to = 0

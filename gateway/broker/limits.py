@@ -17,7 +17,7 @@ LONGEST_TIMER = 4_294_967_295
 """Milliseconds; RabbitMQ's bound for ``x-message-ttl`` and ``x-expires``."""
 MOST_PRIORITIES = 255
 DEAD_LETTER_COST = 16
-"""What a dead letter costs, beside its queues, in messages dropped."""
+"""Cost of a dead letter, beside its queues, in messages dropped."""
 
 
 def ranks_of(levels: int) -> tuple[int, ...]:
@@ -104,8 +104,8 @@ class QueueArguments(NamedTuple):
 
 
 class AppliedPolicy(NamedTuple):
-    """What is in force for a queue or an exchange: the names of a policy and of an operator policy,
-    "" if there is none, and what they set together."""
+    """The policies in force for a queue or an exchange: names of the policy and of the operator
+    policy, "" if there is none, and their settings together."""
 
     policy: str = ""
     operator: str = ""

@@ -348,7 +348,7 @@ class Policies:
 
 
 def merge(policy: Policy | None, operator: Policy | None) -> dict[str, Any]:
-    """What both set together: the smaller of two numbers."""
+    """The settings of both together: the smaller of two numbers."""
     found = {} if policy is None else dict(policy.definition)
     for key, value in ({} if operator is None else operator.definition).items():
         found[key] = min(value, found[key]) if key in found else value

@@ -28,7 +28,7 @@ MOST_WAYS = 1 << 18
 """Ways through one name that Python's engine may have to try, some 10 nanoseconds each."""
 LEAST_COST = 16
 LINEAR_COST = 16 * MOST_OCTETS
-"""What one name costs RE2."""
+"""Cost of one name with RE2."""
 FEW_TIMES = 16
 """Repetitions of something with several ways that are counted out."""
 

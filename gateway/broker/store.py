@@ -25,7 +25,7 @@ class StoredMessage(NamedTuple):
 
 
 class Depth(NamedTuple):
-    """What a queue held when the store was opened. ``delivered`` is the highest position that had
+    """Contents of a queue when the store was opened. ``delivered`` is the highest position that had
     been handed to a consumer: up to it, messages count as redelivered."""
 
     messages: int

@@ -173,7 +173,7 @@ class VirtualHost:
         return made
 
     def is_alternate(self, name: str) -> bool:
-        """Whether an exchange or a queue sends what it cannot keep to this exchange."""
+        """Whether this is the alternate or dead-letter exchange of another node."""
         return (
             any(each.alternate == name for each in self.exchanges.values())
             or any(queue.limits.dead_letter_exchange == name for queue in self.queues.values())
@@ -181,7 +181,7 @@ class VirtualHost:
         )
 
     def hurry(self, name: str) -> None:
-        """Hand over to this exchange what this turn can of deleted queues."""
+        """Hand over messages of deleted queues to this exchange, as many as fit a turn."""
         for handover, to in list(self.handovers.items()):
             if to == name:
                 handover.work(self.dead_letters.busy)

@@ -51,7 +51,7 @@ def read_address_rules(path: Path) -> AddressRuleSettings:
 
 
 def told(error: Exception) -> str:
-    """An error in one line, without what it was given."""
+    """An error in one line, without the rejected value."""
     if not isinstance(error, ValidationError):
         return str(error)
     return "; ".join(

@@ -1,4 +1,4 @@
-"""What a shovel does with messages on their way: rate, property rules."""
+"""Steps of a shovel between its ends: rate, property rules."""
 
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, field_validator
 

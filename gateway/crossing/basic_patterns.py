@@ -1,4 +1,4 @@
-"""What is one message's own in a header of 0-8 to 0-9-1: its ids, and the texts and numbers in its
+"""The parts of one message alone in a header of 0-8 to 0-9-1: its ids, and texts and numbers in its
 headers. They stand in 1.0 with the same octets.
 
 A pattern (``patterns``) is for headers whose values have the same names, types and lengths. A value

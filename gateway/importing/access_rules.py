@@ -102,7 +102,7 @@ def grant(
     rules: list[Rule],
     groups: dict[str, set[str]],
 ) -> None:
-    """Give the users what the rules allow."""
+    """Give the users the permissions of the rules."""
     reach = {one.who: members(one.who, groups) for one in rules}
     for one in rules:
         if not one.allows and one.name:

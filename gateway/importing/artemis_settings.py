@@ -108,7 +108,7 @@ class Wildcards(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What is set for the addresses of a pattern, with what it inherits."""
+    """Settings for the addresses of a pattern, with inherited ones."""
 
     match: str
     place: str
@@ -144,7 +144,7 @@ def severity_of(child: Element) -> str:
 
 
 def effective(settings: list[Setting], address: str, wildcards: Wildcards) -> dict[str, str]:
-    """What is in force for an address."""
+    """The settings in force for an address."""
     values: dict[str, str] = {}
     for one in settings:
         if wildcards.covers(one.match, address):
@@ -216,7 +216,7 @@ def lengths(topology: Topology, setting: Setting, found: Table) -> None:
 
 
 def arguments_of(values: dict[str, str]) -> Table:
-    """What is set by address, and no policy has."""
+    """Settings by address that no policy has."""
     found: Table = {}
     last_value = flag_of(values.get("default-last-value-queue", values.get("last-value-queue")))
     key = values.get("default-last-value-key")

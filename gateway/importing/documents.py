@@ -1,4 +1,4 @@
-"""Files as values: JSON and XML with limits, and without what could make them grow.
+"""Files as values: JSON and XML with limits, and without entities that make them grow.
 
 XML is read with expat. A document type declaration is refused before any of it is read, so there
 are no entities that multiply and none that name a file. Both readers call back into Python for each

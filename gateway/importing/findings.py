@@ -1,4 +1,4 @@
-"""What an import found: definitions, and everything that has no equal here."""
+"""Results of an import: definitions, and everything that has no equal here."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ MOST_FINDINGS = 10_000
 
 
 class ImportFailed(ValueError):
-    """The file cannot be read as what it should be. The message may be shown."""
+    """The file does not have the form that was expected. The message may be shown."""
 
 
 class Finding(NamedTuple):

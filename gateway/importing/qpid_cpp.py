@@ -52,7 +52,7 @@ def is_own(name: str) -> bool:
 
 
 class Listing:
-    """What is put together from one or several outputs."""
+    """A topology, put together from one or several outputs."""
 
     def __init__(self, vhost: str) -> None:
         self.topology = Topology()

@@ -12,7 +12,7 @@ LISTS = (
 
 
 def read(value: Any) -> Result:
-    """Raises ``ImportFailed``. What cannot be applied is found when it is applied."""
+    """Raises ``ImportFailed``. Entries that cannot be applied are found when they are applied."""
     if not isinstance(value, dict):
         raise ImportFailed("definitions are an object")
     for name in LISTS:

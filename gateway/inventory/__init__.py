@@ -1,2 +1,2 @@
-"""The inventory of an old broker: a transparent proxy in front of it, what its clients use, and
-what each of that needs on 1.0."""
+"""The inventory of an old broker: a transparent proxy in front of it, the features that its clients
+use, and the needs of each feature on 1.0."""

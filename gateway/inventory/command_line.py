@@ -95,8 +95,8 @@ def report(
     target: ForTarget = "generic-1.0",
     form: Annotated[Form, typer.Option("--format", help="Form of the report.")] = "text",
 ) -> None:
-    """What each client and node uses, and what it needs on 1.0. Exit status 1 if something is
-    blocking, 2 for a file that cannot be read."""
+    """Features that each client and node uses, and their needs on 1.0. Exit status 1 if something
+    is blocking, 2 for a file that cannot be read."""
     from gateway.inventory import report as reports
     from gateway.inventory.document import load
     from gateway.inventory.inventory import InventoryError
@@ -121,7 +121,7 @@ def diff(
     target: ForTarget = "generic-1.0",
     form: Annotated[Literal["text", "json"], typer.Option("--format", help="Form.")] = "text",
 ) -> None:
-    """What is new in the second inventory, and what is gone. Exit status 1 if something new is
+    """Entries that are new in the second inventory, or gone. Exit status 1 if something new is
     blocking."""
     import json
 

@@ -181,6 +181,6 @@ class Direction(Frames):
 
 
 def decoder(version: str, observer: Observer) -> tuple[Frames, Frames]:
-    """What takes the octets of the client, and what takes those of the broker."""
+    """The decoders of the client's octets and of the broker's."""
     facts = Facts(observer)
     return Direction(facts, True), Direction(facts, False)

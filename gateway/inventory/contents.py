@@ -1,4 +1,4 @@
-"""What is counted of a message's properties, whichever version they are in."""
+"""Counted facts of a message's properties, in any version."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -87,7 +87,7 @@ def content_of(
     reply_to: str = "",
     others: Mapping[str, Any] | None = None,
 ) -> Content:
-    """What is counted. ``others`` are features and the values that tell that they are used."""
+    """Counted facts. ``others`` are features and the values that tell that they are used."""
     types: dict[str, None] = {}
     features: dict[tuple[str, str], None] = {}
     for name in islice(headers, MOST_HEADERS):

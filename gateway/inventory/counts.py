@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 SIZES = (64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 16 << 20, 128 << 20)
-"""Upper bounds of the histogram's buckets, octets; one more bucket holds what is larger."""
+"""Upper bounds of the histogram's buckets, octets; one more bucket holds larger ones."""
 MINUTE = 60
 LONGEST_NAME = 200
 """Characters of a name, a value or a reason that are kept."""
@@ -123,7 +123,7 @@ class Room:
     """The memory that all names and values of an inventory may take, in octets, about."""
 
     ENTRY = 200
-    """What a value takes besides its text."""
+    """Octets of memory of a value besides its text."""
 
     __slots__ = ("left",)
 
@@ -144,7 +144,7 @@ V = TypeVar("V")
 
 
 class Share:
-    """What one connection takes of the memory that all connections may have, and gives back when
+    """The share of one connection in the memory that all connections may have, and gives back when
     it ends."""
 
     __slots__ = ("_room", "_taken", "_held")

@@ -1,4 +1,4 @@
-"""Octets of one direction, cut into frames without keeping what nobody looks at: of a frame of a
+"""Octets of one direction, cut into frames without keeping those nobody looks at: of a frame of a
 gigabyte the beginning is enough to count it."""
 
 from abc import ABC, abstractmethod
@@ -9,7 +9,7 @@ LARGEST = 64 << 10
 
 
 class Undecodable(Exception):
-    """The octets are not what the version says."""
+    """The octets break the rules of the version."""
 
 
 class Cut(NamedTuple):

@@ -1,4 +1,4 @@
-"""What was seen: clients, nodes and the features that each used. Bounded everywhere; what did not
+"""The inventory: clients, nodes and the features that each used. Bounded everywhere; what did not
 fit is counted."""
 
 import json
@@ -16,7 +16,7 @@ class InventoryError(GatewayError):
 
 
 class Bounds(NamedTuple):
-    """Largest numbers of what is told apart."""
+    """Largest numbers of entries that are told apart."""
 
     clients: int = 1_000
     nodes: int = 5_000
@@ -36,7 +36,7 @@ class Bounds(NamedTuple):
 
 BOUNDS = Bounds()
 FEATURE_OCTETS, CLIENT_OCTETS, NODE_OCTETS = 300, 3_000, 3_000
-"""About what an entry takes besides its values."""
+"""About the octets of an entry besides its values."""
 
 
 class Space(NamedTuple):
@@ -96,7 +96,7 @@ class Features:
 
 
 class Identity(NamedTuple):
-    """What tells a client from another. Names are without their generated parts."""
+    """The identity of a client. Names are without their generated parts."""
 
     version: str
     """Of the protocol; "tls", "http" or "unknown" if nothing of AMQP could be read."""
@@ -244,7 +244,7 @@ class Inventory:
         not decoded to their end; and sightings of clients and nodes that did not fit."""
         self.space = Space(bounds, Room(bounds.octets))
         self.connection_room = Room(bounds.connection_octets)
-        """For what is remembered of all connections while they last. Not in the file."""
+        """For facts of all connections while they last. Not in the file."""
         self._others = ClientEntry("others", Identity("any", name="others"), self.space)
         self._other_nodes = NodeEntry(("", "node", "others"), self.space)
 

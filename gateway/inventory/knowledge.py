@@ -1,4 +1,4 @@
-"""What each feature needs on 1.0, from the table ``knowledge.toml``."""
+"""Needs of each feature on 1.0, from the table ``knowledge.toml``."""
 
 import tomllib
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ TARGETS = {
 
 
 class Advice(NamedTuple):
-    """What a feature needs on one target."""
+    """Needs of a feature on one target."""
 
     need: Need
     severity: Severity
@@ -29,14 +29,14 @@ class Advice(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A feature: what it is, what it needs on 1.0 in general, and where a target differs."""
+    """A feature: its title, its needs on 1.0 in general, and where a target differs."""
 
     title: str
     advice: Advice
     targets: Mapping[str, Advice]
 
     def on(self, target: str) -> Advice:
-        """What it needs on this target."""
+        """Its needs on this target."""
         return self.targets.get(target, self.advice)
 
 

@@ -1,4 +1,4 @@
-"""What methods of the class-and-method family say about their client and its nodes.
+"""Facts in methods of the class-and-method family about their client and its nodes.
 
 Versions share names of methods and fields; where one has another word, the handler knows both.
 """
@@ -70,7 +70,7 @@ def queue_arguments(arguments: Mapping[Any, Any]) -> list[tuple[str, str]]:
 
 @cache
 def contents_of(version: str, group: str) -> BoundedCache[bytes, Content]:
-    """What is counted of properties, by their octets, for all connections of a version."""
+    """Counted facts of properties, by their octets, for all connections of a version."""
     return BoundedCache(1_024)
 
 

@@ -156,6 +156,6 @@ class Direction(Frames):
 
 
 def decoder(version: str, observer: Observer) -> tuple[Frames, Frames]:
-    """What takes the octets of the client, and what takes those of the broker."""
+    """The decoders of the client's octets and of the broker's."""
     facts = MethodFacts(observer, decoding_of(version)[1], version)
     return Direction(version, facts, True), Direction(version, facts, False)

@@ -1,4 +1,4 @@
-"""What the decoders of all versions say about one connection, and where the inventory has it."""
+"""Findings of the decoders of all versions about one connection, on their way to the inventory."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ LARGE = 16 << 20
 
 
 class Content(NamedTuple):
-    """What is counted of a message's properties."""
+    """Countable facts of a message's properties."""
 
     features: tuple[tuple[str, str], ...] = ()
     """Names and details."""
@@ -36,7 +36,7 @@ PLAIN = Content()
 
 @dataclass
 class Who:
-    """What a connection said about its client, as far as it has."""
+    """Statements of a connection about its client, so far."""
 
     version: str = "unknown"
     name: str = ""
@@ -112,7 +112,7 @@ class Observer:
 
     @property
     def client(self) -> ClientEntry:
-        """The client's entry; made now, with what is known of it, if it has none."""
+        """The client's entry; made now, from the known facts, if it has none."""
         if self._client is None:
             self.known()
         assert self._client is not None
@@ -160,7 +160,7 @@ class Observer:
         self.client.open -= 1
         self.share.close()
 
-    # --- what it does -----------------------------------------------------------------------------
+    # --- activity ---------------------------------------------------------------------------------
 
     def feature(self, name: str, node: NodeEntry | None = None, detail: str = "") -> None:
         """A feature was used, on a node or in general."""

@@ -35,7 +35,7 @@ class ObserverInfo(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to observe."""
+    """Settings of one observing proxy."""
 
     host: str
     port: int

@@ -149,7 +149,7 @@ class Facts:
             links.add(channel, record.handle, Link(node))
 
     def _requested(self, record: w.Attach, sends: bool) -> NodeEntry | None:
-        """The node of a link that the client attaches, and what it asks of it."""
+        """The node of a link that the client attaches, and its demands."""
         observer = self.observer
         terminus = record.target if sends else record.source
         if isinstance(terminus, w.Coordinator):
@@ -221,7 +221,7 @@ class Facts:
             self.observer.published(link.node, size, content)
 
     def _content(self, octets: bytes) -> tuple[Content, int]:
-        """What the sections before the body say, and where the body begins."""
+        """Facts in the sections before the body, and where the body begins."""
         found: dict[str, Any] = {}
         headers: Mapping[Any, Any] = {}
         others: dict[str, Any] = {}
@@ -317,6 +317,6 @@ class Direction(Frames):
 
 
 def decoder(version: str, observer: Observer) -> tuple[Frames, Frames]:
-    """What takes the octets of the client, and what takes those of the broker."""
+    """The decoders of the client's octets and of the broker's."""
     facts = Facts(observer)
     return Direction(facts, True), Direction(facts, False)

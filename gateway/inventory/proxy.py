@@ -26,7 +26,7 @@ LINGER_SECONDS = 60.0
 
 
 class Side(asyncio.Protocol):
-    """One socket of a pair. What it receives is written to the other."""
+    """One socket of a pair. Octets that it receives are written to the other."""
 
     def __init__(self, pair: "Pair", is_client: bool) -> None:
         self._pair = pair
@@ -37,7 +37,7 @@ class Side(asyncio.Protocol):
         """It sends nothing more."""
         self.half_closes = False
         self._early = bytearray()
-        """What came before the other side was there."""
+        """Octets that came before the other side was there."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -158,7 +158,7 @@ class Pair:
         del self.client, self.broker
 
     def close(self) -> None:
-        """Write what waits, and close both."""
+        """Write the waiting octets, and close both."""
         if self._connecting is not None:
             self._connecting.cancel()
         for side in (self.client, self.broker):
@@ -233,7 +233,7 @@ class Proxy:
         return len(self._pairs)
 
     async def close(self) -> None:
-        """Accept nothing more, write what waits, and close all connections."""
+        """Accept nothing more, write the waiting octets, and close all connections."""
         if self._server is not None:
             self._server.close()
         for pair in [*self._pairs]:

@@ -1,4 +1,4 @@
-"""The report of an inventory: what each client and node uses, and what that needs at a target. And
+"""The report of an inventory: features of each client and node, and their needs at a target. And
 the difference of two inventories."""
 
 import csv
@@ -17,7 +17,7 @@ from gateway.inventory.knowledge import SEVERITIES, TARGETS, UNKNOWN, Severity, 
 
 
 class Finding(NamedTuple):
-    """A feature that a client or a node uses, and what it needs."""
+    """A feature that a client or a node uses, and its needs."""
 
     scope: str
     """ "client" or "node"."""
@@ -108,7 +108,7 @@ def ready(inventory: Inventory) -> list[ClientEntry]:
 
 
 def as_json(inventory: Inventory, target: str) -> str:
-    """The report for programs, with what was counted of each client and node."""
+    """The report for programs, with the counts of each client and node."""
     found = findings(inventory, target)
     document = inventory.written()
     return json.dumps(
@@ -220,7 +220,7 @@ def show(inventory: Inventory, target: str, out: Console) -> None:
 
 
 def traffic_line(node: NodeEntry) -> str:
-    """What went through a node."""
+    """Traffic of a node."""
     sent, got = node.published, node.delivered
     return (
         f"{node_label(node)}: {sent.usage.count} published ({node.durable} durable,"
@@ -245,7 +245,7 @@ class Difference(NamedTuple):
 
 
 def compare(before: Inventory, after: Inventory, target: str) -> list[Difference]:
-    """What is new, and what is not seen any more."""
+    """Features that are new, and those not seen any more."""
     found: list[Difference] = []
     for change, old, new in (("new", before, after), ("gone", after, before)):
         known = set(map(client_label, old.clients.values()))

@@ -180,7 +180,7 @@ def table(octets: bytes | None) -> Mapping[Any, Any]:
 
 
 def content_in(header: bytes) -> tuple[Any, Content]:
-    """The delivery properties of a header segment, and what is counted of all of it."""
+    """The delivery properties of a header segment, and the counted facts of all of it."""
     delivery = properties = None
     for code, at, end in ops.structs(header):
         kind = STRUCTS.get(code)
@@ -221,7 +221,7 @@ class Content10:
     def __init__(self, record: Any) -> None:
         self.record = record
         self.said: tuple[Any, Content] = (None, PLAIN)
-        """Its delivery properties, and what is counted of its header."""
+        """Its delivery properties, and the counted facts of its header."""
         self.size = 0
 
 
@@ -317,6 +317,6 @@ class Direction(Frames):
 
 
 def decoder(version: str, observer: Observer) -> tuple[Frames, Frames]:
-    """What takes the octets of the client, and what takes those of the broker."""
+    """The decoders of the client's octets and of the broker's."""
     facts = Facts(observer)
     return Direction(facts, True), Direction(facts, False)

@@ -1,4 +1,4 @@
-"""Decodes what goes through a connection of the proxy, beside it: forwarding never waits. A tap
+"""Decodes the octets of a connection of the proxy, beside it: forwarding never waits. A tap
 that falls behind, or meets octets it cannot read, says so and stops; the connection goes on."""
 
 import asyncio
@@ -28,7 +28,7 @@ MOST_WAITING = 64 << 20
 """Octets of all connections."""
 
 UNREADABLE = (Undecodable, ValueError, struct.error, IndexError)
-"""What a decoder raises for octets that are not what the version says."""
+"""Errors of a decoder for octets that break the rules of the version."""
 
 
 def decoder(version: str, observer: Observer) -> tuple[Frames, Frames]:
@@ -51,7 +51,7 @@ class Tap:
         self._opening = [b"", b""]
         """The first octets of the client and of the broker, until the version is known."""
         self._held: list[tuple[bool, bytes]] = []
-        """What came until then."""
+        """Octets that came until then."""
         self._asked = ""
         self._sides: tuple[Frames, ...] = ()
         self._stopped = False
@@ -70,7 +70,7 @@ class Tap:
         self._decoding.wake(self, len(data))
 
     def end(self) -> None:
-        """The connection ended; what waits is decoded first."""
+        """The connection ended; waiting octets are decoded first."""
         self._ended = True
         if not self._waiting:
             self._finish()
@@ -212,7 +212,7 @@ class Decoding:
                 self._drained.set()
 
     async def close(self) -> None:
-        """Decode what waits, and end."""
+        """Decode the waiting octets, and end."""
         if self._task is not None:
             await self._drained.wait()
         if self._task is not None:

@@ -1,4 +1,4 @@
-"""``amqp-gateway bridge plan``: what a topology becomes on another broker."""
+"""``amqp-gateway bridge plan``: a topology as another broker would have it."""
 
 import json
 import sys

@@ -79,7 +79,7 @@ def print_move(told: dict[str, Any]) -> None:
 
 
 def print_return(told: dict[str, Any]) -> None:
-    """What a rollback brought back, and what it could not."""
+    """Counts of a rollback: messages that came back, and those that did not."""
     if not told["notes"]:
         out.print(f"{told['moved']} messages came back; they have no notes of the move")
         return

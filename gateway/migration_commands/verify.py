@@ -115,7 +115,7 @@ def verify(
 
 
 def use_key_of(journal: Path) -> None:
-    """Read what messages carry of their first form with the key of the journal that sealed it."""
+    """Read the sealed first form in messages with the key of the journal that sealed it."""
     from gateway.bridge.migration.journal import Journal
     from gateway.crossing.crossing import Crossing
     from gateway.message import cross_with

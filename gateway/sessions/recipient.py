@@ -16,7 +16,7 @@ def _unowned(allowed: bool) -> None:
 
 
 class ChannelRecipient:
-    """What the broker calls for one channel. ``deliver`` and ``confirm`` are hot: they are the
+    """Callbacks of the broker for one channel. ``deliver`` and ``confirm`` are hot: they are the
     adapter's own methods. Raises ``LocalError`` if the adapter has no such channel open."""
 
     __slots__ = (

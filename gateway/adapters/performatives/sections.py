@@ -248,7 +248,7 @@ def is_plain(header: bytes) -> bool:
 
 
 def data_prefix(size: int) -> bytes:
-    """What stands before the payload of a data section."""
+    """The octets before the payload of a data section."""
     return DATA_8 + bytes((size,)) if size < 256 else DATA_32 + _I.pack(size)
 
 

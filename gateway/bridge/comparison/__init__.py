@@ -1,1 +1,1 @@
-"""Compares what two sides of a migration hold: counts, order, content, classes of difference."""
+"""Compares queues of two sides of a migration: counts, order, content, classes of difference."""

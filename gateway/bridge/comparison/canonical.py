@@ -92,7 +92,7 @@ def typed(name: str, value: Any) -> Field:
 
 
 def type_of(value: Any) -> str:
-    """The type, of a list or table with those of what is in it."""
+    """The type, of a list or table with those of its values."""
     if isinstance(value, dict):
         pairs = sorted((str(key), type_of(each)) for key, each in value.items())
         return f"map{json.dumps(pairs)}"

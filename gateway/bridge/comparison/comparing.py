@@ -44,7 +44,7 @@ KEYS = (("id", "id != ''"), ("whole", "id = ''"), ("body", "id = ''"), ("rest", 
 
 
 class Rules(NamedTuple):
-    """What is no difference. ``ignore``: patterns of property names, such as ``header.x-*``.
+    """Rules of the comparison. ``ignore``: patterns of property names, such as ``header.x-*``.
     ``key``: the property that tells messages apart, instead of the message-id. ``order``: "all",
     "group" (within a group-id) or "none"."""
 

@@ -1,4 +1,4 @@
-"""What a side holds, recorded in an SQLite file: a row per message, in the order of its queue."""
+"""Messages of a side, recorded in an SQLite file: a row for each, in the order of its queue."""
 
 import json
 import sqlite3

@@ -112,7 +112,7 @@ class Moves:
         return self.add(settings, f"{name}-back-{secrets.token_hex(2)}", name)
 
     def came_back(self, back: Move) -> dict[str, int | bool]:
-        """What a rollback brought: messages of the move that it reverses, ``strangers`` that others
+        """Counts of a rollback: messages of the move that it reverses, ``strangers`` that others
         had published there, and how many of the move were ``taken`` by consumers. A message that
         had come twice counts twice."""
         forward, told = self.all.get(back.reverses), back.info()

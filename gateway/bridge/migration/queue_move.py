@@ -47,8 +47,8 @@ class NotTaken(GatewayError):
 
 
 class Work:
-    """What all queues of a move share. ``rolls_back`` is the name of the move that is reversed, ""
-    for a move forwards."""
+    """The parts that all queues of a move share. ``rolls_back`` is the name of the move that is
+    reversed, "" for a move forwards."""
 
     def __init__(
         self,
@@ -252,7 +252,7 @@ class QueueMove:
             await asyncio.sleep(0)
 
     def _addressed(self, number: int, message: Message) -> Message:
-        """Raises nothing: what cannot be written is reported."""
+        """Raises nothing: messages that cannot be written are reported."""
         work = self.work
         if message.__class__ is ExpiringMessage:
             with suppress(ValueError):

@@ -1,4 +1,4 @@
-"""What became of the messages that were under way when a move was interrupted.
+"""The fate of the messages that were under way when a move was interrupted.
 
 A source that gets its messages back delivers them again in their old order. The journal knows
 those without an outcome, in the same order: first those that the destination has confirmed
@@ -24,7 +24,7 @@ class Unfinished(NamedTuple):
 
 
 class Fate(Enum):
-    """What to do with a message that comes after an interruption."""
+    """The next step with a message that comes after an interruption."""
 
     NEW = "new"
     THERE = "there"

@@ -33,7 +33,9 @@ class MoveOptions(Section):
     destination_vhost: str = Field(
         "/", max_length=255, description="virtual host, if the destination is this gateway"
     )
-    queues: list[QueuePair] = Field(min_length=1, max_length=10_000, description="what is moved")
+    queues: list[QueuePair] = Field(
+        min_length=1, max_length=10_000, description="queues that are moved"
+    )
     batch: int = Field(
         500, ge=1, le=10_000, description="messages that are under way without a confirm"
     )

@@ -1,1 +1,1 @@
-"""What a topology becomes on another broker."""
+"""Plans of a topology for another broker."""

@@ -16,7 +16,7 @@ messages may be lost, or the node cannot be there."""
 
 
 class Loss(NamedTuple):
-    """An argument that the target does not have. ``shim``: what takes its place, "" if nothing
+    """An argument that the target does not have. ``shim``: its replacement, "" if nothing
     does."""
 
     argument: str
@@ -105,7 +105,7 @@ def policies_of(definitions: Table) -> dict[str, dict[str, list[Policy]]]:
 
 
 def in_force(kind: str, one: Table, policies: dict[str, list[Policy]]) -> Table:
-    """The arguments of a declaration, with what policies add. Keys of exchanges have no prefix."""
+    """The arguments of a declaration, with those of policies. Keys of exchanges have no prefix."""
     arguments = dict(one.get("arguments") or {})
     quorum = arguments.get("x-queue-type") == "quorum"
     reached = {"queue": {"queues", "quorum_queues" if quorum else "classic_queues"}}.get(

@@ -1,4 +1,4 @@
-"""The plan of a move: for each node of a topology what it becomes on another broker."""
+"""The plan of a move: each node of a topology as another broker would have it."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""What brokers have, and how a topology is written for each."""
+"""Features of brokers, and how a topology is written for each."""
 
 import json
 from collections.abc import Callable
@@ -47,7 +47,7 @@ class Target(Protocol):
     """A kind of broker."""
 
     def plan(self, node: Node, address: str) -> Planned:
-        """What becomes of a node that is to have this address."""
+        """The plan of a node for this address."""
 
     def write(self, planned: list[Planned]) -> str:
         """A document that the broker, or its administrator, understands."""
@@ -65,7 +65,7 @@ RABBIT_QUEUE = frozenset([
 
 
 class RabbitMQ:
-    """Definitions, without what RabbitMQ would refuse or ignore. Policies stay policies."""
+    """Definitions, without parts that RabbitMQ would refuse or ignore. Policies stay policies."""
 
     def __init__(self, definitions: Table) -> None:
         self.definitions = definitions

@@ -1,4 +1,4 @@
-"""What the upstreams can do, as far as the caller may see them."""
+"""Abilities of the upstreams that the caller may see."""
 
 import asyncio
 from typing import Literal
@@ -20,7 +20,7 @@ class CapabilityQuery(BaseModel):
 
 
 class AbilitiesView(Shape):
-    """What a broker can do in the version that the gateway speaks with it."""
+    """Abilities of a broker in the version that the gateway speaks with it."""
 
     confirms: bool = Field(description="publishes are confirmed one by one")
     transactions: bool

@@ -427,7 +427,7 @@ class FindingView(Shape):
 
 
 class ImportedTopology(Shape):
-    """What was read from a file of a broker, and what was applied of it."""
+    """The topology in a file of a broker, and the applied part of it."""
 
     format: str
     findings: list[FindingView]
