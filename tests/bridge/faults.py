@@ -14,13 +14,24 @@ from typing import Any, Protocol
 import httpx
 
 from gateway.errors import GatewayError
-from gateway.operations import Closed, Deliver, Outcome, Prefetch, SessionLost, Settle, Subscribe
+from gateway.operations import (
+    Closed,
+    DeclareQueue,
+    Deliver,
+    Outcome,
+    Prefetch,
+    SessionLost,
+    Settle,
+    Subscribe,
+)
 from tests import in_memory
 from tests.bridge import moving
 from tests.bridge.relay import Relay
 from tests.net.running import PATIENCE, Running, until
 
 SOURCE, TARGET = "leaving", "arrived"
+ROOM = 200
+"""Messages that the queue at the target takes."""
 BATCH = 20
 PAUSE = 0.02
 """Seconds between two batches of the publisher."""
@@ -164,6 +175,18 @@ def taking(
             await remote.close()
 
     return lambda traffic: asyncio.run(take(traffic))
+
+
+def limited(port: int) -> None:
+    """A queue that refuses messages while it is full."""
+
+    async def declare() -> None:
+        remote = await moving.entered(port)
+        arguments = {"x-max-length": ROOM, "x-overflow": "reject-publish"}
+        await remote.request(DeclareQueue(1, None, TARGET, durable=True, arguments=arguments))
+        await remote.close()
+
+    asyncio.run(declare())
 
 
 Fault = Callable[[random.Random], None]

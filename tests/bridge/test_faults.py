@@ -1,33 +1,16 @@
 """Random faults at both ends of a shovel, of the network between, and of the gateway itself:
 nothing that the source has confirmed is lost."""
 
-import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gateway.operations import DeclareQueue
 from tests.bridge import faults, moving
 from tests.bridge.faults import SOURCE, TARGET, Fault, Traffic
 from tests.bridge.relay import Relay
 from tests.net.running import Running, until
-
-ROOM = 200
-"""Messages that the queue at the target takes."""
-
-
-def limited(port: int) -> None:
-    """A queue that refuses messages while it is full."""
-
-    async def declare() -> None:
-        remote = await moving.entered(port)
-        arguments = {"x-max-length": ROOM, "x-overflow": "reject-publish"}
-        await remote.request(DeclareQueue(1, None, TARGET, durable=True, arguments=arguments))
-        await remote.close()
-
-    asyncio.run(declare())
 
 
 class House:
@@ -41,7 +24,7 @@ class House:
         for broker in (self.source, self.target):
             faults.permit(broker)
         moving.declare(self.source, SOURCE)
-        limited(self.target.port)
+        faults.limited(self.target.port)
         self.before_source = stack.enter_context(Relay(self.source.port))
         self.before_target = stack.enter_context(Relay(self.target.port))
         file = faults.configured(

@@ -1,8 +1,10 @@
-"""Random faults of RabbitMQ, of Artemis and of the gateway whose shovel joins them."""
+"""Random faults of RabbitMQ, as the source and as the target, of Artemis, and of the gateway whose
+shovel joins them."""
 
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,9 +16,10 @@ from tests.interop import brokers, servers
 from tests.interop.servers import Server
 from tests.net.running import Running
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(1200)]
 
 QUEUE = "queue.arrived"
+USER = "mover"
 
 
 class Restarted:
@@ -37,10 +40,14 @@ class Restarted:
         self.server = self._begin(self.server.port)
 
 
-def survive(folder: Path, count: int) -> None:
-    for reason in (servers.rabbitmq_missing(), brokers.artemis_missing()):
+def needs(*reasons: str | None) -> None:
+    for reason in reasons:
         if reason:
             pytest.skip(reason)
+
+
+def survive(folder: Path, count: int) -> None:
+    needs(servers.rabbitmq_missing(), brokers.artemis_missing())
     with contextlib.ExitStack() as stack:
         source = Restarted(lambda port: servers.start_rabbitmq(folder / "rabbitmq", port=port))
         stack.callback(source.kill)
@@ -49,8 +56,7 @@ def survive(folder: Path, count: int) -> None:
         moving.declare(source, faults.SOURCE)
         near, far = (stack.enter_context(Relay(one.port)) for one in (source, target))
         file = faults.configured(folder / "bridge", near, far, ("0-9-1", "1.0"), "guest", QUEUE)
-        text = file.read_text().replace('"right"', '"guest"')
-        file.write_text(text)
+        file.write_text(file.read_text().replace('"right"', '"guest"'))
         bridge = stack.enter_context(Running(folder / "bridge", "--config", file))
         traffic = faults.Traffic(source, faults.taking(target, QUEUE, "1.0"))
         stack.enter_context(traffic)
@@ -63,14 +69,83 @@ def survive(folder: Path, count: int) -> None:
             "RabbitMQ is far away": faults.delays(near),
             "Artemis is far away": faults.delays(far),
             "nobody takes from Artemis": faults.slows(traffic, 0.5),
+            "RabbitMQ has no memory": lacks_memory(source),
         }
         faults.survive(known, traffic, bridge, count, 5)
 
 
+def survive_at_target(folder: Path, version: str, count: int) -> None:
+    """RabbitMQ is the target; a gateway is the source."""
+    needs(servers.rabbitmq_missing())
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(Running(folder / "source"))
+
+        def begin(port: int | None) -> Server:
+            return servers.start_rabbitmq(
+                folder / "rabbitmq", port=port, plugins=["rabbitmq_amqp1_0"]
+            )
+
+        target = Restarted(begin)
+        stack.callback(target.kill)
+        servers.rabbitmqctl(target.server, "add_user", USER, "right")
+        servers.rabbitmqctl(target.server, "set_permissions", USER, ".*", ".*", ".*")
+        faults.permit(source)
+        moving.declare(source, faults.SOURCE)
+        faults.limited(target.port)
+        near, far = (stack.enter_context(Relay(one.port)) for one in (source, target))
+        file = faults.configured(
+            folder / "bridge", near, far, ("0-9-1", version), USER, faults.TARGET
+        )
+        bridge = stack.enter_context(Running(folder / "bridge", "--config", file))
+        traffic = stack.enter_context(faults.Traffic(source, faults.taking(target)))
+        known = {
+            "the gateway is killed": faults.kills(bridge),
+            "RabbitMQ is killed": faults.kills(target, far),
+            "RabbitMQ is cut off": faults.cuts(far),
+            "RabbitMQ is far away": faults.delays(far),
+            "its queue is full": faults.slows(traffic, 0.5),
+            "its consumer is slow": faults.slows(traffic, 0.01),
+            "it has no memory": lacks_memory(target),
+            "it has another password": forgets(target, far),
+        }
+        faults.survive(known, traffic, bridge, count, 7)
+
+
+def lacks_memory(broker: Restarted) -> faults.Fault:
+    def fault(dice: random.Random) -> None:
+        with servers.rabbitmq_memory_alarm(broker.server):
+            faults.rest(dice)
+
+    return fault
+
+
+def forgets(broker: Restarted, relay: Relay) -> faults.Fault:
+    """The password of the shovel's user is another one, for a while."""
+
+    def fault(dice: random.Random) -> None:
+        servers.rabbitmqctl(broker.server, "change_password", USER, "other")
+        relay.cut()
+        faults.rest(dice)
+        servers.rabbitmqctl(broker.server, "change_password", USER, "right")
+
+    return fault
+
+
 def test_nothing_is_lost_between_two_brokers(tmp_path: Path) -> None:
-    survive(tmp_path, 8)
+    survive(tmp_path, 9)
+
+
+@pytest.mark.parametrize("version", ["0-9-1", "1.0"])
+def test_nothing_is_lost_at_rabbitmq(version: str, tmp_path: Path) -> None:
+    survive_at_target(tmp_path, version, 8)
 
 
 @pytest.mark.long
 def test_nothing_is_lost_by_a_hundred_faults_between_two_brokers(tmp_path: Path) -> None:
     survive(tmp_path, 104)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("version", ["0-9-1", "1.0"])
+def test_nothing_is_lost_by_a_hundred_faults_at_rabbitmq(version: str, tmp_path: Path) -> None:
+    survive_at_target(tmp_path, version, 104)
