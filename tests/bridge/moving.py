@@ -12,6 +12,7 @@ from gateway.message import Message, Properties
 from gateway.net.dialer import Remote, dial
 from gateway.operations import (
     BeginSession,
+    Blocked,
     Confirm,
     DeclareQueue,
     Deliver,
@@ -20,6 +21,7 @@ from gateway.operations import (
     SelectConfirms,
     Settle,
     Subscribe,
+    Unblocked,
 )
 from tests import in_memory
 from tests.net.running import PATIENCE, Running, until
@@ -76,7 +78,11 @@ def declare(broker: Listening, *queues: str) -> None:
 
 async def entered(port: int, version: str = "0-9-1") -> Remote:
     remote = await dial(("127.0.0.1", port), version=version)
-    await remote.request(BeginSession(1, None))
+    try:
+        await remote.request(BeginSession(1, None))
+    except BaseException:
+        await remote.close()
+        raise
     return remote
 
 
@@ -101,16 +107,20 @@ def publish_all(port: int, messages: Sequence[Message]) -> None:
 
     async def confirmed() -> None:
         remote = await entered(port)
-        await remote.request(SelectConfirms(1, None))
-        for each in messages:
-            remote.send(Publish(1, each, True, False))
-        remote.wake()
-        async for operation in remote:
-            assert isinstance(operation, Confirm), operation
-            assert operation.accepted
-            if operation.sequence == len(messages):
-                break
-        await remote.close()
+        try:
+            await remote.request(SelectConfirms(1, None))
+            for each in messages:
+                remote.send(Publish(1, each, True, False))
+            remote.wake()
+            async for operation in remote:
+                if isinstance(operation, Blocked | Unblocked):
+                    continue
+                assert isinstance(operation, Confirm), operation
+                assert operation.accepted
+                if operation.sequence == len(messages):
+                    return
+        finally:
+            await remote.close()
 
     asyncio.run(asyncio.wait_for(confirmed(), PATIENCE))
 
