@@ -82,7 +82,9 @@ class Traffic:
     whatever happens. ``confirmed`` are those that the source has confirmed; ``seen`` counts what
     has arrived, ``flagged`` how often it was marked as redelivered."""
 
-    def __init__(self, source: Broker, take: "Callable[[Traffic], None]") -> None:
+    def __init__(
+        self, source: Broker, take: "Callable[[Traffic], None]", version: str = "0-9-1"
+    ) -> None:
         self.confirmed: set[int] = set()
         self.uncertain: set[int] = set()
         self.seen: Counter[int] = Counter()
@@ -93,6 +95,7 @@ class Traffic:
         self.publishing = threading.Event()
         self._source = source
         self._take = take
+        self._version = version
         self._threads = [
             threading.Thread(target=self._publish, daemon=True),
             threading.Thread(target=self._consume, daemon=True),
@@ -121,7 +124,7 @@ class Traffic:
             numbers = range(first, first + BATCH)
             first += BATCH
             try:
-                moving.publish(self._source.port, SOURCE, numbers)
+                moving.publish(self._source.port, SOURCE, numbers, version=self._version)
             except (OSError, GatewayError, StopAsyncIteration, AssertionError, EOFError):
                 self.uncertain.update(numbers)  # the source may have them, and did not say so
             except BaseException as error:

@@ -8,17 +8,19 @@ from typing import Any, Protocol
 import httpx
 
 from gateway.adapters.methods.content import BASIC
+from gateway.bridge.remote_ends import confirms
 from gateway.message import Message, Properties
 from gateway.net.dialer import Remote, dial
 from gateway.operations import (
     BeginSession,
     Blocked,
+    Commit,
     Confirm,
     DeclareQueue,
     Deliver,
     Outcome,
     Publish,
-    SelectConfirms,
+    Select,
     Settle,
     Subscribe,
     Unblocked,
@@ -97,18 +99,25 @@ def with_properties(properties: Properties, body: bytes, key: str, exchange: str
     return Message(BASIC, header, body, exchange, key, BASIC.essentials(header))
 
 
-def publish(port: int, key: str, numbers: Sequence[int], exchange: str = "") -> None:
+def publish(
+    port: int, key: str, numbers: Sequence[int], exchange: str = "", version: str = "0-9-1"
+) -> None:
     """Publish and wait until all are confirmed."""
-    publish_all(port, [message(n, key, exchange) for n in numbers])
+    publish_all(port, [message(n, key, exchange) for n in numbers], version)
 
 
-def publish_all(port: int, messages: Sequence[Message]) -> None:
-    """Publish and wait until all are confirmed."""
+def publish_all(port: int, messages: Sequence[Message], version: str = "0-9-1") -> None:
+    """Publish and wait until all are confirmed; in a version without confirms, committed."""
 
     async def confirmed() -> None:
-        remote = await entered(port)
+        remote = await entered(port, version)
         try:
-            await remote.request(SelectConfirms(1, None))
+            if not await confirms(remote):
+                await remote.request(Select(1, None))
+                for each in messages:
+                    remote.send(Publish(1, each, True, False))
+                await remote.request(Commit(1, None))
+                return
             for each in messages:
                 remote.send(Publish(1, each, True, False))
             remote.wake()
