@@ -232,7 +232,7 @@ class Gateway:
         bridge = Bridge(
             core, settings.upstreams, settings.shovels, settings.facades, limits, self.spool
         )
-        for facade in bridge.facades.values():
+        for facade in bridge.upstream_facades:
             facade.on_full = self._hold
         journal = settings.data_dir / MOVES_FILE if settings.durable else None
         bridge.moves = GatewayMoves(core, bridge.upstreams, journal)

@@ -28,6 +28,7 @@ APART = {
     "heartbeat_seconds": "of AMQP connections and of event streams",
     "max_body_octets": "of all requests and of one declared route",
     "spool_octets": "of a body before it waits in a file, and of all such files",
+    "addresses_file": "of a shovel's destination and of a facade's successor",
     "quota": "of a caller and of a declared route",
     "seconds": "of sessions and of tickets",
     "idle_seconds": "of HTTP connections and of tickets",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gateway.adapters import Limits
 from gateway.bodies import Spool
+from gateway.bridge.address_inventory import compiled
 from gateway.bridge.clock import now
 from gateway.bridge.core_ends import Core, CoreDestination, CoreSource
 from gateway.bridge.directories import directory_of
@@ -16,7 +17,12 @@ from gateway.bridge.facade import Facade
 from gateway.bridge.fan import fan
 from gateway.bridge.lanes import Lanes
 from gateway.bridge.migration.in_gateway import GatewayMoves
+from gateway.bridge.modes.address import Addresses
+from gateway.bridge.modes.cutover import ModeChanges
+from gateway.bridge.modes.mode import NEW
+from gateway.bridge.modes.pair import UpstreamPair
 from gateway.bridge.pacing import Pace
+from gateway.bridge.places import SAME_PLACES, Places
 from gateway.bridge.preparation import Preparation
 from gateway.bridge.remote_ends import open_destination, open_source
 from gateway.bridge.seen import SeenIds
@@ -24,6 +30,7 @@ from gateway.bridge.shovel import Shovel, paced
 from gateway.bridge.upstream import Upstream
 from gateway.bridge.waiting import know
 from gateway.broker.facade import FacadeVirtualHost
+from gateway.config.addresses import read_address_rules
 from gateway.config.bridge import ShovelSettings, UpstreamSettings
 from gateway.config.facade import FacadeSettings
 from gateway.errors import ConfigError, Refusal
@@ -103,8 +110,14 @@ class Bridge:
         self._seen = SeenIds(core.broker.state.store, core.turn, now)
         self.shovels = {one.name: self._shovel(core, one) for one in shovels}
         self._seen.forget_others(one.name for one in shovels if one.duplicates is not None)
-        self.facades = {one.vhost: self._facade(core, one) for one in facades}
+        self.facades: dict[str, Facade] = {}
+        self.successors: dict[str, Facade] = {}
+        """Those of the facades that have one, by virtual host."""
+        self.modes: dict[str, ModeChanges] = {}
+        """Likewise."""
         self.moves: GatewayMoves | None = None
+        for one in facades:
+            self._add_facade(core, one)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _shovel(self, core: Core, settings: ShovelSettings) -> Shovel | Lanes:
@@ -122,18 +135,36 @@ class Bridge:
         known = {name: one.settings for name, one in self.upstreams.items()}
         return Lanes(settings, directory_of(settings, core, known).queues, make)
 
-    def _facade(self, core: Core, settings: FacadeSettings) -> Facade:
+    def _add_facade(self, core: Core, settings: FacadeSettings) -> None:
+        vhost, state = settings.vhost, core.broker.state
         facade = Facade(settings, self.upstreams[settings.upstream], core.turn)
-        facade.host = FacadeVirtualHost(settings.vhost, core.broker.state, facade)
+        self.facades[vhost] = facade
+        if settings.successor:
+            upstream, file = self.upstreams[settings.successor], settings.addresses_file
+            places = SAME_PLACES if file is None else Places(compiled(read_address_rules(file)))
+            successor = Facade(settings, upstream, core.turn, NEW, places)
+            pair = UpstreamPair(facade, successor, Addresses(vhost, state.store, core.turn))
+            successor.host = pair.host = facade.host = FacadeVirtualHost(vhost, state, pair)
+            pair.host.on_settled = pair.on_settled
+            self.successors[vhost] = successor
+            self.modes[vhost] = ModeChanges(pair, lambda: self.moves, core.turn)
+        else:
+            facade.host = FacadeVirtualHost(vhost, state, facade)
         try:
             core.broker.adopt_vhost(facade.host)
         except Refusal as refusal:
             raise ConfigError(f"facades: {refusal.text}") from None
-        return facade
+
+    @property
+    def upstream_facades(self) -> list[Facade]:
+        """All connections of facades to an upstream, or to its successor."""
+        return [*self.facades.values(), *self.successors.values()]
 
     def start(self) -> None:
-        for facade in self.facades.values():
+        for facade in self.upstream_facades:
             facade.start()
+        for changes in self.modes.values():
+            changes.start()
         if self.moves is not None:
             self.moves.start()
         self._tasks = [asyncio.create_task(one.run()) for one in self.shovels.values()]
@@ -145,7 +176,9 @@ class Bridge:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for discovery in self.discoveries.values():
             await discovery.close()
-        for facade in self.facades.values():
+        for changes in self.modes.values():
+            await changes.close()
+        for facade in self.upstream_facades:
             await facade.close()
         if self.moves is not None:
             await self.moves.close()

@@ -16,6 +16,7 @@ from gateway.adapters.contract import Capability
 from gateway.bridge.clock import now
 from gateway.bridge.ends import Fate, first_of
 from gateway.bridge.feeds import Feed
+from gateway.bridge.places import SAME_PLACES, Places
 from gateway.bridge.queue_types import find_queue
 from gateway.bridge.remote_ends import RemoteDestination, begin, open_destination, raise_if_lost
 from gateway.bridge.upstream import Upstream
@@ -23,7 +24,7 @@ from gateway.bridge.waiting import Turn, quietly
 from gateway.broker.answers import Answer
 from gateway.broker.deadletters import peek_properties, reencoded
 from gateway.broker.facade import FacadeVirtualHost, FeedQueue, UpstreamQueue
-from gateway.broker.outbound import PublishFate
+from gateway.broker.outbound import FIRST, Passage, PublishFate
 from gateway.config.facade import FacadeSettings
 from gateway.errors import Condition, GatewayError, LocalError, Lost, Refusal
 from gateway.message import Message
@@ -54,7 +55,6 @@ BATCH = 512
 """Operations of the upstream that are handled in one turn of the loop."""
 ABANDONED_SECONDS = 5.0
 """Time after which a subscription ends whose client has gone before the upstream agreed."""
-"""Seconds between two attempts to connect; doubled each time, and cut by up to a half."""
 
 FATES = {
     Fate.CONFIRMED: PublishFate.TAKEN,
@@ -91,6 +91,10 @@ ASSUMED: dict[type[Any], Callable[[Any], Any]] = {
 """Answers where the upstream's topology cannot be changed or asked for over AMQP."""
 
 
+Conclude = Callable[[int, PublishFate, str], None]
+"""Number of a message, its fate, and what the upstream says."""
+
+
 class FacadeInfo(NamedTuple):
     """A facade as the administration shows it. ``since`` is the time of the last change of state in
     ms since 1970."""
@@ -118,11 +122,27 @@ class Request(NamedTuple):
 
 class Facade:
     """Owns the connections; a port of its ``FacadeVirtualHost``. ``host`` is set after it is made.
-    ``on_full`` is called when publishers have to be held back, or no longer."""
+    ``on_full`` is called when publishers have to be held back, or no longer. ``side`` is its bit in
+    ``Passage.awaits``; ``serves`` tells whether the consumers of a queue have their subscriptions
+    here; ``places`` are the names that queues and addresses have at this upstream."""
 
-    def __init__(self, settings: FacadeSettings, upstream: Upstream, turn: Turn) -> None:
+    def __init__(
+        self,
+        settings: FacadeSettings,
+        upstream: Upstream,
+        turn: Turn,
+        side: int = FIRST,
+        places: Places = SAME_PLACES,
+    ) -> None:
         self.vhost = settings.vhost
         self.upstream = upstream
+        self.side = side
+        self.places = places
+        self.serves: Callable[[str], bool] = lambda name: True
+        self.conclude: Conclude = self._conclude_one
+        self.on_lost: Callable[[], None] = lambda: None
+        self.is_copy: Callable[[Message], bool] | None = None
+        """Deliveries that are removed here, and go to no consumer."""
         self.host: FacadeVirtualHost
         self.patience = settings.patience_seconds
         self.on_full: Callable[[], None] = lambda: None
@@ -196,6 +216,19 @@ class Facade:
         if not self._batch:
             asyncio.get_running_loop().call_soon(self._send)
         self._batch.append((number, message))
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can publish now."""
+        return self._destination is not None
+
+    def _conclude_one(self, number: int, fate: PublishFate, text: str) -> None:
+        self.host.outbound.conclude(number, fate, text)
+
+    def under_way(self) -> dict[int, Passage]:
+        """The messages that this upstream has to confirm, in order."""
+        side, passages = self.side, self.host.outbound.under_way
+        return {number: one for number, one in passages.items() if one.awaits & side}
 
     def relieved(self) -> None:
         self.on_full()
@@ -271,6 +304,7 @@ class Facade:
             self._connected.clear()
             if lost is not None:
                 self._lose_feeds()
+                self.on_lost()
             if destination is not None:
                 await quietly(destination.close())
             await quietly(self.upstream.disconnect(remote))
@@ -298,7 +332,7 @@ class Facade:
         if self._assumed:
             return
         queues = cast(list[UpstreamQueue], list(self.host.queues.values()))
-        for queue in queues:
+        for queue in filter(lambda queue: self.serves(queue.name), queues):
             for operation in list(queue.restore):
                 try:
                     await remote.request(self._sendable_request(operation))
@@ -374,7 +408,7 @@ class Facade:
         try:
             await destination.watch()
         except Refusal as refusal:
-            under_way = self.host.outbound.under_way
+            under_way = self.under_way()
             if refusal.lost is not Lost.CONNECTION or refusal.condition in FAULTS:
                 found = under_way.get(self._suspect)
                 self._careful = len(under_way)
@@ -384,29 +418,30 @@ class Facade:
                         if refusal.condition is Condition.NOT_FOUND and found.message.exchange:
                             self.host.lose_exchange(found.message.exchange)
                         text = refusal.text
-                        self.host.outbound.conclude(self._suspect, PublishFate.REFUSED, text)
+                        self.conclude(self._suspect, PublishFate.REFUSED, text)
             raise
 
     async def _publish_all(self, destination: RemoteDestination) -> None:
         """Publish the messages without a fate from the last connection, one at a time if it was
         lost over one of these; then everything as it comes."""
-        under_way = self.host.outbound.under_way
-        while self._careful and under_way:
+        while self._careful and (under_way := self.under_way()):
             number = next(iter(under_way))
+            passage = under_way[number]
             self._careful -= 1
             self._suspect = number
-            destination.publish([(number, self._sendable(under_way[number].message))])
-            while number in under_way:
+            destination.publish([(number, self._sendable(passage.message_for(self.side)))])
+            while passage.awaits & self.side and number in self.host.outbound.under_way:
                 self._concluded.clear()
                 await self._concluded.wait()
         self._careful = self._suspect = 0
+        under_way = self.under_way()
         numbers = list(under_way)
         self._destination = destination
         for first in range(0, len(numbers), BATCH):
             portion = [
-                (number, self._sendable(under_way[number].message))
+                (number, self._sendable(under_way[number].message_for(self.side)))
                 for number in numbers[first : first + BATCH]
-                if number in under_way
+                if under_way[number].awaits & self.side
             ]
             destination.publish(portion)
             await destination.drain()
@@ -423,8 +458,10 @@ class Facade:
             log.debug("facade %s: %s", self.vhost, error)
 
     def _sendable(self, message: Message) -> Message:
-        """Brokers refuse a sender that is not the user of the connection. The gateway has checked
-        it."""
+        """As this upstream gets it. Brokers refuse a sender that is not the user of the connection;
+        the gateway has checked it."""
+        if self.places is not SAME_PLACES:
+            message = message.routed_as(*self.places.there(message.exchange, message.key))
         sender = message.essentials.user_id
         if sender is None or sender == self.upstream.settings.user:
             return message
@@ -440,7 +477,7 @@ class Facade:
 
     def _conclude(self) -> None:
         reports, self._reports = self._reports, []
-        conclude = self.host.outbound.conclude
+        conclude = self.conclude
         with self.turn():
             for number, fate, text in reports:
                 conclude(number, FATES[fate], text)
@@ -480,8 +517,9 @@ class Facade:
     def _attach_all(self) -> None:
         """Subscribe the consumers that are there."""
         for queue in list(self.host.queues.values()):
-            for consumer in queue.consumers:
-                self.wanted(cast(FeedQueue, consumer.queue))
+            if self.serves(queue.name):
+                for consumer in queue.consumers:
+                    self.wanted(cast(FeedQueue, consumer.queue))
 
     def _adjust(self) -> None:
         self._adjusting = False

@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from gateway.adapters.contract import Capability
+from gateway.bridge.places import SAME_PLACES, Places
 from gateway.bridge.remote_ends import can_drain
 from gateway.bridge.waiting import Turn
 from gateway.broker.facade import MOST_AHEAD, FacadeVirtualHost, FeedQueue
 from gateway.broker.stream_queues import STREAM
 from gateway.errors import Condition, GatewayError, LocalError, Refusal
+from gateway.message import Message
 from gateway.net.dialer import Remote
 from gateway.operations import (
     BeginSession,
@@ -44,6 +46,8 @@ class FeedOwner(Protocol):
 
     vhost: str
     host: FacadeVirtualHost
+    places: Places
+    is_copy: Callable[[Message], bool] | None
     turn: Turn
     feeds: "dict[int, Feed]"
 
@@ -64,6 +68,7 @@ class Feed:
         self._remote = remote
         self._queue = queue
         self._number = number
+        self._name = owner.places.queue(queue.name)
         self._unsettled: dict[int, None] = {}
         self._accepted: list[int] = []
         self._settling = False
@@ -81,7 +86,7 @@ class Feed:
         self._drains = can_drain(remote) or Capability.SESSIONS in remote.adapter.capabilities
         """The upstream can be asked for all that is ready."""
         self._opening: asyncio.Task[None] | None = None
-        self._begun = self._ending = self._seeking = False
+        self._begun = self._ending = self._seeking = self._retired = False
         self._fetching = 0
         self._resting: asyncio.TimerHandle | None = None
 
@@ -153,7 +158,7 @@ class Feed:
             drained = queue.draining and await self._type() != STREAM
             paused = drained or not queue.room
         if paused and not self._by_credit and not subscription.exclusive:
-            await remote.request(DeclareQueue(number, None, queue.name, passive=True))
+            await remote.request(DeclareQueue(number, None, self._name, passive=True))
             return  # a prefetch limit cannot be 0
         room = min(queue.room, MOST_AHEAD)
         self._limit = room
@@ -170,7 +175,7 @@ class Feed:
             Subscribe(
                 number,
                 None,
-                queue.name,
+                self._name,
                 exclusive=subscription.exclusive,
                 arguments=subscription.arguments,
                 credit=credit,
@@ -215,6 +220,26 @@ class Feed:
         except (OSError, GatewayError) as error:
             log.debug("facade %s: %s", self._owner.vhost, error)
 
+    def feeds(self, name: str) -> bool:
+        """Whether its messages are those of a queue."""
+        return not self._retired and self._queue.name == name
+
+    async def _rests(self) -> None:
+        """Wait for the fetches under way."""
+        while True:
+            if not self._fetching and not self._seeking:
+                return
+            await asyncio.sleep(0.01)
+
+    async def retire(self) -> None:
+        """End the subscription while the consumer goes on with another upstream. Deliveries that
+        the consumer has got are settled here when it settles them."""
+        if self._queue.attachment is self:
+            self._queue.attachment = None
+        await self._rests()
+        self._retired = True
+        await self._end()
+
     async def _close(self) -> None:
         if not self.lost:
             self.lost = True
@@ -237,6 +262,8 @@ class Feed:
         queue = self._queue
         self.lose()
         self._owner.run_soon(self._leave())
+        if self._retired:
+            return
         if condition is Condition.NOT_FOUND:
             self._owner.host.lose_queue(queue.name)
         elif queue.consumer is not None and not queue.gone:
@@ -249,7 +276,8 @@ class Feed:
     def lose(self) -> None:
         """The upstream delivers unsettled messages again."""
         self.lost = True
-        self._queue.lose()
+        if not self._retired:
+            self._queue.lose()
 
     # --- deliveries -------------------------------------------------------------------------------
 
@@ -261,10 +289,15 @@ class Feed:
         if self._by_credit:
             self._limit -= 1
         queue = self._queue
-        if queue.gone:
+        if queue.gone or self._retired:
             self.settle(operation.delivery, Outcome.RELEASE)
             return
-        queue.arrive(self, operation.delivery, operation.redelivered, operation.message)
+        is_copy = self._owner.is_copy
+        if is_copy is not None and is_copy(operation.message):
+            self.settle(operation.delivery, Outcome.ACCEPT)
+            return
+        message = self._named(operation.message)
+        queue.arrive(self, operation.delivery, operation.redelivered, message)
         if self._by_credit and not self._limit:
             queue.want()
 
@@ -273,7 +306,7 @@ class Feed:
         self._fetching += 1
         try:
             await self.opened()
-            fetched = await self._remote.request(Fetch(self._number, None, self._queue.name))
+            fetched = await self._remote.request(Fetch(self._number, None, self._name))
         finally:
             self._fetching -= 1
             self._rest()
@@ -305,7 +338,13 @@ class Feed:
         if queue.gone:
             self.settle(fetched.delivery, Outcome.RELEASE)
         else:
-            queue.arrive(self, fetched.delivery, fetched.redelivered, fetched.message)
+            queue.arrive(self, fetched.delivery, fetched.redelivered, self._named(fetched.message))
+
+    def _named(self, message: Message) -> Message:
+        """With the exchange and the key that clients know."""
+        if self._owner.places is SAME_PLACES:
+            return message
+        return message.routed_as(*self._owner.places.here(message.exchange, message.key))
 
     async def seek(self) -> None:
         """Get messages for all of the consumer's room, or all that the upstream has ready: by a
@@ -340,7 +379,7 @@ class Feed:
 
     async def _catch_up(self) -> None:
         """Handle the deliveries that a stream has at once, which come before the answer."""
-        await self._remote.request(DeclareQueue(self._number, None, self._queue.name, passive=True))
+        await self._remote.request(DeclareQueue(self._number, None, self._name, passive=True))
         self._owner.catch_up()
 
     async def _type(self) -> str:
@@ -367,7 +406,7 @@ class Feed:
     async def _fetch_all(self) -> None:
         queue, found = self._queue, True
         while found and not queue.gone and (count := min(queue.room, MOST_FETCHES)):
-            fetch = Fetch(self._number, None, queue.name)
+            fetch = Fetch(self._number, None, self._name)
             answers = await asyncio.gather(*(self._remote.request(fetch) for _ in range(count)))
             self._owner.catch_up()
             with self._owner.turn():
@@ -434,7 +473,7 @@ class Feed:
         self._remote.wake()
         if self._unsubscribed and not self._unsettled:
             self._owner.run_soon(self._close())
-        elif not self._ending:
+        if not self._ending or self._retired:
             self._queue.want()
 
 

@@ -21,7 +21,7 @@ from gateway.broker.exchanges import Binding, Exchange, Step
 from gateway.broker.handover import DELETED
 from gateway.broker.lanes import Entry, Lane
 from gateway.broker.names import MOST_OCTETS, octets
-from gateway.broker.outbound import Outbound, OutboundSender
+from gateway.broker.outbound import NOBODY, Outbound, OutboundSender
 from gateway.broker.queues import TAKEN, Queue, QueueOwner
 from gateway.broker.state import BrokerState
 from gateway.broker.stream_queues import (
@@ -250,6 +250,9 @@ class FeedQueue(Queue):
 
     def conclude(self, entry: Entry, outcome: Outcome) -> None:
         super().finish(entry)
+        on_settled = self.home.host.on_settled
+        if on_settled is not None:
+            on_settled(self.name, entry.message, outcome)
         borrowed = cast(Borrowed, entry)
         borrowed.feed.settle(borrowed.delivery, outcome)
 
@@ -433,6 +436,8 @@ class FacadeVirtualHost(VirtualHost):
     outbound: Outbound
     queues: UpstreamNames[Queue]
     exchanges: UpstreamNames[Exchange]
+    on_settled: Callable[[str, Message, Outcome], None] | None = None
+    """Is told the queue of each delivery that is settled, its message and its outcome."""
 
     def __init__(self, name: str, state: BrokerState, upstream: UpstreamPort) -> None:
         super().__init__(name, state)
@@ -583,17 +588,3 @@ def most_unsettled(limit: int, window: Window, credit: int | None) -> int:
     credit; as many as are given when it gets credit, if it has none."""
     limits = [one for one in (limit, window.limit, credit) if one]
     return 1 if credit == 0 else min(limits, default=MOST_AHEAD)
-
-
-class Nobody:
-    """The publish path of messages that the gateway sends itself: nobody is told of them."""
-
-    closed = True
-    returning = 0
-
-    def give_back(self, message: Message, condition: Condition, text: str) -> None: ...
-
-    def confirm_soon(self) -> None: ...
-
-
-NOBODY = Nobody()

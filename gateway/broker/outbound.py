@@ -16,6 +16,10 @@ MOST_OCTETS = 64 << 20
 """Messages without a confirm, and octets of these, above which publishers are held back."""
 
 
+FIRST = 1
+"""The bit of the only upstream, or of the first of two."""
+
+
 class PublishFate(Enum):
     """What the upstream did with a message."""
 
@@ -35,10 +39,27 @@ class Publishing(Protocol):
     def confirm_soon(self) -> None: ...
 
 
-class Passage:
-    """One message that has no fate yet. ``run`` is the confirm that its publisher waits for."""
+class Nobody:
+    """The publish path of messages that the gateway sends itself: nobody is told of them."""
 
-    __slots__ = ("path", "run", "message", "mandatory")
+    closed = True
+    returning = 0
+
+    def give_back(self, message: Message, condition: Condition, text: str) -> None: ...
+
+    def confirm_soon(self) -> None: ...
+
+
+NOBODY = Nobody()
+
+
+class Passage:
+    """One message that has no fate yet. ``run`` is the confirm that its publisher waits for.
+    ``awaits`` are the upstreams that have to confirm it, a bit for each; none, while it is held
+    back. ``copier``: the one of these that gets only a ``copy``, 0 without; ``told``: what the
+    other said before that one had confirmed the copy."""
+
+    __slots__ = ("path", "run", "message", "mandatory", "awaits", "copier", "copy", "told")
 
     def __init__(
         self, path: Publishing, run: Run | None, message: Message, mandatory: bool
@@ -47,6 +68,14 @@ class Passage:
         self.run = run
         self.message = message
         self.mandatory = mandatory
+        self.awaits = FIRST
+        self.copier = 0
+        self.copy: Message | None = None
+        self.told: tuple[PublishFate, str] | None = None
+
+    def message_for(self, upstream: int) -> Message:
+        """As one of the upstreams gets it."""
+        return self.message if self.copy is None or upstream != self.copier else self.copy
 
 
 class OutboundSender(Protocol):

@@ -186,9 +186,9 @@ class Settings(BaseSettings):
                 if upstream not in known:
                     raise ValueError(f"shovel {shovel.name}: no upstream is called {upstream!r}")
         for facade in self.facades:
-            if facade.upstream not in known:
-                name = facade.upstream
-                raise ValueError(f"facade {facade.vhost}: no upstream is called {name!r}")
+            for name in (facade.upstream, facade.successor):
+                if name not in known:
+                    raise ValueError(f"facade {facade.vhost}: no upstream is called {name!r}")
         return self
 
     @classmethod

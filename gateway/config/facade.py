@@ -1,9 +1,10 @@
 """Virtual hosts whose queues live on an upstream."""
 
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gateway.config.bridge import NAME, PORTS
 from gateway.config.section import Section
@@ -16,6 +17,14 @@ class FacadeSettings(Section):
 
     vhost: str = Field("/", min_length=1, max_length=255, description="virtual host here")
     upstream: str = Field(pattern=NAME, description="name of the upstream")
+    successor: str = Field(
+        "", pattern=rf"^$|{NAME}", description="name of the upstream that takes over from it"
+    )
+    addresses_file: Path | None = Field(
+        None,
+        description="TOML file of address rules that lead from names here to those of the "
+        "successor",
+    )
     topology: Literal["auto", "assume"] = Field(
         "auto",
         description="`auto`: the upstream is asked for queues and exchanges where its version can "
@@ -26,6 +35,14 @@ class FacadeSettings(Section):
         gt=0,
         description="time for which requests wait for an upstream that cannot be reached",
     )
+
+    @model_validator(mode="after")
+    def _succeeding(self) -> "FacadeSettings":
+        if self.successor == self.upstream:
+            raise ValueError("the successor is the upstream itself")
+        if self.addresses_file is not None and not self.successor:
+            raise ValueError("address rules without a successor")
+        return self
 
 
 def facade_of(url: str) -> dict[str, list[dict[str, Any]]]:

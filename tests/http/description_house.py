@@ -47,6 +47,16 @@ content_types = [
 name = "in"
 source = {{ queue = "not.yet" }}
 destination = {{ queue = "not.yet" }}
+[[upstreams]]
+name = "old"
+addresses = ["amqp://127.0.0.1:1"]
+[[upstreams]]
+name = "new"
+addresses = ["amqp://127.0.0.1:1"]
+[[facades]]
+vhost = "moving"
+upstream = "old"
+successor = "new"
 [[observe]]
 name = "old"
 port = 0

@@ -17,8 +17,12 @@ NOTE = "x-gateway-move"
 the number of the queue, and the number of the message."""
 AGAIN = "x-gateway-move-again"
 """Header of a message that the move may have published before."""
+COPY = "x-gateway-copy"
+"""Header of a copy of a message that is at another broker, with their common id."""
+COPIED = "x-gateway-copied"
+"""Header of a message that has such a copy, with that id."""
 COUNT = "x-delivery-count"
-NOTES = frozenset({NOTE, AGAIN, HOPS, OUR_ORIGIN, "x-opt-gateway-origin"})
+NOTES = frozenset({NOTE, AGAIN, COPY, COPIED, HOPS, OUR_ORIGIN, "x-opt-gateway-origin"})
 VOLATILE = ("delivery_count", "first_acquirer", "ttl", "delivery_annotations")
 """Properties that a broker changes between two deliveries."""
 _COUNT = COUNT.encode()

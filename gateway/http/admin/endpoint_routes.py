@@ -26,6 +26,7 @@ PATH_WORDS = {
     "shovel": ("Shovel", "in"),
     "observer": ("Observer", "old"),
     "move": ("Move", "week"),
+    "facade": ("Virtual host of a facade", "moving"),
     "policy": ("Policy, percent-encoded", "limits"),
     "name": ("Name", "unroutable"),
 }

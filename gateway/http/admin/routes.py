@@ -10,6 +10,7 @@ from gateway.http.admin import (
     definitions,
     importing,
     inventory,
+    modes,
     moves,
     rabbit,
     sessions,
@@ -22,7 +23,7 @@ from gateway.http.admin.endpoint_routes import make_routes
 from gateway.http.context import Context
 
 ROOM = (
-    *(topology, branches, people, traffic, sessions, bridge, moves, definitions, importing),
+    *(topology, branches, people, traffic, sessions, bridge, modes, moves, definitions, importing),
     *(capabilities, rabbit, inventory, pages, asyncapi),
 )
 ENDPOINTS = [endpoint for part in ROOM for endpoint in part.ENDPOINTS]

@@ -1,0 +1,163 @@
+"""The addresses of a facade with two upstreams, each with its mode."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, NamedTuple, Protocol
+
+from gateway.bridge.clock import now
+from gateway.bridge.modes.copies import Copies
+from gateway.bridge.modes.follower import Follower
+from gateway.bridge.modes.mode import ARRANGEMENTS, Mode
+from gateway.bridge.waiting import Turn
+from gateway.broker.store import Record
+from gateway.message import Message
+
+KIND = "facade-mode"
+MOST = 10_000
+"""Addresses of one facade that have a mode of their own."""
+
+Kind = Literal["queue", "exchange"]
+
+
+class AddressInfo(NamedTuple):
+    """An address as the administration shows it. ``target`` is the mode that it is changing to, ""
+    if it is not; ``held`` the publishes that wait meanwhile. ``since`` is the time of the last
+    change in ms since 1970."""
+
+    kind: Kind
+    name: str
+    mode: str
+    target: str
+    since: int
+    held: int
+    moved: int
+    brought: int
+    copied: int
+    copies_lost: int
+    copies_held: int
+    compared: int
+    differences: dict[str, int]
+    error: str
+
+
+class Address:
+    """A queue or an exchange. ``held``: numbers of publishes that wait for the change of its mode;
+    ``waiting``: what consumers have asked for meanwhile. ``move`` is the name of the move that
+    brings its messages to the other side."""
+
+    __slots__ = (
+        "kind",
+        "name",
+        "mode",
+        "arrangement",
+        "target",
+        "holding",
+        "held",
+        "waiting",
+        "move",
+        "moved",
+        "since",
+        "error",
+        "copies",
+        "follower",
+    )
+
+    def __init__(self, kind: Kind, name: str, mode: Mode = Mode.OLD_ONLY) -> None:
+        self.kind: Kind = kind
+        self.name = name
+        self.mode = mode
+        self.arrangement = ARRANGEMENTS[mode]
+        self.target: Mode | None = None
+        self.holding = False
+        self.held: list[int] = []
+        self.waiting: list[Callable[[], None]] = []
+        self.move = ""
+        self.moved = 0
+        self.since = now()
+        self.error = ""
+        self.copies = Copies()
+        self.follower: Follower | None = None
+        """Brings over what arrives at the other side, and removes copies there."""
+
+    def enter(self, mode: Mode) -> None:
+        self.mode, self.arrangement = mode, ARRANGEMENTS[mode]
+
+    def info(self) -> AddressInfo:
+        copies, follower = self.copies, self.follower
+        return AddressInfo(
+            self.kind,
+            self.name,
+            self.mode.value,
+            "" if self.target is None else self.target.value,
+            self.since,
+            len(self.held),
+            self.moved,
+            0 if follower is None else follower.brought,
+            copies.made,
+            copies.lost,
+            copies.held,
+            copies.compared,
+            dict(copies.differences),
+            self.error or ("" if follower is None else follower.error),
+        )
+
+
+class Records(Protocol):
+    """The part of the store that is used here."""
+
+    def records(self, *kinds: str) -> Iterable[Record]: ...
+
+    def save(self, kind: str, key: tuple[str, ...], value: dict[str, Any]) -> None: ...
+
+    def forget(self, kind: str, key: tuple[str, ...]) -> None: ...
+
+
+class Addresses:
+    """Those of one virtual host. One without a mode of its own has that of ``others``."""
+
+    def __init__(self, vhost: str, records: Records, turn: Turn) -> None:
+        self._vhost, self._records, self._turn = vhost, records, turn
+        self.queues: dict[str, Address] = {}
+        self.exchanges: dict[str, Address] = {}
+        self.others = Address("queue", "*")
+        for _, (where, kind, name), value in records.records(KIND):
+            if where == vhost:
+                self._load(kind, name, value)
+
+    def _load(self, kind: str, name: str, value: dict[str, Any]) -> None:
+        address = self.add("exchange" if kind == "exchange" else "queue", name)
+        address.enter(Mode(value["mode"]))
+        address.target = Mode(value["target"]) if value["target"] else None
+        address.move, address.since = value["move"], value["since"]
+        address.holding = address.target is not None
+
+    def __iter__(self) -> Iterator[Address]:
+        yield from self.queues.values()
+        yield from self.exchanges.values()
+
+    def add(self, kind: Kind, name: str) -> Address:
+        """The address of this name, with a mode of its own from now on."""
+        names = self.queues if kind == "queue" else self.exchanges
+        return names.get(name) or names.setdefault(name, Address(kind, name))
+
+    def queue(self, name: str) -> Address:
+        return self.queues.get(name, self.others)
+
+    def of(self, message: Message) -> Address:
+        """Where a message is published to. Hot."""
+        if message.exchange:
+            return self.exchanges.get(message.exchange, self.others)
+        return self.queues.get(message.key, self.others)
+
+    def save(self, address: Address) -> None:
+        key = (self._vhost, address.kind, address.name)
+        with self._turn():
+            if address.mode is Mode.OLD_ONLY and address.target is None:
+                self._records.forget(KIND, key)
+                return
+            value = {
+                "mode": address.mode.value,
+                "target": "" if address.target is None else address.target.value,
+                "move": address.move,
+                "since": address.since,
+            }
+            self._records.save(KIND, key, value)

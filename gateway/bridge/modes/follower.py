@@ -1,0 +1,221 @@
+"""Consumes a queue at the broker that is not its primary one: removes the copies there, and brings
+everything else to the primary broker, where the consumers are."""
+
+import asyncio
+import logging
+import time
+
+from gateway.bridge.ends import Destination, Fate, FiniteSource, Taken, first_of
+from gateway.bridge.lifetime import expiring, left_of
+from gateway.bridge.modes.copies import KEPT, Copies, Expected, copy_id
+from gateway.bridge.remote_ends import open_destination, open_source
+from gateway.bridge.upstream import Upstream
+from gateway.bridge.waiting import quietly
+from gateway.errors import Condition, GatewayError, Refusal
+from gateway.message import Message
+from gateway.net.pauses import Pauses
+from gateway.operations import Outcome
+
+log = logging.getLogger("gateway.bridge")
+
+WINDOW = 10_000
+"""Deliveries that are not settled: copies whose messages are not, and messages on their way."""
+QUIET_SECONDS = 0.2
+"""Time without a delivery after which the broker is asked whether the queue is empty."""
+AWAY_SECONDS = 10.0
+"""Time without a connection to both brokers after which a queue cannot be emptied."""
+UNTOLD_SECONDS = 2.0
+"""The same, after which it counts as empty where the broker does not tell."""
+
+
+class Follower:
+    """Of one queue. ``kept``: copies stay until their messages are settled. ``brought`` messages
+    were confirmed by the primary broker."""
+
+    def __init__(
+        self,
+        vhost: str,
+        source: tuple[Upstream, str],
+        destination: tuple[Upstream, str],
+        copies: Copies,
+        expected: Expected,
+        kept: bool,
+    ) -> None:
+        """The ends are upstreams with the name of the queue there."""
+        self.brought = 0
+        self.error = ""
+        self._name = f"facade {vhost}: {source[1]}"
+        self._from, self._from_queue = source
+        self._to, self._to_queue = destination
+        self._copies = copies
+        self._expected = expected
+        self._kept = kept
+        self._source: FiniteSource | None = None
+        self._under_way = 0
+        self._arrived = self._copied = 0.0
+        """When the last delivery has come, and the last copy."""
+        self._emptying = False
+        self._refused: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """What is not settled goes back to its queue."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._copies.take_held()
+
+    # --- settlements ------------------------------------------------------------------------------
+
+    def settled(self, id: str) -> None:
+        """A message with this copy is settled at the primary broker."""
+        delivery = self._copies.settled(id)
+        if delivery is not None:
+            self._remove([delivery])
+
+    def _remove(self, deliveries: list[int]) -> None:
+        """Settle copies, or messages that the primary broker has."""
+        if self._source is None or not deliveries:
+            return
+        try:
+            self._source.settle(((one, False) for one in deliveries), Outcome.ACCEPT)
+        except GatewayError as error:  # the connection is lost
+            log.debug("%s: %s", self._name, error)
+
+    async def empty(self, seconds: float) -> None:
+        """Remove all copies and bring over everything else, until the queue is empty, or only
+        messages come that somebody else publishes there. Raises
+        ``Refusal`` if that takes longer, or if one of the brokers is away."""
+        self._emptying = True
+        self._arrived = self._copied = away = time.monotonic()
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    if await self._is_empty():
+                        return
+                    if self._source is not None:
+                        away = time.monotonic()
+                    elif time.monotonic() - away > AWAY_SECONDS:
+                        raise TimeoutError
+                    await asyncio.sleep(QUIET_SECONDS / 2)
+        except TimeoutError:
+            place = f"{self._from.settings.name}: {self._from_queue}"
+            text = f"{place}: {self.error or 'it did not become empty'}"
+            raise Refusal(Condition.RESOURCE_ERROR, text) from None
+        finally:
+            self._emptying = False
+
+    async def _is_empty(self) -> bool:
+        source = self._source
+        if source is None:
+            return False
+        self._remove(self._copies.take_held())
+        now = time.monotonic()
+        quiet = now - self._arrived
+        if quiet < QUIET_SECONDS and now - self._copied >= UNTOLD_SECONDS:
+            return True
+        if self._under_way or quiet < QUIET_SECONDS:
+            return False
+        try:
+            left = await source.remaining()
+        except (OSError, GatewayError):
+            return False
+        if left is None:
+            return quiet >= UNTOLD_SECONDS
+        return left == 0 and time.monotonic() - self._arrived >= QUIET_SECONDS
+
+    # --- the loop ---------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        pauses = Pauses()
+        while True:
+            brought = self.brought
+            try:
+                await self._follow()
+            except (OSError, GatewayError) as error:
+                self._failed(str(error) or type(error).__name__)
+            except Exception as error:  # copies and messages must not stay there
+                log.exception("%s: internal error", self._name)
+                self._failed(f"internal error: {error!r}")
+            if self.brought > brought:
+                pauses.reset()
+            await asyncio.sleep(pauses.next())
+
+    def _failed(self, text: str) -> None:
+        if text != self.error:
+            log.warning("%s: %s", self._name, text)
+        self.error = text
+
+    async def _follow(self) -> None:
+        self._copies.take_held()
+        self._under_way = 0
+        self._refused = asyncio.get_running_loop().create_future()
+        source = await open_source(self._from, self._name, self._from_queue, WINDOW)
+        try:
+            destination = await open_destination(self._to, self._name, self._report, "")
+            try:
+                self._source, self.error = source, ""
+                self._arrived = time.monotonic()
+                await first_of(
+                    source.watch(),
+                    destination.watch(),
+                    self._pass(source, destination),
+                    self._refusal(self._refused),
+                )
+            finally:
+                self._source = None
+                await quietly(destination.close())
+        finally:
+            await quietly(source.close())
+
+    async def _refusal(self, refused: "asyncio.Future[None]") -> None:
+        await refused
+
+    async def _pass(self, source: FiniteSource, destination: Destination) -> None:
+        while True:
+            batch = await source.batch()
+            self._arrived = time.monotonic()
+            strangers, removed = [], []
+            for one in batch:
+                id = copy_id(one.message)
+                if not id:
+                    strangers.append(one)
+                    continue
+                self._copied = self._arrived
+                if not self._keeps(id, one):
+                    removed.append(one.delivery)
+            self._remove(removed)
+            if strangers:
+                self._under_way += len(strangers)
+                destination.publish([(one.delivery, self._routed(one)) for one in strangers])
+                await destination.drain()
+            await asyncio.sleep(0)
+
+    def _keeps(self, id: str, copy: Taken) -> bool:
+        """Whether a copy stays until its message is settled. Others are compared."""
+        if id.startswith(KEPT):
+            return self._kept and not self._emptying and self._copies.hold(id, copy.delivery)
+        message = self._expected.get(id)
+        if message is not None:
+            self._copies.compare(message, copy.message)
+        return False
+
+    def _routed(self, taken: Taken) -> Message:
+        message = taken.message
+        if left_of(message):
+            message = expiring(message, left_of(message))
+        return message.routed_as("", self._to_queue)
+
+    def _report(self, delivery: int, fate: Fate, text: str) -> None:
+        """A message that the primary broker does not take stays in its queue: both ends are opened
+        again after a pause, and it is tried again."""
+        self._under_way -= 1
+        if fate is Fate.CONFIRMED:
+            self.brought += 1
+            self._remove([delivery])
+        elif self._refused is not None and not self._refused.done():
+            reason = f"{self._to.settings.name} does not take a message: {text or fate.value}"
+            self._refused.set_exception(Refusal(Condition.RESOURCE_ERROR, reason))

@@ -1,0 +1,54 @@
+"""What a mode means: which of two upstreams has the messages of an address, and which gets copies.
+
+Nothing here knows of brokers or connections.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from gateway.broker.outbound import FIRST
+
+OLD = FIRST
+NEW = 2
+"""The bits of the upstream and of its successor."""
+
+
+class Mode(Enum):
+    """Mode of a queue or an exchange."""
+
+    OLD_ONLY = "old-only"
+    SHADOW = "shadow"
+    MIRROR = "mirror"
+    NEW_PRIMARY = "new-primary"
+    NEW_ONLY = "new-only"
+
+
+class Arrangement(NamedTuple):
+    """Of one mode. ``primary`` has the messages: publishes go there, and consumers are there.
+    ``copy`` gets copies of the publishes, 0: none does. ``waited``: a publish is confirmed when
+    both have it. ``kept``: a copy is removed when its message is settled; otherwise when it has
+    been compared."""
+
+    primary: int
+    copy: int = 0
+    waited: bool = False
+    kept: bool = False
+
+    @property
+    def other(self) -> int:
+        return OLD + NEW - self.primary
+
+
+ARRANGEMENTS = {
+    Mode.OLD_ONLY: Arrangement(OLD),
+    Mode.SHADOW: Arrangement(OLD, NEW),
+    Mode.MIRROR: Arrangement(OLD, NEW, waited=True, kept=True),
+    Mode.NEW_PRIMARY: Arrangement(NEW, OLD, kept=True),
+    Mode.NEW_ONLY: Arrangement(NEW),
+}
+
+
+def can_change(current: Mode, target: Mode) -> bool:
+    """``new-only`` comes after ``new-primary`` and leads back to it: what is left at the old broker
+    must have been brought over."""
+    return Mode.NEW_ONLY not in (current, target) or Mode.NEW_PRIMARY in (current, target)

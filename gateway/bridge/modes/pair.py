@@ -1,0 +1,297 @@
+"""The two upstreams of a facade that is being migrated: the port of its virtual host.
+
+Each publish goes to the upstream that is the primary one of its address, and perhaps as a copy to
+the other; consumers have their subscriptions at the primary one. While the mode of an address
+changes, its publishes wait here.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+from gateway.bridge.facade import Facade
+from gateway.bridge.modes.address import Address, Addresses
+from gateway.bridge.modes.copies import KEPT, Expected, copied, copy_id, copy_of, original_id
+from gateway.bridge.modes.follower import Follower
+from gateway.bridge.modes.mode import NEW, OLD
+from gateway.broker.answers import Answer
+from gateway.broker.facade import FacadeVirtualHost, FeedQueue, UpstreamQueue
+from gateway.broker.outbound import MOST_MESSAGES, PublishFate
+from gateway.errors import Refusal
+from gateway.message import Message
+from gateway.operations import (
+    Bind,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    FindQueue,
+    Outcome,
+    PurgeQueue,
+    Unbind,
+)
+
+log = logging.getLogger("gateway.bridge")
+
+QUEUE_REQUESTS = (DeclareQueue, DeleteQueue, FindQueue, PurgeQueue)
+EXCHANGE_REQUESTS = (DeclareExchange, DeleteExchange)
+
+
+class UpstreamPair:
+    """``old`` and ``new`` are the upstream and its successor."""
+
+    def __init__(self, old: Facade, new: Facade, addresses: Addresses) -> None:
+        self.addresses = addresses
+        self.sides = {OLD: old, NEW: new}
+        self.host: FacadeVirtualHost
+        self._epoch = secrets.token_hex(4)
+        self._expected = Expected()
+        self._last_copy = 0
+        self._copies: dict[int, Address] = {}
+        """Copies under way that no publish waits for, by their numbers, which are negative."""
+        old.serves = lambda name: self._side(name) is old
+        new.serves = lambda name: self._side(name) is new
+        for side, facade in self.sides.items():
+            facade.conclude = partial(self._conclude, side)
+            facade.on_lost = partial(self._lose_copies, side)
+            facade.is_copy = is_copy
+
+    def _side(self, queue: str) -> Facade:
+        """Where the consumers of a queue have their subscriptions. Exclusive queues, and those that
+        end with the connection to the upstream, stay where they were declared."""
+        found = self.host.queues.known(queue)
+        if isinstance(found, UpstreamQueue) and found.restore:
+            return self.sides[OLD]
+        return self.sides[self.addresses.queue(queue).arrangement.primary]
+
+    def follower(self, address: Address) -> Follower:
+        """Of the side that is not the primary one of a queue."""
+        primary = self.sides[address.arrangement.primary]
+        other = self.sides[address.arrangement.other]
+        return Follower(
+            self.host.name,
+            (other.upstream, other.places.queue(address.name)),
+            (primary.upstream, primary.places.queue(address.name)),
+            address.copies,
+            self._expected,
+            address.arrangement.kept,
+        )
+
+    # --- publishing -------------------------------------------------------------------------------
+
+    def publish(self, number: int, message: Message) -> None:
+        """Hot."""
+        address = self.addresses.of(message)
+        arrangement = address.arrangement
+        passage = self.host.outbound.under_way[number]
+        if address.holding:
+            passage.awaits = 0
+            address.held.append(number)
+            if self.host.outbound.full:
+                self.sides[OLD].on_full()
+            return
+        passage.awaits = arrangement.primary
+        if arrangement.copy:
+            message = self._copy(address, number, message)
+        self.sides[arrangement.primary].publish(number, message)
+
+    def _copy(self, address: Address, number: int, message: Message) -> Message:
+        """Publish a copy; the message as its primary broker gets it."""
+        arrangement = address.arrangement
+        passage = self.host.outbound.under_way[number]
+        other = self.sides[arrangement.copy]
+        self._last_copy += 1
+        id = f"{KEPT if arrangement.kept else 'c'}-{self._epoch}-{self._last_copy}"
+        copy = copy_of(message, id)
+        if arrangement.waited:
+            passage.awaits = OLD | NEW
+            passage.copier, passage.copy = arrangement.copy, copy
+            passage.message = copied(message, id)
+            other.publish(number, copy)
+            return passage.message
+        if not other.ready or len(self._copies) >= MOST_MESSAGES:
+            address.copies.lost += 1
+            return message
+        if arrangement.kept:
+            passage.message = copied(message, id)
+        else:
+            self._expected.add(id, message)
+        self._copies[-self._last_copy] = address
+        other.publish(-self._last_copy, copy)
+        return passage.message
+
+    def _conclude(self, side: int, number: int, fate: PublishFate, text: str) -> None:
+        """A side has told the fate of a message, or of a copy."""
+        if number < 0:
+            address = self._copies.pop(number, None)
+            if address is not None:
+                self._copied(address, fate, text)
+            return
+        passage = self.host.outbound.under_way.get(number)
+        if passage is None or not passage.awaits & side:
+            return
+        passage.awaits &= ~side
+        if side == passage.copier:
+            self._copied(self.addresses.of(passage.message), fate, text)
+        else:
+            passage.told = fate, text
+        if not passage.awaits and passage.told is not None:
+            self.host.outbound.conclude(number, *passage.told)
+
+    def _copied(self, address: Address, fate: PublishFate, text: str) -> None:
+        if fate is PublishFate.TAKEN:
+            address.copies.made += 1
+            return
+        address.copies.lost += 1
+        address.error = f"a copy was not taken: {text or fate.value}"
+
+    def _lose_copies(self, side: int) -> None:
+        """A connection is lost: copies that nobody waits for are not published again."""
+        for number, address in list(self._copies.items()):
+            if address.arrangement.copy == side:
+                address.copies.lost += 1
+                del self._copies[number]
+
+    def is_under_way(self, address: Address) -> bool:
+        """Whether publishes to an address, or their copies, have no fate yet."""
+        return any(
+            one.awaits and self.addresses.of(one.message) is address
+            for one in self.host.outbound.under_way.values()
+        ) or any(one is address for one in self._copies.values())
+
+    def release(self, address: Address) -> None:
+        """The publishes of an address go on, and so do its consumers."""
+        address.holding = False
+        held, address.held = address.held, []
+        under_way = self.host.outbound.under_way
+        for number in held:
+            if number in under_way:
+                self.publish(number, under_way[number].message)
+        waiting, address.waiting = address.waiting, []
+        for one in waiting:
+            one()
+        if address.kind == "queue":
+            for queue in self._feed_queues(address.name):
+                self.wanted(queue)
+
+    def relieved(self) -> None:
+        self.sides[OLD].on_full()
+
+    # --- topology ---------------------------------------------------------------------------------
+
+    def ask(self, operation: Any) -> Answer:
+        """Both brokers get a request, and the primary one of its address answers."""
+        exclusive = operation.__class__ is DeclareQueue and operation.exclusive
+        name, exchange = named(operation)
+        side = OLD
+        if exchange:
+            side = self.addresses.exchanges.get(name, self.addresses.others).arrangement.primary
+        elif name:
+            side = OLD if self._side(name) is self.sides[OLD] else NEW
+        known = None if exchange else self.host.queues.known(name)
+        temporary = isinstance(known, UpstreamQueue) and bool(known.restore)
+        unknown = known is None and isinstance(operation, Bind | Unbind) and not exchange
+        looked = isinstance(operation, FindQueue) or getattr(operation, "passive", False)
+        if not (exclusive or temporary or unknown or looked):
+            other = OLD + NEW - side
+            told = self._ask(other, operation)
+            if told is not None:
+                told.then(lambda: self._told(other, name, told))
+        answer = self._ask(side, operation)
+        if answer is None:  # the successor has no such request: its topology was prepared
+            answer = self._ask(OLD, operation)
+        assert answer is not None
+        return answer
+
+    def _ask(self, side: int, operation: Any) -> Answer | None:
+        facade = self.sides[side]
+        if side == NEW and facade.places.rules is not None:
+            if not isinstance(operation, QUEUE_REQUESTS):
+                return None
+            operation = replace(operation, name=facade.places.queue(operation.name))
+        return facade.ask(operation)
+
+    def _told(self, side: int, name: str, answer: Answer) -> None:
+        try:
+            answer.value()
+        except Refusal as refusal:
+            upstream = self.sides[side].upstream.settings.name
+            log.info("facade %s: %s at %s: %s", self.host.name, name, upstream, refusal.text)
+
+    # --- consuming --------------------------------------------------------------------------------
+
+    def wanted(self, queue: FeedQueue) -> None:
+        if not self.addresses.queue(queue.name).holding or queue.gone:
+            self._side_of(queue).wanted(queue)
+
+    def _side_of(self, queue: FeedQueue) -> Facade:
+        """A subscription that exists ends where it is."""
+        for facade in self.sides.values():
+            if queue.gone and queue.attachment in facade.feeds.values():
+                return facade
+        return self._side(queue.name)
+
+    def fetch(self, queue: FeedQueue) -> Answer:
+        return self._when_released(queue, lambda: self._side(queue.name).fetch(queue))
+
+    def seek(self, queue: FeedQueue) -> Answer:
+        return self._when_released(queue, lambda: self._side(queue.name).seek(queue))
+
+    def open(self, queue: FeedQueue) -> Answer:
+        return self._when_released(queue, lambda: self._side(queue.name).open(queue))
+
+    def _when_released(self, queue: FeedQueue, act: Callable[[], Answer]) -> Answer:
+        address = self.addresses.queue(queue.name)
+        if not address.holding:
+            return act()
+        answer = Answer()
+
+        def go_on() -> None:
+            later = act()
+            later.then(lambda: pass_on(later, answer))
+
+        address.waiting.append(go_on)
+        return answer
+
+    def _feed_queues(self, name: str) -> list[FeedQueue]:
+        found = self.host.queues.known(name)
+        if not isinstance(found, UpstreamQueue):
+            return []
+        return [cast(FeedQueue, one.queue) for one in found.consumers]
+
+    async def retire_feeds(self, address: Address) -> None:
+        """End the subscriptions of a queue at its primary broker; its consumers stay."""
+        facade = self.sides[address.arrangement.primary]
+        for feed in list(facade.feeds.values()):
+            if feed.feeds(address.name):
+                await feed.retire()
+
+    def on_settled(self, queue: str, message: Message, outcome: Outcome) -> None:
+        """A delivery is settled: the copy of its message is removed."""
+        address = self.addresses.queue(queue)
+        follower = address.follower if address.arrangement.kept else None
+        if follower is not None and outcome is not Outcome.RELEASE and (id := original_id(message)):
+            follower.settled(id)
+
+
+def is_copy(message: Message) -> bool:
+    """Consumers get messages, and no copies: one may lie where its queue has moved to before the
+    exchange that it was published to."""
+    return bool(copy_id(message))
+
+
+def named(operation: Any) -> tuple[str, bool]:
+    """The name that a request is about, and whether it is that of an exchange."""
+    if isinstance(operation, Bind | Unbind):
+        return operation.destination, operation.to_exchange
+    return operation.name, isinstance(operation, EXCHANGE_REQUESTS)
+
+
+def pass_on(later: Answer, answer: Answer) -> None:
+    try:
+        answer.resolve(later.value())
+    except Refusal as refusal:
+        answer.resolve(None, refusal)
