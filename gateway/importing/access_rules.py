@@ -42,11 +42,13 @@ def read_rules(
     lines = text.splitlines()
     at = 0
     while at < len(lines):
-        place, line = f"{source} line {at + 1}", lines[at]
+        place, parts = f"{source} line {at + 1}", [lines[at].rstrip()]
         at += 1
-        while line.rstrip().endswith("\\") and at < len(lines):
-            line = line.rstrip()[:-1] + " " + lines[at]
+        while parts[-1].endswith("\\") and at < len(lines):
+            parts[-1] = parts[-1][:-1]
+            parts.append(lines[at].rstrip())
             at += 1
+        line = " ".join(parts)
         try:
             words = shlex.split(line, comments=True)
         except ValueError as error:
@@ -103,7 +105,7 @@ def grant(
     groups: dict[str, set[str]],
 ) -> None:
     """Give the users the permissions of the rules."""
-    reach = {one.who: members(one.who, groups) for one in rules}
+    reach = {who: members(who, groups) for who in {one.who for one in rules}}
     for one in rules:
         if not one.allows and one.name:
             topology.warn(

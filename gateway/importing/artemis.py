@@ -166,6 +166,8 @@ class Core:
         """``bound``: to the exchange of the address. A queue is so too if its name is another."""
         topology, name = self.topology, one.get("name") or address
         durable = flag_of(one.get("durable", "true"))
+        if not topology.good(one.place, "address", address):
+            return
         made = topology.queue(one.place, self.vhost, name, durable=durable)
         if made is None:
             return

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from gateway.importing.artemis_settings import Wildcards
+from gateway.importing.artemis_settings import MOST_SETTINGS, Wildcards
 from gateway.importing.documents import Element
+from gateway.importing.findings import ImportFailed
 from gateway.importing.topology import Topology, any_of
 
 RIGHTS = {
@@ -37,8 +38,10 @@ def read_access(
     roles: str | None,
     wildcards: Wildcards,
 ) -> None:
-    """``users`` and ``roles`` are texts of their files."""
+    """``users`` and ``roles`` are texts of their files. Raises ``ImportFailed``."""
     settings = [one for each in core.each("security-settings") for one in each.children]
+    if len(settings) > MOST_SETTINGS:
+        raise ImportFailed(f"there are more than {MOST_SETTINGS} security-settings")
     if users is not None:
         read_users(topology, users)
     if not settings:
@@ -54,6 +57,12 @@ def read_access(
     for role, names in properties(roles):
         holders.setdefault(role, set()).update(name.strip() for name in names.split(","))
     granted: dict[str, dict[str, list[str]]] = {}
+    settings = [
+        one
+        for one in settings
+        if one.name != "security-setting"
+        or topology.good(one.place, "match", one.get("match"), True)
+    ]
     for one in settings:
         if one.name != "security-setting":
             topology.error(one.place, f"{one.name} is left out: users come from elsewhere")

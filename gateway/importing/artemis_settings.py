@@ -4,6 +4,7 @@ import re
 from typing import Any, NamedTuple
 
 from gateway.importing.documents import Element
+from gateway.importing.findings import ImportFailed
 from gateway.importing.topology import Topology, flag_of, number_of, timer_of
 
 Table = dict[str, Any]
@@ -46,6 +47,10 @@ WITHOUT_EQUAL = {
     "auto-create-dead-letter-resources": "declare the queue for dead letters",
     "auto-create-expiry-resources": "declare the queue for dead letters",
 }
+
+
+MOST_SETTINGS = 1000
+"""Each is compared with all addresses; a virtual host has no more policies."""
 
 
 class Wildcards(NamedTuple):
@@ -119,8 +124,11 @@ class Setting(NamedTuple):
 def read_settings(
     topology: Topology, elements: list[Element], wildcards: Wildcards
 ) -> list[Setting]:
-    """The most general first."""
-    given = sorted(elements, key=lambda one: wildcards.specificity(one.get("match")))
+    """The most general first. Raises ``ImportFailed``."""
+    if len(elements) > MOST_SETTINGS:
+        raise ImportFailed(f"there are more than {MOST_SETTINGS} address-settings")
+    named = [one for one in elements if topology.good(one.place, "match", one.get("match"), True)]
+    given = sorted(named, key=lambda one: wildcards.specificity(one.get("match")))
     found: list[Setting] = []
     for one in given:
         match = one.get("match")

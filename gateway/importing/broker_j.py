@@ -6,17 +6,15 @@ may also stand within a node as a text of JSON.
 """
 
 import base64
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from gateway.importing.access_rules import Rule, grant, read_rules
 from gateway.importing.broker_j_queues import read_exchanges, read_queues
-from gateway.importing.documents import MOST_DEPTH, read_json, read_text
+from gateway.importing.documents import read_json, read_text
 from gateway.importing.findings import ImportFailed, Result
 from gateway.importing.topology import Topology
-from gateway.strict_json import deeper
 
 Table = dict[str, Any]
 QUIET_BROKER = frozenset([
@@ -133,14 +131,14 @@ class Broker:
         if isinstance(blueprint, str) and blueprint.strip() not in ("", "{}"):
             inner = f"{place}/virtualHostInitialConfiguration"
             try:
-                found = json.loads(blueprint)
-            except (ValueError, RecursionError) as error:
-                topology.error(inner, f"not JSON: {error}")
+                found = read_json(blueprint.encode("utf-8", "surrogatepass"))
+            except ImportFailed as error:
+                topology.error(inner, str(error))
             else:
-                if isinstance(found, dict) and not deeper(found, MOST_DEPTH):
+                if isinstance(found, dict):
                     hosts.append((inner, found))
                 else:
-                    topology.error(inner, "not an object, or nested too deeply")
+                    topology.error(inner, "not an object")
         hosts += [("", one) for one in self.hosts if one.get("name") == node.get("name")]
         for at, host in hosts:
             read_host(topology, at, host, str(name))

@@ -18,6 +18,8 @@ MOST_DEPTH = 32
 MOST_ELEMENTS = 1_000_000
 PIECE = 64 * 1024
 """Octets of XML that are parsed at once."""
+MOST_TAG = 1024 * 1024
+"""Octets of one tag or comment: expat reads it from its beginning again with each piece."""
 
 
 def read_text(octets: bytes) -> str:
@@ -87,6 +89,10 @@ def read_xml(octets: bytes) -> Element:
     try:
         for start in range(0, len(octets), PIECE):
             parser.Parse(octets[start : start + PIECE], False)
+            # At the beginning of a tag that goes on it stays at the end of the last one.
+            if start + PIECE - max(parser.CurrentByteIndex, 0) > MOST_TAG + PIECE:
+                told = f"a tag or comment has more than {MOST_TAG} octets"
+                raise ImportFailed(f"{told}, line {parser.CurrentLineNumber}")
         parser.Parse(b"", True)
     except expat.ExpatError as error:
         text = expat.ErrorString(error.code)

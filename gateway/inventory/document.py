@@ -18,7 +18,7 @@ def load(path: Path, bounds: Bounds = BOUNDS) -> Inventory:
         data = json.loads(path.read_bytes())
     except OSError as error:
         raise InventoryError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InventoryError(f"{path}: not valid JSON: {error}") from None
     try:
         return Inventory.read(data, bounds)

@@ -321,7 +321,7 @@ class Inventory:
                 node = NodeEntry.read(one, made.space)
                 made.nodes[node.key] = node
             made.failures = [Failure(**one) for one in data["undecoded"][-bounds.failures :]]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
             text = f"no inventory: {type(error).__name__} {error}"
             raise InventoryError(text) from None
         return made

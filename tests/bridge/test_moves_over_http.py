@@ -202,3 +202,24 @@ def test_a_large_request_is_read_as_a_small_one(old: Running, tmp_path: Path) ->
         assert answer.json()["errors"] == [
             {"pointer": "/queues", "detail": "List should have at most 1000 items"}
         ]
+
+
+def test_a_move_whose_upstream_is_gone_can_be_forgotten(old: Running, tmp_path: Path) -> None:
+    file = configuration(tmp_path, old, "0-9-1")
+    wanted = {"name": "gone", "source": "old", "queues": [{"source": "nowhere"}]}
+    with Running(tmp_path, "--config", file) as new:
+        assert ask(new, "POST", "", wanted).status_code == 201
+        assert ended(new, "gone")["state"] == "failed"
+        new.kill()
+        file.write_text(UPSTREAM.format(port=old.port, version="0-9-1").replace('"old"', '"other"'))
+        new.start()
+        found = told(new, "gone")
+        assert (found["state"], found["source"]) == ("failed", "old")
+        assert "no upstream is called 'old'" in found["error"]
+        again = wanted | {"source": "other"}
+        assert ask(new, "POST", "", again).status_code == 409
+        assert ask(new, "POST", "/gone/resume").status_code == 204
+        assert ended(new, "gone")["state"] == "failed"
+        assert ask(new, "POST", "/gone/rollback", {}).status_code in (404, 409)
+        assert ask(new, "DELETE", "/gone").status_code == 204
+        assert ask(new, "POST", "", again).status_code == 201

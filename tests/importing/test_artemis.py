@@ -169,3 +169,43 @@ def test_entities_are_refused(text: str) -> None:
 def test_something_else(text: str) -> None:
     with pytest.raises(ImportFailed):
         read_topology([Document("x", text.encode())], "artemis")
+
+
+LONG = ".".join(["word"] * 100)
+
+
+def test_names_that_are_too_long_are_not_compared() -> None:
+    """The comparison costs the product of their words."""
+    users = Document("artemis-users.properties", b"ann = pw")
+    roles = Document("artemis-roles.properties", b"r = ann")
+    rights = '<permission type="send" roles="r"/>'
+    found = core(
+        settings("<expiry-delay>1</expiry-delay>", LONG)
+        + f'<queues><queue name="q" address="{LONG}"/></queues>'
+        + f'<security-settings><security-setting match="{LONG}">{rights}</security-setting>'
+        "</security-settings>",
+        users,
+        roles,
+    )
+    assert told(found).count("more than 255 octets") == 3
+    assert (found.definitions["queues"], found.definitions["policies"]) == ([], [])
+    assert found.definitions["permissions"] == []
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "<address-settings>{}</address-settings>".format('<address-setting match="a"/>' * 1001),
+        "<security-settings>{}</security-settings>".format('<security-setting match="a"/>' * 1001),
+        f'<addresses><address name="{"a" * 2_000_000}"/></addresses>',
+        f"<!--{'a' * 2_000_000}-->",
+    ],
+    ids=["settings", "rights", "tag", "comment"],
+)
+def test_limits(inside: str) -> None:
+    with pytest.raises(ImportFailed, match="more than"):
+        core(inside)
+
+
+def test_a_long_text_is_no_tag() -> None:
+    assert core(f"<name>{'a' * 2_000_000}</name>").definitions["queues"] == []

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.importing import Document, ImportFailed, Result, read_topology
+from gateway.importing.access_rules import read_rules
+from gateway.importing.topology import Topology
 from tests.importing.samples import arguments, bindings, by_name, imported, told
 
 
@@ -229,3 +231,22 @@ def test_rules_as_objects_and_no_rules() -> None:
 def test_something_else(value: Any) -> None:
     with pytest.raises(ImportFailed):
         read_topology([Document("x", json.dumps(value).encode())], "broker-j")
+
+
+def test_rules_over_many_lines() -> None:
+    """Each line is looked at once, however many go on."""
+    topology = Topology()
+    rules, _ = read_rules(
+        topology, "ACL ALLOW ann \\\n" * 1 + "\\\n" * 200_000 + "ALL ALL", "rules"
+    )
+    assert [(one.who, one.operation, one.kind) for one in rules] == [("ann", "all", "all")]
+    assert topology.findings == []
+
+
+def test_a_virtual_host_within_a_node_is_strict_json() -> None:
+    for text in ('{"name": NaN}', '{"name": "a", "name": "b"}', "[" * 100 + "]" * 100, "[]"):
+        node = {"name": "n", "type": "JSON", "virtualHostInitialConfiguration": text}
+        value = {"virtualhostnodes": [node]}
+        result = read_topology([Document("b.json", json.dumps(value).encode())])
+        errors = [one for one in result.findings if one.severity == "error"]
+        assert errors[0].place.endswith("virtualHostInitialConfiguration"), text

@@ -122,7 +122,11 @@ def test_difference(file: Path, tmp_path: Path) -> None:
     assert run("diff", file, file) == (0, "no difference\n")
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 2}', '{"format": 1, "clients": 3}'])
+ENDLESS = '{"format": 1, "upstream": "", "started": 1, "counts": {"connections": 1e999}}'
+WRONG = ["", "{}", "[]", '{"format": 2}', '{"format": 1, "clients": 3}', ENDLESS, "[" * 100_000]
+
+
+@pytest.mark.parametrize("text", WRONG, ids=range(len(WRONG)))
 def test_files_that_are_no_inventory(tmp_path: Path, text: str) -> None:
     file = tmp_path / "a.json"
     file.write_text(text)

@@ -8,7 +8,7 @@ from gateway.bridge.clock import now
 from gateway.bridge.migration.journal import Journal, MoveRecord
 from gateway.bridge.migration.move import Move, State
 from gateway.bridge.migration.settings import MoveSettings
-from gateway.bridge.migration.sides import Side
+from gateway.bridge.migration.sides import LostSide, Side
 from gateway.errors import Condition, GatewayError, Refusal
 
 MOST = 1000
@@ -38,12 +38,24 @@ class Moves:
             try:
                 self._make(record)
             except GatewayError as error:
-                journal.enter(record.name, State.FAILED.value, str(error))
+                self._make_lost(record, str(error))
 
     def _make(self, record: MoveRecord) -> Move:
         sides = self._sides(MoveSettings.model_validate(record.settings), record.name)
         move = self.all[record.name] = Move(record, self.journal, *sides)
         return move
+
+    def _make_lost(self, record: MoveRecord, error: str) -> None:
+        """One whose upstream is not configured any more: it can be shown and forgotten."""
+        self.journal.enter(record.name, State.FAILED.value, error)
+        settings = MoveSettings.model_validate(record.settings)
+        names = (
+            settings.source or settings.source_vhost,
+            (settings.destination or settings.destination_vhost),
+        )
+        sides = (LostSide(name, error) for name in names)
+        failed = record._replace(state=State.FAILED.value, error=error)
+        self.all[record.name] = Move(failed, self.journal, *sides)
 
     def start(self) -> None:
         """Go on with the moves that ran when the process ended."""

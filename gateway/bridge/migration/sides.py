@@ -69,6 +69,32 @@ class Side(Protocol):
         ...
 
 
+class LostSide:
+    """A side of a recorded move that there is no more; ``error`` says why."""
+
+    def __init__(self, described: str, error: str) -> None:
+        self.described = described
+        self._error = error
+
+    async def source(self, queue: str, window: int) -> FiniteSource:
+        raise self._refusal()
+
+    async def destination(self, queue: str, report: Report) -> Destination:
+        raise self._refusal()
+
+    async def count(self, queue: str) -> int | None:
+        raise self._refusal()
+
+    async def browses(self) -> bool:
+        raise self._refusal()
+
+    def browse(self, queue: str, taking: bool = False) -> AsyncIterator[Browsed]:
+        raise self._refusal()
+
+    def _refusal(self) -> Refusal:
+        return Refusal(Condition.NOT_FOUND, self._error)
+
+
 class CoreSide:
     """A virtual host of this gateway."""
 
