@@ -34,10 +34,6 @@ SLICED = {
         "broker.exchange_types.MatcherExchange",
         "the matcher of 0-9a6 is a headers exchange with another condition",
     ),
-    "http.events.sources.Source": (
-        "http.events.durable.DurableSource",
-        "a source with its journal on disk is a kind of source",
-    ),
     "http.publish.publisher.PendingPublish": (
         "http.publish.idempotency.KeyedPublish",
         "a publish with a key is a kind of publish",

@@ -37,6 +37,9 @@ MOST_FETCHES = 50
 """Messages that are fetched at a time for a consumer that drains."""
 
 
+DOWN = " is down or inaccessible"
+"""End of RabbitMQ's text (404) for a queue that exists, and cannot be used now."""
+DOWN_SECONDS = 0.5
 FIXED_LIMIT = frozenset({"quorum", STREAM})
 """Types of queues at RabbitMQ that take a prefetch limit for each consumer only."""
 
@@ -200,9 +203,18 @@ class Feed:
             log.error("facade %s: %r", self._owner.vhost, error)
 
     async def _refused(self, refusal: Refusal) -> None:
-        if self._remote.closed is None:
+        if self._remote.closed is not None:
+            return
+        if DOWN in refusal.text:
+            # RabbitMQ has begun, and the queue not yet; a stream needs some seconds.
             with self._owner.turn():
-                self.ended(refusal.condition, refusal.text)
+                self.lose()
+            await self._leave()
+            await asyncio.sleep(DOWN_SECONDS)
+            self._queue.want()
+            return
+        with self._owner.turn():
+            self.ended(refusal.condition, refusal.text)
 
     async def _end(self) -> None:
         """The consumer has ended: its deliveries may be settled later."""

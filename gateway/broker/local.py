@@ -355,6 +355,7 @@ class LocalChannel:
         permitted: bool = False,
         matches: Matches | None = None,
         remaining_ttl: bool = False,
+        arguments: Table | None = None,
     ) -> str:
         """The tag of a new consumer, which gets nothing before ``start``. ``permitted``: the caller
         has checked that this queue may be read. ``matches`` is its filter; other messages stay.
@@ -363,8 +364,20 @@ class LocalChannel:
         if permitted:
             self._channel.permissions.grant("read", queue)
         return self._channel.subscribe(
-            queue, "", no_ack, exclusive, matches=matches, remaining_ttl=remaining_ttl
+            queue,
+            "",
+            no_ack,
+            exclusive,
+            matches=matches,
+            remaining_ttl=remaining_ttl,
+            arguments=arguments,
         )
+
+    def prepare(self, queue: str, arguments: Table) -> None:
+        """Ask the upstream of a facade whether there may be such a consumer, whose rights the
+        caller has checked; ``subscribe`` follows. Raises ``AwaitsUpstream``, or the refusal."""
+        self._channel.permissions.grant("read", queue)
+        self._channel.prepare_consumer(queue, False, arguments, None)
 
     def start(self, tag: str) -> None:
         """Deliveries may begin."""

@@ -8,16 +8,22 @@ that was changed is *forged*.
 
 A cursor is a position, not a right: rights are checked when it is presented. Clients can read
 it, so the digest is keyed: the name behind a declared route cannot be guessed from it.
+
+The position in a stream queue of an upstream is the offset of the next message there, which every
+gateway before that upstream understands: ``s1.`` and a list of, per stream queue, the digest of the
+source as its reader names it (5) and an offset (6), behind a checksum against damage (4). Where
+other sources are read too, ``.`` and their sealed cursor follow.
 """
 
 import hashlib
 import hmac
 from collections.abc import Iterable
 
-from gateway.http.sealing import Foreign, Purpose, Seal
+from gateway.http.sealing import Foreign, Purpose, Seal, decode, encode
 from gateway.http.sealing import Forged as Forged
 
 PREFIX = "b1."
+STREAM_PREFIX = "s1."
 END = "b0.end"
 """The cursor of a stream that is over: a reconnect with it is answered with 204, which is the only
 way to stop a browser's ``EventSource``."""
@@ -26,10 +32,15 @@ DIGEST_OCTETS = 5
 POSITION_OCTETS = 5
 KEY_OCTETS = DIGEST_OCTETS + EPOCH_OCTETS
 ENTRY_OCTETS = KEY_OCTETS + POSITION_OCTETS
+OFFSET_OCTETS = 6
+STREAM_ENTRY_OCTETS = DIGEST_OCTETS + OFFSET_OCTETS
+CHECK_OCTETS = 4
 MAX_TEXT = 1400
 
 Positions = dict[bytes, int]
-"""Position by key: digest of the source's name and epoch of its journal."""
+"""Position by key: digest of the source's name and epoch of its journal; for a stream queue the
+digest alone. With the key ``ELSEWHERE``, there were other positions, which are not known here."""
+ELSEWHERE = b""
 
 
 def digest_of(vhost: str, source: str, key: bytes = b"") -> bytes:
@@ -52,9 +63,17 @@ class Cursors:
 
     def seal(self, positions: Iterable[tuple[bytes, int]]) -> bytes:
         """The text for (key, position) pairs."""
-        return b"b1." + self.sealing.seal(
-            b"".join([key + at.to_bytes(POSITION_OCTETS, "big") for key, at in positions])
-        )
+        kept: list[bytes] = []
+        offsets: list[bytes] = []
+        for key, at in positions:
+            if len(key) == DIGEST_OCTETS:
+                offsets.append(key + at.to_bytes(OFFSET_OCTETS, "big"))
+            else:
+                kept.append(key + at.to_bytes(POSITION_OCTETS, "big"))
+        if not offsets:
+            return b"b1." + self.sealing.seal(b"".join(kept))
+        text = stream_cursor(b"".join(offsets))
+        return text + b".b1." + self.sealing.seal(b"".join(kept)) if kept else text
 
     def seal_one(self, key: bytes, position: int) -> bytes:
         """Hot: once per event."""
@@ -62,10 +81,20 @@ class Cursors:
 
     def open(self, text: str) -> Positions | None:
         """The positions; ``None`` for a cursor that was not made here. Raises ``Forged``."""
-        if not text.startswith(PREFIX):
-            return None
         if len(text) > MAX_TEXT:
             raise Forged("longer than any cursor")
+        if text.startswith(STREAM_PREFIX):
+            offsets, _, sealed = text[len(STREAM_PREFIX) :].partition(".")
+            found = offsets_of(offsets)
+            if sealed:
+                found |= self.open_sealed(sealed) or {ELSEWHERE: 0}
+            return found
+        return self.open_sealed(text)
+
+    def open_sealed(self, text: str) -> Positions | None:
+        """Likewise for the positions in journals."""
+        if not text.startswith(PREFIX):
+            return None
         try:
             plain = self.sealing.open(text[len(PREFIX) :])
         except Foreign:
@@ -84,3 +113,23 @@ class Cursors:
             return self.open(text)
         except Forged:
             return None
+
+
+def stream_cursor(entries: bytes) -> bytes:
+    """The text for positions in stream queues."""
+    return b"s1." + encode(hashlib.blake2b(entries, digest_size=CHECK_OCTETS).digest() + entries)
+
+
+def offsets_of(text: str) -> Positions:
+    """The positions in stream queues. Raises ``Forged``."""
+    plain = decode(text)
+    entries = plain[CHECK_OCTETS:]
+    check = hashlib.blake2b(entries, digest_size=CHECK_OCTETS).digest()
+    if not entries or len(entries) % STREAM_ENTRY_OCTETS or plain[:CHECK_OCTETS] != check:
+        raise Forged("not the shape of a cursor")
+    found: Positions = {}
+    for at in range(0, len(entries), STREAM_ENTRY_OCTETS):
+        split = at + DIGEST_OCTETS
+        offset = entries[split : at + STREAM_ENTRY_OCTETS]
+        found[entries[at:split]] = int.from_bytes(offset, "big")
+    return found

@@ -22,6 +22,7 @@ from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.cursor import EPOCH_OCTETS, Cursors
 from gateway.http.events.durable import KIND, DurableSource
 from gateway.http.events.sources import Source, SourceName, Stream
+from gateway.http.events.stream_queue import StreamQueueSource
 from gateway.http.leases import LeaseTable, tally
 from gateway.http.problems import Problem
 
@@ -146,7 +147,7 @@ class Hub:
             try:
                 for name in names:
                     stream.need(vhost, name)
-                    source = self.source(vhost, name, stream.user, returning)
+                    source = self.source(vhost, name, stream, returning)
                     stream.sources.append(source)
                     source.join(stream)
                     joined.append(source)
@@ -163,13 +164,15 @@ class Hub:
         if position is not None:
             source.settle(position)
         source.leave(stream, asyncio.get_running_loop().time())
+        if source.name.reader:
+            self._remove(source)
 
     def start_ticker(self) -> None:
         loop = asyncio.get_running_loop()
         if self._ticker is None:
             self._ticker = loop.create_task(self._tick())
 
-    def source(self, vhost: str, name: SourceName, user: str, returning: bool) -> Source:
+    def source(self, vhost: str, name: SourceName, reader: Stream, returning: bool) -> Source:
         """The one there is, or a new one; whether its reader may read it has been asked."""
         source = self.sources.get((vhost, name))
         if source is not None and (why := source.dead()):
@@ -177,13 +180,15 @@ class Hub:
             source = None
         if source is None:
             self.make_room(name)
-            # No position of an earlier journal of this source may look valid in the new one.
-            source = (
-                DurableSource(self, vhost, name)
-                if name.durable
-                else Source(self, vhost, name, self._high + 2)
-            )
-        source.open(user, returning)
+            if name.reader:
+                place = reader.places[name]
+                source = StreamQueueSource(self, vhost, name, reader.label(name), place)
+            elif name.durable:
+                source = DurableSource(self, vhost, name)
+            else:
+                # No position of an earlier journal of this source may look valid in the new one.
+                source = Source(self, vhost, name, self._high + 2)
+        source.open(reader.user, returning)
         self.sources[vhost, name] = source
         return source
 
@@ -293,7 +298,8 @@ class Hub:
         key = (source.vhost, source.name)
         if self.sources.get(key) is source:
             del self.sources[key]
-        self._high = max(self._high, source.journal.head)
+        if not source.name.reader:
+            self._high = max(self._high, source.journal.head)
 
     # --- time -----------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ the caller, the sources (``hub``), a position in each of them, and ``gateway.ope
 of the stream (``stream``). ``refusal`` is the answer when one of the steps fails.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,12 +25,13 @@ from gateway.http.client.served import CLIENT_ROUTE, serve_client
 from gateway.http.context import Context
 from gateway.http.description import Described
 from gateway.http.events import openapi as described
-from gateway.http.events.cursor import DIGEST_OCTETS, END, Forged, Positions
+from gateway.http.events.cursor import DIGEST_OCTETS, ELSEWHERE, END, Forged, Positions
 from gateway.http.events.hub import Hub
 from gateway.http.events.leased_stream import open_leased
 from gateway.http.events.rendering import STREAM_HEADERS, control, jittered
-from gateway.http.events.sources import Source, SourceName
+from gateway.http.events.sources import Place, Source, SourceName
 from gateway.http.events.stream import EventStream, Reading, Resume
+from gateway.http.events.stream_places import find_places
 from gateway.http.events.stream_request import (
     Pairs,
     Start,
@@ -50,6 +52,7 @@ INBAND = ("errors", "inband")
 PROXIED = frozenset({b"via", b"forwarded", b"x-forwarded-for"})
 CROWDED_RETRY_MS = 30_000
 NO_STORE = {"cache-control": "no-store"}
+NO_PLACES: Mapping[SourceName, Place] = {}
 NOWHERE = -1
 """A position of which nothing is known: the stream says ``gateway.gap`` with unknown loss."""
 
@@ -177,11 +180,7 @@ class EventsEndpoint:
             )
         open_it = open_leased if wanted.options.ack == "explicit" else open_stream
         if vhost in self.context.broker.facades:
-            for name in wanted.names:
-                await know(self.context.broker, self.hub.turn, vhost, name.kind, name.name)
-            stream = await until_answered(
-                self.hub.turn, lambda: open_it(self.hub, vhost, caller, wanted, browser)
-            )
+            stream = await self.open_at_upstream(vhost, caller, wanted, browser)
         else:
             stream = open_it(self.hub, vhost, caller, wanted, browser)
         most = self.settings.browser_streams_max
@@ -189,6 +188,26 @@ class EventsEndpoint:
             told = {"type": "browser-connections", "streams": have + 1, "most": most}
             stream.pending.append(control("gateway.warn", told))
         return stream
+
+    async def open_at_upstream(
+        self, vhost: str, caller: Principal, wanted: StreamRequest, browser: tuple[str, ...]
+    ) -> EventStream:
+        """Likewise in a facade. Raises ``Problem`` and ``Refusal``."""
+        hub = self.hub
+        for name in wanted.names:
+            await know(self.context.broker, hub.turn, vhost, name.kind, name.name)
+        check_count(len(wanted.names), hub.settings)
+        hub.admit(caller.user, vhost, wanted.aliases.values())
+        asking = EventStream(hub, caller, vhost, wanted.options, aliases=dict(wanted.aliases))
+        known = open_cursor(hub, wanted.cursor)
+        places = await find_places(asking, wanted.names, wanted.start, known)
+        if wanted.options.ack == "explicit":
+            return await until_answered(
+                hub.turn, lambda: open_leased(hub, vhost, caller, wanted, browser)
+            )
+        return await until_answered(
+            hub.turn, lambda: open_stream(hub, vhost, caller, wanted, browser, places)
+        )
 
 
 def use_ticket(
@@ -240,17 +259,22 @@ def browser_of(scope: Scope, caller: Principal) -> tuple[str, ...]:
 
 
 def open_stream(
-    hub: Hub, vhost: str, caller: Principal, asked: StreamRequest, browser: tuple[str, ...] = ()
+    hub: Hub,
+    vhost: str,
+    caller: Principal,
+    asked: StreamRequest,
+    browser: tuple[str, ...] = (),
+    places: Mapping[SourceName, Place] = NO_PLACES,
 ) -> EventStream:
-    """A stream that has joined its sources and is ready to be sent. Raises ``Problem`` and
-    ``Refusal``."""
+    """A stream that has joined its sources and is ready to be sent. ``places`` are those in stream
+    queues. Raises ``Problem`` and ``Refusal``."""
     if not asked.names:
         raise invalid("at least one source is needed")
     check_count(len(asked.names), hub.settings)
     known = open_cursor(hub, asked.cursor)
     hub.admit(caller.user, vhost, asked.aliases.values())
     stream = EventStream(hub, caller, vhost, asked.options, browser)
-    names = complete(stream, asked.names, asked.aliases, asked.durable)
+    names = complete(stream, asked.names, asked.aliases, asked.durable, places)
     # Positions are taken before sources open: messages that a new subscription delivers at once
     # are live.
     heads = {name: hub.head(vhost, name) for name in names}
@@ -275,11 +299,15 @@ def complete(
     asked: list[SourceName],
     aliases: dict[SourceName, Filled],
     durable: bool | None,
+    places: Mapping[SourceName, Place] = NO_PLACES,
 ) -> list[SourceName]:
     """The requested sources, each once and with its defaults. Raises ``Problem``."""
     names: dict[SourceName, None] = {}
     for asked_name in asked:
         name = stream.hub.complete(stream.vhost, asked_name, durable)
+        if asked_name in places:
+            name = name._replace(reader=stream.identity)
+            stream.places[name] = places[asked_name]
         alias = aliases.get(asked_name)
         if alias is not None:
             stream.aliases[name] = alias
@@ -315,7 +343,8 @@ def read_sources(
     before."""
     opened = []
     for source in joined:
-        position, resume = start(source, begin, known, heads[source.name])
+        place = stream.places.get(source.name)
+        position, resume = start(source, begin, known, heads[source.name], place)
         opened.append(OpenedSource(stream.read(source, position), resume))
         if resume is Resume.exact:
             source.written(stream, position)
@@ -323,16 +352,29 @@ def read_sources(
 
 
 def start(
-    source: Source, begin: Start, known: Positions | None, head: int | None
+    source: Source,
+    begin: Start,
+    known: Positions | None,
+    head: int | None,
+    place: Place | None = None,
 ) -> tuple[int, Resume]:
     """Where a stream starts in a source. ``head`` is that of the journal before this stream came,
-    ``None`` if there was none."""
+    ``None`` if there was none; ``place`` is the one in a stream queue."""
     journal = source.journal
+    if place is not None:
+        if place.lost is None:
+            return NOWHERE, Resume.gap
+        fresh = Resume.gap if place.lost else Resume.fresh
+        return journal.first - 1 - place.lost, Resume.exact if place.known else fresh
     if known is not None:
         position = known.get(source.key)
         if position is not None:
             return position, Resume.gap if journal.gap(position) else Resume.exact
-        if not known or any(key[:DIGEST_OCTETS] == source.digest for key in known):
+        if (
+            not known
+            or ELSEWHERE in known
+            or any(key[:DIGEST_OCTETS] == source.digest for key in known)
+        ):
             # A position of another journal of this source, or of an unknown one.
             return NOWHERE, Resume.gap
     return first_connect(source, begin, head)
@@ -363,7 +405,8 @@ def source_opened(opened: OpenedSource) -> dict[str, Any]:
     reading, resume = opened
     source = reading.source
     shown: dict[str, Any] = {"source": reading.shown, "resume": resume.name}
-    shown["offset"] = max(reading.position, source.journal.first - 1) + 1
+    following = max(reading.position, source.journal.first - 1) + 1
+    shown["offset"] = source.offset(following)
     if source.name.kind == "exchange":
         shown["journal"] = "durable" if source.name.durable else "memory"
     return shown

@@ -1,12 +1,15 @@
 """Sources that come to a live stream or leave it. Its cursor stays exact: it always holds the
 positions of the current sources, and a cursor is sent at once."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from starlette.requests import Request
 
+from gateway.bridge.waiting import know, until_answered
 from gateway.http import problems
 from gateway.http.events.opening import (
+    NO_PLACES,
     check_count,
     complete,
     open_cursor,
@@ -15,7 +18,9 @@ from gateway.http.events.opening import (
     source_opened,
 )
 from gateway.http.events.rendering import control
+from gateway.http.events.sources import Place, SourceName
 from gateway.http.events.stream import EventStream
+from gateway.http.events.stream_places import find_places
 from gateway.http.events.stream_request import (
     Find,
     Sources,
@@ -61,8 +66,23 @@ async def read_change(request: Request, find: Find) -> Change | None:
     )
 
 
-def apply(stream: EventStream, asked: Change) -> None:
-    """All of it, or nothing. Raises ``Problem`` and ``Refusal``."""
+async def apply_at_upstream(stream: EventStream, asked: Change) -> None:
+    """Likewise in a facade."""
+    hub, vhost, add = stream.hub, stream.vhost, asked.add
+    for name in add.names:
+        await know(hub.broker, hub.turn, vhost, name.kind, name.name)
+    known = open_cursor(hub, asked.cursor)
+    aliases = dict(add.aliases)
+    asking = EventStream(hub, stream.caller, vhost, stream.options, aliases=aliases)
+    places = await find_places(asking, add.names, asked.start, known)
+    await until_answered(hub.turn, lambda: apply(stream, asked, places))
+
+
+def apply(
+    stream: EventStream, asked: Change, places: Mapping[SourceName, Place] = NO_PLACES
+) -> None:
+    """All of it, or nothing. ``places`` are those in added stream queues. Raises ``Problem`` and
+    ``Refusal``."""
     if not stream.readings:
         raise invalid("a stream of presence, or with ack=explicit, keeps its sources")
     hub, options = stream.hub, stream.options
@@ -70,7 +90,7 @@ def apply(stream: EventStream, asked: Change) -> None:
     check_kinds(options.slow, options.ack, asked.add.names)
     before = dict(stream.aliases)
     try:
-        names = complete(stream, asked.add.names, asked.add.aliases, None)
+        names = complete(stream, asked.add.names, asked.add.aliases, None, places)
         new = [name for name in names if name not in stream.names()]
         labels = {stream.label(name) for name in names}
         if labels & asked.remove:

@@ -24,7 +24,7 @@ from gateway.http.events.rendering import Renderer, data_head, data_line
 from gateway.http.events.views import View, ViewSpec
 from gateway.http.octets import Octets, concatenated
 from gateway.http.prepared_bodies import HEAVY
-from gateway.message import Message
+from gateway.message import Message, Table
 from gateway.operations import Outcome
 
 AT_ONCE = 16 * 1024
@@ -33,16 +33,28 @@ AT_ONCE = 16 * 1024
 
 class SourceName(NamedTuple):
     """The value of ``source=``. ``key`` is ``None`` for a queue. A ``durable`` journal of an
-    exchange is another source than one in memory."""
+    exchange is another source than one in memory. ``reader`` is the id of the stream that has this
+    source for itself, "" for a source that streams share."""
 
     kind: str
     name: str
     key: str | None = None
     durable: bool = False
+    reader: str = ""
 
     def __str__(self) -> str:
         shown = f"{self.kind}:{self.name}"
         return shown if self.key is None else f"{shown}?binding={self.key}"
+
+
+class Place(NamedTuple):
+    """Where a stream begins in a stream queue: the ``offset`` of the next event. ``known``: it has
+    a cursor, and nothing is missing. ``lost``: how many messages before are missing, ``None`` if
+    that is unknown."""
+
+    offset: int
+    known: bool = False
+    lost: int | None = 0
 
 
 class Stream(Protocol):
@@ -54,6 +66,11 @@ class Stream(Protocol):
     browser: tuple[str, ...]
     sources: "list[Source]"
     aliases: dict[SourceName, Filled]
+    places: "dict[SourceName, Place]"
+
+    def label(self, name: SourceName) -> str:
+        """The name of a source for the reader."""
+        ...
 
     def need(self, vhost: str, name: SourceName) -> None:
         """Raises ``Problem`` unless this may be read."""
@@ -132,6 +149,8 @@ class Source:
         """Newest position that was given to any reader's socket, arrived or not."""
         self.unsettled: deque[tuple[int, int]] = deque()
         """Positions and delivery numbers of messages that are not accepted yet (queue sources)."""
+        self.arguments: Table = {}
+        """Of the subscription to a queue."""
         self.holding: dict[Stream, int] = {}
         """Readers that hold acceptance back, and the position up to which each has its events."""
         self.wrote = start - 1
@@ -142,6 +161,14 @@ class Source:
     def id_line(self, position: int) -> bytes:
         """For streams of this source alone; always of the same length."""
         return b"id: %b\n" % self.hub.cursors.seal_one(self.key, position)
+
+    def place(self, position: int) -> int:
+        """A position of the journal as cursors have it."""
+        return position
+
+    def offset(self, position: int) -> int:
+        """The position of an event as readers see it."""
+        return position
 
     def make_renderer(self) -> Renderer:
         name = self.name
@@ -160,7 +187,9 @@ class Source:
         if view is None:
             shown = spec.alias or str(self.name)
             renderer = self.renderer_of(spec.alias) if spec.alias else self.renderer
-            view = self.views[spec] = View(self.journal, spec, shown, renderer, self.id_line)
+            view = self.views[spec] = View(
+                self.journal, spec, shown, renderer, self.id_line, self.offset
+            )
         view.readers += 1
         return view
 
@@ -200,7 +229,8 @@ class Source:
         settings = self.hub.settings
         # The journal has the message and its frame, together up to 7/3: pinned events fit.
         channel.prefetch(settings.queue_prefetch, settings.journal_octets // 3)
-        self.tag = channel.subscribe(self.name.name, permitted=True)
+        arguments = self.arguments
+        self.tag = channel.subscribe(self.name.name, permitted=True, arguments=arguments)
         channel.start(self.tag)
 
     def consume_exchange(self, channel: LocalChannel, key: str) -> None:

@@ -21,7 +21,7 @@ from gateway.http.access.protocol import Pipe, pipe_of
 from gateway.http.events.cursor import END
 from gateway.http.events.hub import Hub
 from gateway.http.events.rendering import STREAM_HEADERS, control, jittered
-from gateway.http.events.sources import Source, SourceName
+from gateway.http.events.sources import Place, Source, SourceName
 from gateway.http.events.views import PLAIN, View, ViewSpec
 from gateway.http.message_json import BodyForm
 from gateway.http.octets import Chunks, Octets, concatenated, pieces, trimmed
@@ -97,6 +97,8 @@ class EventStream:
     resume: Resume = Resume.fresh
     aliases: dict[SourceName, Filled] = field(default_factory=dict)
     """The sources that it reads by declared routes."""
+    places: dict[SourceName, Place] = field(default_factory=dict)
+    """Where it begins in the stream queues that it reads."""
     sources: list[Source] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     direct: bool = False
@@ -326,7 +328,9 @@ class EventStream:
             return b""
         for reading in self.readings:
             reading.told = reading.position
-        return self.hub.cursors.seal([(one.source.key, one.position) for one in self.readings])
+        return self.hub.cursors.seal(
+            [(one.source.key, one.source.place(one.position)) for one in self.readings]
+        )
 
     def take(self) -> Octets:
         """Everything that is due, up to about ``CHUNK_OCTETS``; positions move on."""
@@ -362,7 +366,8 @@ class EventStream:
         reading.position = reading.source.journal.first - 1
         detail: dict[str, Any] = {"source": reading.shown, "from": None, "to": None}
         if gap.lost is not None:
-            detail |= {"from": gap.start, "to": gap.end}
+            offset = reading.source.offset
+            detail |= {"from": offset(gap.start), "to": offset(gap.end)}
         detail["lost"] = gap.lost
         pending.append(control("gateway.gap", detail, self.cursor()))
         return True

@@ -15,7 +15,7 @@ from gateway.http.context import Context
 from gateway.http.description import Described
 from gateway.http.events import openapi as described
 from gateway.http.events.presence import Presence, PresenceStream
-from gateway.http.events.source_changes import apply, read_change
+from gateway.http.events.source_changes import apply, apply_at_upstream, read_change
 from gateway.http.events.stream import EventStream
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.request_parameters import read_caller
@@ -77,7 +77,10 @@ class StreamAdmin:
         if wanted is None:
             return
         try:
-            apply(stream, wanted)
+            if vhost in self.context.broker.facades:
+                await apply_at_upstream(stream, wanted)
+            else:
+                apply(stream, wanted)
         except (Problem, Refusal) as error:
             stream.caller, stream.since, stream.reminded = before
             if isinstance(error, Refusal):

@@ -47,13 +47,14 @@ PLAIN = ViewSpec()
 @dataclass(eq=False)
 class View:
     """Shared by the readers of one source with the same spec. ``shown`` is its name for them;
-    ``id_line`` makes the ``id:`` line of a position."""
+    ``id_line`` makes the ``id:`` line of a position, ``offset`` its number for readers."""
 
     journal: Journal
     spec: ViewSpec
     shown: str
     renderer: Renderer
     id_line: Callable[[int], bytes]
+    offset: Callable[[int], int]
     readers: int = 0
     chunk_asked: tuple[int, int, int] = NOTHING_ASKED
     chunk: tuple[Octets, int] = (b"", 0)
@@ -117,7 +118,7 @@ class View:
             return self.journal.frame(position)
         spec, head = self.spec, self.id_line(position) + self.name_line(event)
         lines = self.renderer.lines(
-            spec.format, position, event.message, event.redelivered, spec.opaque
+            spec.format, self.offset(position), event.message, event.redelivered, spec.opaque
         )
         return concatenated(head, lines)
 
