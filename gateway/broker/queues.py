@@ -249,8 +249,7 @@ class Queue:
                         return REFUSED
                     if lane.paged:
                         lane.out.add(position)
-                body = message.body  # its weight, without a call
-                state.octets += len(message.header) + (len(body) if body.__class__ is bytes else 0)
+                state.octets += weight
                 chosen.give(Entry(lane, position, message, expires, keep, origin))
                 if filtered:
                     dispatcher.show_copies(lane, position, message, origin, False)

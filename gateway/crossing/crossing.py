@@ -59,6 +59,9 @@ class Fidelity(StrEnum):
     """Not verified."""
 
 
+_new = tuple.__new__
+
+
 class Crossed(NamedTuple):
     """Header and body for the reader. ``inexact`` has the names of properties that the natural form
     does not express."""
@@ -141,7 +144,7 @@ class Crossing:
             if message.dialect is SEGMENTS and self.mode != "natural" and len(header) <= LONGEST:
                 filled = self._of_segments.filled(header, message.exchange, message.key)
                 if filled is not None:
-                    return Crossed(filled, body, Fidelity.EQUIVALENT)
+                    return _new(Crossed, (filled, body, Fidelity.EQUIVALENT, ()))
             cache_key = message.dialect.name, header, message.exchange, message.key
         else:
             cache_key = message.dialect.name, header, dialect.name
@@ -155,7 +158,7 @@ class Crossing:
             ):
                 filled = self._of_basic.filled(header, message.exchange, message.key)
                 if filled is not None:
-                    return Crossed(filled, body, Fidelity.EXACT)
+                    return _new(Crossed, (filled, body, Fidelity.EXACT, ()))
             return self._convert_and_keep(message, header, body, dialect, cache_key)
         if conversion.capsule is None:
             return Crossed(conversion.header, body, conversion.fidelity, conversion.inexact)

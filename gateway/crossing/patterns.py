@@ -25,7 +25,7 @@ from gateway.adapters.segments.essentials import (
     TIMESTAMP,
 )
 
-_IH, _Q = Struct(">IH"), Struct(">Q")
+_IH, _IHB, _Q = Struct(">IH"), Struct(">IHB"), Struct(">Q")
 
 EARLIEST, LATEST = 10**11 + 1, 1 << 43
 """Times in milliseconds: smaller numbers count seconds."""
@@ -81,6 +81,17 @@ def varied(header: bytes) -> Varied | None:
     """``None`` if a header that was accepted has no field of its own, or depends on one. Hot."""
     if header.find(OURS_OCTETS) >= 0:
         return None
+    size = len(header)
+    if size > _IHB.size:
+        # Most have an id and no times: delivery-properties, and message-properties behind them.
+        length, code, flags = _IHB.unpack_from(header)
+        at = length + 4
+        if code == DELIVERY and not flags & (TIMESTAMP | EXPIRATION) and at + _IHB.size <= size:
+            length, code, flags = _IHB.unpack_from(header, at)
+            if code == MESSAGE and flags & MESSAGE_ID and at + 4 + length == size:
+                place = at + 8 + (LENGTH_OCTETS if flags & CONTENT_LENGTH else 0)
+                end = place + ID_OCTETS
+                return header[:place] + header[end:], ID, (header[place:end],)
     found = places(header)
     if len(found) == 1:
         ((place, octets, which),) = found

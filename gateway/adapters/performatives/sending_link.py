@@ -231,15 +231,18 @@ class SendingLink(Link):
         if not settled:
             self._sent[id_] = self.unsettled[id_] = OutgoingDelivery(self, id_, number, tag)
         head = layout.pack(layout.size + total, start, id_, b"\xa0\x08", tag, tail)
+        buffer = self._buffer
+        pending = buffer.pending
+        if not pending:
+            buffer.waken()
         if size <= JOINED:
-            self._put(b"".join((head, header, prefix, body)))
+            pending.append(b"".join((head, header, prefix, body)))
         else:
-            self._put(b"".join((head, header, prefix)))
-            self._put(body)
+            pending += b"".join((head, header, prefix)), body
         if size > HEAVY:
-            self._buffer.weigh(size)
-        elif len(self._buffer.pending) > CROWD:
-            self._buffer.crowd()
+            buffer.weigh(size)
+        elif len(pending) > CROWD:
+            buffer.crowd()
 
     def send(self, queued: QueuedDelivery) -> None:
         """Queue a delivery that ``deliver`` cannot send at once, and send it when that is

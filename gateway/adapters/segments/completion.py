@@ -282,6 +282,86 @@ class SentCommands(Generic[Value]):
         self._numbers.clear()
 
 
+Run = tuple[int, int, Value]
+"""Commands with the same value, one behind the other: the first and the last number."""
+
+
+class SentRuns(Generic[Value]):
+    """As ``SentCommands``, for commands of which many in a row have one and the same value. They
+    are kept as runs: ascending and apart."""
+
+    __slots__ = ("_runs", "_number", "_value")
+
+    def __init__(self) -> None:
+        self._runs: list[Run[Value]] = []
+        """Of the last one only where it begins is true."""
+        self._number = -1
+        """Of the last command."""
+        self._value: Value | None = None
+
+    def add(self, number: int, value: Value) -> None:
+        """A command was sent, behind all others. Hot."""
+        if value is not self._value or number != self._number + 1:
+            self._close()
+            self._runs.append((number, number, value))
+            self._value = value
+        self._number = number
+
+    def _close(self) -> None:
+        """Nothing is added to the last run any more."""
+        if self._value is not None:
+            first, _, value = self._runs[-1]
+            self._runs[-1] = first, self._number, value
+            self._value = None
+
+    def take(self, ranges: list[tuple[int, int]]) -> list[tuple[Value, int]]:
+        """Take out those in these ranges, which ``unwrapped`` gave: values, and how many commands
+        have each."""
+        self._close()
+        runs = self._runs
+        found: list[tuple[Value, int]] = []
+        kept: list[Run[Value]] = []
+        begun = at = bisect_left(runs, ranges[0][0], key=end_of_run) if ranges else 0
+        left: Run[Value] | None = None
+        """What the ranges so far have left of the run before ``at``."""
+        for low, high in ranges:
+            while True:
+                if left is None:
+                    if at == len(runs):
+                        break
+                    left = runs[at]
+                    at += 1
+                first, last, value = left
+                if first > high:
+                    break
+                left = None
+                if last < low:
+                    kept.append((first, last, value))
+                    after = bisect_left(runs, low, at, key=end_of_run)
+                    kept += runs[at:after]
+                    at = after
+                    continue
+                if first < low:
+                    kept.append((first, low - 1, value))
+                found.append((value, min(last, high) - max(first, low) + 1))
+                if last > high:
+                    left = high + 1, last, value
+                    break
+        if left is not None:
+            kept.append(left)
+        runs[begun:at] = kept
+        return found
+
+    def clear(self) -> None:
+        self._runs.clear()
+        self._value = None
+
+
+def end_of_run(run: Run[Value]) -> int:
+    """The number of its last command."""
+    return run[1]
+
+
 class BrowsedTransfers(SentCommands[int]):
     """Transfers of messages that were browsed with accept-mode none, with the numbers of their
     deliveries: the peer may acquire them until it has completed them. As it need not complete any,

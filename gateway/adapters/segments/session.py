@@ -7,7 +7,6 @@ turn at most, when the output is taken: if a command with sync completes, an exe
 reached, the peer asks, or 1000 commands are complete.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
@@ -19,6 +18,7 @@ from gateway.adapters.segments.completion import (
     BrowsedTransfers,
     ReceivedCommands,
     SentCommands,
+    SentRuns,
     ranges_of,
     unwrapped,
 )
@@ -213,7 +213,7 @@ class Session:
         """Numbers of deliveries by those of their transfers."""
         self.browsed: BrowsedTransfers | None = None
         """The same of deliveries that need no accept but may be acquired, if there are any."""
-        self.windowed: SentCommands[Spent] = SentCommands()
+        self.windowed: SentRuns[Spent] = SentRuns()
         """Transfers whose completion gives credit back."""
         self.transactional = False
         self.branching = False
@@ -475,8 +475,7 @@ class Session:
         if self.log is not None:
             self.log.completed(ranges)
         more: dict[Subscription, None] = {}
-        spent = Counter(self.windowed.take(ranges).values())
-        for (name, cost, epoch), times in spent.items():
+        for (name, cost, epoch), times in self.windowed.take(ranges):
             subscription = self.subscriptions.get(name)
             if subscription is not None and subscription.give_back(cost, epoch, times):
                 more[subscription] = None
