@@ -1,6 +1,8 @@
 """Modes of addresses: a queue changes its broker while its clients go on."""
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -28,6 +30,8 @@ from gateway.operations import (
 )
 from tests.bridge.relay import Relay
 from tests.bridge.test_facade import confirmed, deliveries, depth, entered, message, run
+from tests.bridge.test_move_guide import run as command
+from tests.net.preloaded import ROOT
 from tests.net.running import PATIENCE, Running, until
 
 ROUND = ("shadow", "mirror", "new-primary", "old-only", "new-primary", "new-only", "new-primary")
@@ -344,6 +348,27 @@ def test_fetches_and_http_wait_for_the_change(front: Running) -> None:
     answer = httpx.post(url, json={"n": 2}, auth=("guest", "guest"), trust_env=False)
     assert answer.status_code == 201
     until(lambda: not modes(front)["fetched"]["target"], "the change has ended")
+
+
+def test_the_commands_of_the_guide(front: Running, tmp_path: Path) -> None:
+    asyncio.run(made(front, "orders", "bills"))
+    text = (ROOT / "docs/modes.md").read_text()
+    (block,) = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    commands = [line.removeprefix("$ ") for line in block.splitlines()]
+    assert len(commands) == 4
+    place = f" --gateway http://127.0.0.1:{front.http_port} --password guest --json"
+    said = [json.loads(command(tmp_path, one + place, {})) for one in commands]
+    told = [{one["name"]: one["mode"] for one in answer["modes"]} for answer in said]
+    assert told[:3] == [
+        {"orders": "mirror", "bills": "mirror"},
+        {"orders": "new-primary", "bills": "new-primary"},
+        {"bills": "old-only"},
+    ]
+    assert told[3]["orders"] == "new-primary" and told[3]["bills"] == "old-only"
+    shown = command(tmp_path, commands[3] + place.removesuffix(" --json"), {})
+    assert "new-primary" in shown
+    with pytest.raises(AssertionError, match="new-primary comes between"):
+        command(tmp_path, f"amqp-gateway bridge mode new-only -q bills {place}", {})
 
 
 def test_what_cannot_be_changed_is_refused(front: Running) -> None:

@@ -8,7 +8,7 @@ from collections import Counter, OrderedDict
 
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.bridge.comparison.canonical import entry_of
-from gateway.bridge.comparison.comparing import unequal
+from gateway.bridge.comparison.comparing import Rules, unequal
 from gateway.bridge.migration.identity import COPIED, COPY, notes_of
 from gateway.message import Message
 
@@ -45,6 +45,10 @@ def copied(message: Message, id: str) -> Message:
 def noted(message: Message, note: str, id: str) -> Message:
     added = {**(message.added_headers or {}), note: id}
     return message.routed_as(message.exchange, message.key, added_headers=added)
+
+
+TOLERANT = Rules(ignore=("absolute-expiry-time",))
+"""Brokers write it when they limit the time to live."""
 
 
 class Expected:
@@ -120,6 +124,6 @@ def differences(message: Message, copy: Message) -> set[str]:
     if message.dialect is not copy.dialect:
         form = "1.0" if SECTIONS in (message.dialect, copy.dialect) else "0-9-1"
     mine, yours = entry_of(message, form), entry_of(copy, form)
-    values, types = unequal(mine.fields, yours.fields)
+    values, types = unequal(TOLERANT.kept(mine.fields), TOLERANT.kept(yours.fields))
     found = {"property": bool(values), "type": bool(types), "body": mine.body != yours.body}
     return {name for name, differs in found.items() if differs}

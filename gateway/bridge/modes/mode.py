@@ -51,4 +51,5 @@ ARRANGEMENTS = {
 def can_change(current: Mode, target: Mode) -> bool:
     """``new-only`` comes after ``new-primary`` and leads back to it: what is left at the old broker
     must have been brought over."""
-    return Mode.NEW_ONLY not in (current, target) or Mode.NEW_PRIMARY in (current, target)
+    both = {current, target}
+    return Mode.NEW_ONLY not in both or Mode.NEW_PRIMARY in both or current is target
