@@ -2,6 +2,7 @@
 
 from starlette.responses import Response
 
+from gateway.bridge.facade import Facade
 from gateway.bridge.lanes import Lanes
 from gateway.bridge.shovel import Shovel, ShovelInfo
 from gateway.http import problems
@@ -29,8 +30,21 @@ async def list_upstreams(call: Call) -> Response:
 
 async def list_facades(call: Call) -> Response:
     bridge = call.context.dependencies.bridge
-    found = [] if bridge is None else bridge.facades.values()
-    return listed("facades", (FacadeView(**one.info()._asdict()) for one in found))
+    if bridge is None:
+        return listed("facades", ())
+    views = (facade_view(one, bridge.successors.get(name)) for name, one in bridge.facades.items())
+    return listed("facades", views)
+
+
+def facade_view(facade: Facade, successor: Facade | None) -> FacadeView:
+    other = None if successor is None else successor.info()
+    return FacadeView(
+        **facade.info()._asdict(),
+        successor="" if other is None else other.upstream,
+        successor_state="" if other is None else other.state,
+        successor_version="" if other is None else other.version,
+        successor_error="" if other is None else other.error,
+    )
 
 
 def all_shovels(call: Call) -> dict[str, Shovel | Lanes]:

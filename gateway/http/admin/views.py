@@ -347,6 +347,10 @@ class FacadeView(Shape):
     refused: int = Field(description="messages that the upstream did not take")
     under_way: int = Field(description="messages that the upstream has not confirmed")
     feeds: int = Field(description="subscriptions at the upstream, one for each consumer")
+    successor: str = Field(description="upstream that takes over from it; empty: none")
+    successor_state: Literal["connecting", "connected", "waiting", ""]
+    successor_version: str
+    successor_error: str
     connected: int = Field(description="how often the upstream was connected to")
     since: int = Field(description="time of the last change of state, ms since 1970")
     error: str = Field(description="why the last connection was lost, or the last attempt failed")

@@ -105,6 +105,8 @@ export const api = {
   capabilities: () => get("/v1/capabilities?wait=0"),
   upstreams: () => get(`${ADMIN}/upstreams`),
   facades: () => get(`${ADMIN}/facades`),
+  modes: (vhost) => get(`${ADMIN}/facades/${part(vhost)}/modes`),
+  changeModes: (vhost, body) => call("POST", `${ADMIN}/facades/${part(vhost)}/modes`, { body }),
   shovels: () => get(`${ADMIN}/shovels`),
   moves: () => get(`${ADMIN}/moves`),
   move: (name) => get(move(name)),

@@ -7,6 +7,7 @@ import { nodeId } from "./drawing.js";
 import { since } from "./format.js";
 import { Graph } from "./graph.js";
 import { LiveTable } from "./table.js";
+import { modesSection } from "./view-modes.js";
 import { movesSection } from "./view-moves.js";
 import { chips } from "./view-queues.js";
 
@@ -49,7 +50,10 @@ function graphOf({ connections, upstreams, facades, shovels, moves }, vhost) {
     const from = node("exchange", product, "clients");
     edge(from, host(there), `${version}${number > 1 ? ` × ${number}` : ""}`);
   }
-  for (const one of facades) edge(host(one.vhost), broker(one.upstream), one.version || one.state);
+  for (const one of facades) {
+    edge(host(one.vhost), broker(one.upstream), one.version || one.state);
+    if (one.successor) edge(host(one.vhost), broker(one.successor), one.successor_version || one.successor_state);
+  }
   for (const one of shovels) {
     const end = (text, version) => {
       const upstream = named(text);
@@ -116,6 +120,7 @@ export function open({ vhost, link }) {
       { label: "Upstream", mono: true, value: (one) => one.upstream },
       { label: "State", value: (one) => one.state },
       { label: "AMQP", value: (one) => one.version },
+      { label: "Successor", value: (one) => one.successor && [one.successor, one.successor_state, one.successor_version].filter(Boolean).join(", ") },
       { label: "Published", numeric: true, value: (one) => one.published },
       { label: "Refused", numeric: true, value: (one) => one.refused },
       { label: "Under way", numeric: true, value: (one) => one.under_way },
@@ -142,6 +147,7 @@ export function open({ vhost, link }) {
     ],
   });
   const moves = movesSection({ places, changed: refresh });
+  const modes = modesSection({ changed: refresh });
   let may = false;
 
   // Where queues can be moved from or to. Those of a facade are its upstream's.
@@ -155,6 +161,12 @@ export function open({ vhost, link }) {
     await api.changeShovel(one.name, action);
     notify(`Shovel ${one.name} ${told}.`);
     await refresh();
+  }
+
+  async function modesOf(shown) {
+    const changing = shown.filter((one) => one.successor);
+    const found = await Promise.all(changing.map((one) => api.modes(one.vhost)));
+    return changing.flatMap(({ vhost }, n) => found[n].modes.map((one) => ({ ...one, vhost })));
   }
 
   let known = null;
@@ -174,6 +186,7 @@ export function open({ vhost, link }) {
       known.upstreams = known.upstreams.map((one) => ({ ...one, can: found.get(one.name) }));
       upstreams.update(known.upstreams);
       facades.update(known.facades);
+      modes.update(known.facades, await modesOf(known.facades), may);
       shovels.update(known.shovels);
       moves.update(known.moves, may);
       say(note, "", "hint");
@@ -191,6 +204,7 @@ export function open({ vhost, link }) {
       h("section", {}, note, drawing.node),
       h("section", {}, h("h2", {}, "Upstreams"), upstreams.node),
       h("section", {}, h("h2", {}, "Facades"), facades.node),
+      modes.node,
       h("section", {}, h("h2", {}, "Shovels"), shovels.node),
       moves.node,
     ],
