@@ -26,6 +26,8 @@ log = logging.getLogger("gateway.bridge")
 LOOK_SECONDS = 0.02
 CONFIRM_SECONDS = 30.0
 """Time for the publishes under way to be confirmed."""
+IDLE_SECONDS = 5.0
+"""Time for what is under way from one broker to the other."""
 EMPTY_SECONDS = 600.0
 """Time for the copies of a queue to be removed, and for what has arrived beside it to be brought
 over."""
@@ -41,6 +43,12 @@ def enter(address: Address) -> None:
     assert address.target is not None
     address.copies.forget()
     address.enter(address.target)
+
+
+def crosses(address: Address) -> bool:
+    """Whether its messages change their broker."""
+    target = address.mode if address.target is None else address.target
+    return ARRANGEMENTS[target].primary != address.arrangement.primary
 
 
 def passed(move: Move) -> bool:
@@ -132,8 +140,12 @@ class ModeChanges:
             address.holding = True
         queues = [one for one in group if one.kind == "queue"]
         exchanges = [one for one in group if one.kind == "exchange"]
+        if any(map(crosses, queues)):
+            self.pair.hold_exchanges()
         try:
             await self._confirmed(group)
+            if any(map(crosses, exchanges)):
+                await self._quiet()
             limit = asyncio.Semaphore(MOST_AT_ONCE)
             await asyncio.gather(*(self._queue(one, limit) for one in queues))
             failed = [one.name for one in queues if one.mode is not one.target]
@@ -152,6 +164,7 @@ class ModeChanges:
         with self._turn():
             for address in group:
                 self.pair.release(address)
+            self.pair.release_exchanges()
 
     async def _queue(self, address: Address, limit: asyncio.Semaphore) -> None:
         async with limit:
@@ -177,24 +190,30 @@ class ModeChanges:
     async def _bring(self, address: Address) -> None:
         """Prepare both sides of a queue for its new mode: no copies, and all messages at the side
         that is going to have them."""
-        assert address.target is not None
-        crosses = ARRANGEMENTS[address.target].primary != address.arrangement.primary
+        moves = crosses(address)
         if not address.move:  # what a move has brought there already stays
-            if address.follower is None and crosses:
+            if address.follower is None and moves:
                 address.follower = self.pair.follower(address)
                 address.follower.start()
             if address.follower is not None:
                 await address.follower.empty(EMPTY_SECONDS)
             await self._unfollow(address)
-        if crosses:
+        if moves:
             await self.pair.retire_feeds(address)
             await self._move(address)
+
+    async def _quiet(self) -> None:
+        """Wait until everything has been brought over that the exchanges have published: what they
+        publish elsewhere comes behind it."""
+        for address in self.addresses:
+            if address.follower is not None:
+                await address.follower.idle(IDLE_SECONDS)
 
     async def _confirmed(self, group: list[Address]) -> None:
         try:
             async with asyncio.timeout(CONFIRM_SECONDS):
                 while True:  # the hot path tells nobody
-                    if not any(map(self.pair.is_under_way, group)):
+                    if not self.pair.is_under_way(group):
                         return
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:

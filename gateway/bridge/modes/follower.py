@@ -4,6 +4,7 @@ everything else to the primary broker, where the consumers are."""
 import asyncio
 import logging
 import time
+from contextlib import suppress
 
 from gateway.bridge.ends import Destination, Fate, FiniteSource, Taken, first_of
 from gateway.bridge.lifetime import expiring, left_of
@@ -108,14 +109,25 @@ class Follower:
         finally:
             self._emptying = False
 
+    async def idle(self, seconds: float) -> None:
+        """Wait until everything has been brought over; no longer than that, as others may go on to
+        publish there."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    if await self._is_empty():
+                        return
+                    await asyncio.sleep(QUIET_SECONDS / 2)
+
     async def _is_empty(self) -> bool:
         source = self._source
         if source is None:
             return False
-        self._remove(self._copies.take_held())
+        if self._emptying:
+            self._remove(self._copies.take_held())
         now = time.monotonic()
         quiet = now - self._arrived
-        if quiet < QUIET_SECONDS and now - self._copied >= UNTOLD_SECONDS:
+        if self._emptying and quiet < QUIET_SECONDS and now - self._copied >= UNTOLD_SECONDS:
             return True
         if self._under_way or quiet < QUIET_SECONDS:
             return False

@@ -7,7 +7,7 @@ changes, its publishes wait here.
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -52,6 +52,9 @@ class UpstreamPair:
         self._last_copy = 0
         self._copies: dict[int, Address] = {}
         """Copies under way that no publish waits for, by their numbers, which are negative."""
+        self._exchanges_held = False
+        self._held: list[int] = []
+        """Publishes to exchanges that wait since a queue changes its broker."""
         old.serves = lambda name: self._side(name) is old
         new.serves = lambda name: self._side(name) is new
         for side, facade in self.sides.items():
@@ -87,9 +90,9 @@ class UpstreamPair:
         address = self.addresses.of(message)
         arrangement = address.arrangement
         passage = self.host.outbound.under_way[number]
-        if address.holding:
+        if address.holding or (self._exchanges_held and message.exchange):
             passage.awaits = 0
-            address.held.append(number)
+            (address.held if address.holding else self._held).append(number)
             if self.host.outbound.full:
                 self.sides[OLD].on_full()
             return
@@ -155,21 +158,37 @@ class UpstreamPair:
                 address.copies.lost += 1
                 del self._copies[number]
 
-    def is_under_way(self, address: Address) -> bool:
-        """Whether publishes to an address, or their copies, have no fate yet."""
+    def hold_exchanges(self) -> None:
+        """Publishes to all exchanges wait: they may lead to a queue that changes its broker."""
+        self._exchanges_held = True
+
+    def release_exchanges(self) -> None:
+        self._exchanges_held = False
+        held, self._held = self._held, []
+        self._publish_held(held)
+
+    def is_under_way(self, addresses: Collection[Address]) -> bool:
+        """Whether publishes that should wait from now on, or their copies, have no fate yet."""
         return any(
-            one.awaits and self.addresses.of(one.message) is address
+            one.awaits
+            and (
+                (self._exchanges_held and one.message.exchange)
+                or self.addresses.of(one.message) in addresses
+            )
             for one in self.host.outbound.under_way.values()
-        ) or any(one is address for one in self._copies.values())
+        ) or any(one in addresses for one in self._copies.values())
+
+    def _publish_held(self, held: list[int]) -> None:
+        under_way = self.host.outbound.under_way
+        for number in held:
+            if number in under_way:
+                self.publish(number, under_way[number].message)
 
     def release(self, address: Address) -> None:
         """The publishes of an address go on, and so do its consumers."""
         address.holding = False
         held, address.held = address.held, []
-        under_way = self.host.outbound.under_way
-        for number in held:
-            if number in under_way:
-                self.publish(number, under_way[number].message)
+        self._publish_held(held)
         waiting, address.waiting = address.waiting, []
         for one in waiting:
             one()
