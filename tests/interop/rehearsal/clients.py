@@ -4,6 +4,7 @@ it is told to stop; none connects again: a closed connection is a failure in the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import threading
@@ -106,20 +107,35 @@ class Producer(Client):
 
 class PikaProducer(Producer):
     def work(self) -> None:
+        with self.channel(self.port) as channel:
+            for number, exchange, key, _ in self.messages():
+                self.publish(channel, exchange, key, self.flow.producer, number)
+                self.confirm(number)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def channel(port: int) -> Iterator[Any]:
+        """One with confirms."""
         import pika
 
-        with pika.BlockingConnection(pika.ConnectionParameters(HOST, self.port)) as wire:
+        with pika.BlockingConnection(pika.ConnectionParameters(HOST, port)) as wire:
             channel = wire.channel()
             channel.confirm_delivery()
-            for number, exchange, key, body in self.messages():
-                properties = pika.BasicProperties(
-                    delivery_mode=2,
-                    content_type="text/plain",
-                    priority=priority(key, number),
-                    headers=headers_of(self.flow.producer, number),
-                )
-                channel.basic_publish(exchange, key, body.encode(), properties, mandatory=True)
-                self.confirm(number)
+            yield channel
+
+    @staticmethod
+    def publish(channel: Any, exchange: str, key: str, producer: str, number: int) -> None:
+        """Returns when it is confirmed."""
+        import pika
+
+        properties = pika.BasicProperties(
+            delivery_mode=2,
+            content_type="text/plain",
+            priority=priority(key, number),
+            headers=headers_of(producer, number),
+        )
+        body = f"{producer}:{number}".encode()
+        channel.basic_publish(exchange, key, body, properties, mandatory=True)
 
 
 class ProtonProducer(Producer):

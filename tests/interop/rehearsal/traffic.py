@@ -14,6 +14,8 @@ from tests.interop.rehearsal.clients import (
     PATIENCE,
     PRODUCERS,
     Consumer,
+    PikaConsumer,
+    PikaProducer,
     Producer,
     RemoteConsumer,
     RemoteProducer,
@@ -33,6 +35,7 @@ class Traffic:
         readers: Sequence[Reader] = READERS,
     ) -> None:
         self.book = Book()
+        self.port = port
         ports = {version: http_port for version in OVER_HTTP}
         self.producers: list[Producer] = [
             PRODUCERS.get(one.version, RemoteProducer)(one, ports.get(one.version, port), self.book)
@@ -43,8 +46,10 @@ class Traffic:
             for one in readers
         ]
         counted = Counter(one.queue for one in readers)
-        self.single = {queue for queue, count in counted.items() if count == 1}
-        """Queues that one consumer alone reads."""
+        leased = {one.queue for one in readers if one.version == "lease"}
+        self.single = {queue for queue, count in counted.items() if count == 1} - leased
+        """Queues that one consumer alone reads. A receive that waits is a consumer of its own, and
+        may give back what comes too late for its answer."""
 
     def __enter__(self) -> Self:
         for consumer in self.consumers:
@@ -94,6 +99,21 @@ class Traffic:
             )
 
         self.until(further, "traffic")
+
+    def publish(self, queue: str, count: int) -> None:
+        """So many messages to a queue, at once."""
+        name = f"pika:{queue}"
+        with PikaProducer.channel(self.port) as channel:
+            for number in range(count):
+                PikaProducer.publish(channel, "", queue, name, number)
+                self.book.confirm(name, number, (queue,))
+
+    def read(self, queue: str) -> None:
+        """A further consumer."""
+        reader = PikaConsumer(Reader(queue, "pika"), self.port, self.book)
+        self.consumers.append(reader)
+        self.single.add(queue)
+        reader.start()
 
     def drain(self) -> None:
         """Stop the producers, and wait until everything that was confirmed has come."""
