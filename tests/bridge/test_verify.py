@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from gateway.bridge.comparison.comparing import CLASSES, Comparison, Rules, out_
 from gateway.bridge.comparison.recording import Recording
 from gateway.bridge.migration.identity import AGAIN
 from gateway.bridge.migration.sides import Browsed
+from gateway.errors import ConfigError
 from gateway.message import Message, Properties
 from gateway.values import Int, Symbol
 from tests.bridge.moving import declare, publish_all
@@ -269,3 +272,24 @@ def test_the_work_grows_with_the_messages(tmp_path: Path) -> None:
         return done
 
     assert steps(1200) < 6 * steps(300)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "DROP TABLE messages",
+        "UPDATE messages SET fields = 'nonsense'",
+        "UPDATE messages SET fields = '[[1]]'",
+        "UPDATE messages SET fields = NULL",
+        "UPDATE messages SET body = 7",
+        "DELETE FROM facts WHERE name = 'form'",
+    ],
+)
+def test_a_damaged_recording_is_an_error(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / "a.db"
+    recorded(file, ALL[:3]).close()
+    with closing(sqlite3.connect(file)) as db:
+        db.execute(damage)
+        db.commit()
+    with pytest.raises(ConfigError), closing(Recording(file)) as found:
+        Comparison(found, "q", found, "q", Rules()).run()

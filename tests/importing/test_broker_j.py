@@ -236,9 +236,7 @@ def test_something_else(value: Any) -> None:
 def test_rules_over_many_lines() -> None:
     """Each line is looked at once, however many go on."""
     topology = Topology()
-    rules, _ = read_rules(
-        topology, "ACL ALLOW ann \\\n" * 1 + "\\\n" * 200_000 + "ALL ALL", "rules"
-    )
+    rules, _ = read_rules(topology, "ACL ALLOW ann \\\n" + "\\\n" * 200_000 + "ALL ALL", "rules")
     assert [(one.who, one.operation, one.kind) for one in rules] == [("ann", "all", "all")]
     assert topology.findings == []
 

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +49,7 @@ class Recording:
             found = dict(self._db.execute("SELECT name, value FROM facts").fetchall())
         except (OSError, sqlite3.Error) as error:
             raise ConfigError(f"the recording {path}: {error}") from None
-        if found.get("format") != FORM:
+        if found.get("format") != FORM or not isinstance(found.get("form"), str):
             raise ConfigError(f"{path} is no recording of this version")
         self.form: str = found["form"]
 
@@ -89,16 +90,33 @@ class Recording:
         return [name.removeprefix("queue ") for (name,) in rows]
 
     def rows(self, queue: str) -> Iterator[Row]:
-        """The messages of a queue, in their order."""
+        """Messages of a queue, in their order. Raises ``ConfigError`` if the file is damaged."""
         query = (
             "SELECT number, id, grouped, again, body, fields FROM messages"
             " WHERE queue = ? ORDER BY number"
         )
-        for number, name, group, again, body, fields in self._db.execute(query, (queue,)):
-            found = [Field(*one) for one in json.loads(fields)]
-            yield Row(number, Entry(name, group, bool(again), body, found))
+        with self._reading():
+            for number, name, group, again, body, fields in self._db.execute(query, (queue,)):
+                if not isinstance(body, bytes):
+                    raise TypeError(f"the body of message {number} is no digest")
+                entry = Entry(name, group, bool(again), body, read_fields(fields))
+                yield Row(number, entry)
 
     def fields(self, queue: str, number: int) -> list[Field]:
+        """The properties of one. Raises ``ConfigError``."""
         query = "SELECT fields FROM messages WHERE queue = ? AND number = ?"
-        (fields,) = self._db.execute(query, (queue, number)).fetchone()
-        return [Field(*one) for one in json.loads(fields)]
+        with self._reading():
+            (fields,) = self._db.execute(query, (queue, number)).fetchone()
+            return read_fields(fields)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, ValueError, TypeError, RecursionError) as error:
+            raise ConfigError(f"the recording {self.path} is damaged: {error}") from None
+
+
+def read_fields(text: str) -> list[Field]:
+    """Raises ``ValueError`` and ``TypeError``."""
+    return [Field(*map(str, one)) for one in json.loads(text)]
