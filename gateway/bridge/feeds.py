@@ -88,8 +88,10 @@ class Feed:
         a drain) answer on no channel."""
         self._drains = can_drain(remote) or Capability.SESSIONS in remote.adapter.capabilities
         """The upstream can be asked for all that is ready."""
+        self._looks = Capability.HANDLES not in remote.adapter.capabilities
+        """One can find out when all that is ready has come: not in 0.8a2."""
         self._opening: asyncio.Task[None] | None = None
-        self._begun = self._ending = self._seeking = self._retired = False
+        self._begun = self._ending = self._seeking = self._retired = self._removed = False
         self._fetching = 0
         self._resting: asyncio.TimerHandle | None = None
 
@@ -119,7 +121,7 @@ class Feed:
         await asyncio.shield(self._opening or self._start())
 
     def _grant(self) -> None:
-        if self._seeking or self._queue.draining:
+        if self._seeking or (self._queue.draining and self._looks):
             return  # the look for what is ready gives credit
         room = min(self._queue.room, MOST_AHEAD)
         if self._by_credit:
@@ -158,7 +160,7 @@ class Feed:
             return
         paused = subscription.paused
         if queue.consumer is not None:
-            drained = queue.draining and await self._type() != STREAM
+            drained = queue.draining and await self._can_fetch()
             paused = drained or not queue.room
         if paused and not self._by_credit and not subscription.exclusive:
             await remote.request(DeclareQueue(number, None, self._name, passive=True))
@@ -306,7 +308,7 @@ class Feed:
             return
         is_copy = self._owner.is_copy
         if is_copy is not None and is_copy(operation.message):
-            self.settle(operation.delivery, Outcome.ACCEPT)
+            self._remove(operation.delivery)
             return
         message = self._named(operation.message)
         queue.arrive(self, operation.delivery, operation.redelivered, message)
@@ -318,15 +320,16 @@ class Feed:
         self._fetching += 1
         try:
             await self.opened()
-            fetched = await self._remote.request(Fetch(self._number, None, self._name))
+            while True:
+                fetched = await self._remote.request(Fetch(self._number, None, self._name))
+                if not isinstance(fetched, Fetched):
+                    return False
+                with self._owner.turn():
+                    if self._fetched(fetched):
+                        return True
         finally:
             self._fetching -= 1
             self._rest()
-        if not isinstance(fetched, Fetched):
-            return False
-        with self._owner.turn():
-            self._fetched(fetched)
-        return True
 
     def _rest(self) -> None:
         """A channel for fetches that is not used for a while is closed."""
@@ -343,14 +346,24 @@ class Feed:
         else:
             self._owner.run_soon(self._close())
 
-    def _fetched(self, fetched: Fetched) -> None:
-        queue = self._queue
+    def _fetched(self, fetched: Fetched) -> bool:
+        """Whether it is one for consumers."""
+        queue, is_copy = self._queue, self._owner.is_copy
         queue.remaining = fetched.remaining
         self._unsettled[fetched.delivery] = None
+        if is_copy is not None and is_copy(fetched.message):
+            self._remove(fetched.delivery)
+            return False
         if queue.gone:
             self.settle(fetched.delivery, Outcome.RELEASE)
         else:
             queue.arrive(self, fetched.delivery, fetched.redelivered, self._named(fetched.message))
+        return True
+
+    def _remove(self, delivery: int) -> None:
+        """A copy goes to no consumer. Its credit is to be given again."""
+        self._removed = True
+        self.settle(delivery, Outcome.ACCEPT)
 
     def _named(self, message: Message) -> Message:
         """With the exchange and the key that clients know."""
@@ -366,16 +379,17 @@ class Feed:
         try:
             await self.opened()
             if self._tag is not None and self._drains:
-                if room := queue.room:
-                    self._limit = room
+                self._removed = True
+                while self._removed and (room := queue.room):
+                    self._limit, self._removed = room, False
                     await remote.request(Credit(self._number, None, self._tag, room, drain=True))
                     self._owner.catch_up()
                 self._limit = 0
-            elif await self._type() == STREAM:
-                await self._subscribe_again()
-            else:
+            elif await self._can_fetch():
                 await self._unsubscribe()
                 await self._fetch_all()
+            else:
+                await self._subscribe_again()
         finally:
             self._seeking = False
         if not queue.gone:
@@ -383,11 +397,16 @@ class Feed:
                 self._pause()
 
     async def _subscribe_again(self) -> None:
-        """To get what a stream has for the consumer's room: it knows no fetches."""
+        """Without fetches: what a stream has for the consumer's room comes now. 0.8a2 does not tell
+        when all has come, so that some of it is for the next drain."""
         if self._tag is None and self._queue.room:
             await self._start()
-        else:
+        elif self._queue.home.type.name == STREAM:
             await self._catch_up()
+
+    async def _can_fetch(self) -> bool:
+        """Whether messages can be taken one by one: neither from a stream, nor in 0.8a2."""
+        return self._looks and await self._type() != STREAM
 
     async def _catch_up(self) -> None:
         """Handle the deliveries that a stream has at once, which come before the answer."""

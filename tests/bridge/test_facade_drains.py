@@ -2,6 +2,7 @@
 flush of 0-10."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -100,3 +101,23 @@ def test_a_consumer_drains_its_credit(front: Running, old: Running, version: str
         await reader.close()
 
     run(use())
+
+
+def test_a_client_fetches_over_0_8a2(old: Running, tmp_path: Path) -> None:
+    """There nothing tells that all has come: what is late comes with the next fetch."""
+
+    async def use(port: int) -> None:
+        writer, reader = await entered(old.port), await entered(port, "1.0")
+        await writer.request(DeclareQueue(1, None, "late", durable=True))
+        await filled(writer, "late", 5)
+        found: list[object] = []
+        while len(found) < 5:
+            fetched = await reader.request(Fetch(1, None, "late", True))
+            if fetched is not None:
+                found.append(fetched.message.body)
+        assert found == [b"body %d" % n for n in range(5)]
+        await writer.close()
+        await reader.close()
+
+    with facade(tmp_path, old.port, "0.8a2") as front:
+        run(use(front.port))

@@ -12,13 +12,16 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from gateway.bridge.modes.copies import copy_of
 from gateway.net.dialer import Remote
 from gateway.operations import (
+    BeginSession,
     Bind,
     Confirm,
     DeclareExchange,
     DeclareQueue,
     Deliver,
+    EndSession,
     Fetch,
     Fetched,
     Outcome,
@@ -34,6 +37,7 @@ from tests.bridge.test_move_guide import run as command
 from tests.net.preloaded import ROOT
 from tests.net.running import PATIENCE, Running, until
 
+CLIENTS = ("0-9-1", "0-10", "1.0")
 ROUND = ("shadow", "mirror", "new-primary", "old-only", "new-primary", "new-only", "new-primary")
 PATH = f"/v1/admin/facades/{quote('/', safe='')}/modes"
 
@@ -380,3 +384,30 @@ def test_what_cannot_be_changed_is_refused(front: Running) -> None:
     url = f"http://127.0.0.1:{front.http_port}/v1/admin/facades/none/modes"
     answer = httpx.get(url, auth=("guest", "guest"), trust_env=False)
     assert answer.status_code == 404
+
+
+@pytest.mark.parametrize("versions", [("0-9-1", "0-9-1"), ("0-10", "1.0")])
+def test_a_fetch_gets_no_copy(
+    brokers: tuple[Running, Running], tmp_path: Path, versions: tuple[str, str]
+) -> None:
+    """A copy lies before the message that is fetched, or that a client drains its credit for."""
+    old, new = brokers
+
+    async def use(port: int) -> None:
+        queue = f"fetched-{versions[0]}"
+        writer, *readers = [await entered(old.port), *[await entered(port, v) for v in CLIENTS]]
+        await writer.request(DeclareQueue(1, None, queue, durable=True))
+        for round, reader in enumerate(readers):
+            first = 2 * round
+            copies = [copy_of(message(n, queue), f"id-{n}") for n in (first, first + 1)]
+            await writer.request(EndSession(1, None))
+            await writer.request(BeginSession(1, None))
+            assert await confirmed(writer, [*copies, message(9, queue)]) == 3
+            fetched = await reader.request(Fetch(1, None, queue, True))
+            assert isinstance(fetched, Fetched) and fetched.message.body == b"body 9"
+            assert await reader.request(Fetch(1, None, queue, True)) is None
+        for remote in (writer, *readers):
+            await remote.close()
+
+    with between(tmp_path, old.port, new.port, versions) as front:
+        run(use(front.port))
