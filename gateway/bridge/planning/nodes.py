@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from gateway.bridge.address_rules import Place
+from gateway.broker.limits import QUEUE_CHECKS, Invalid
 from gateway.broker.policies import NUMBERS, Policy, make_policy, merge
 from gateway.broker.policy_patterns import Pattern
 from gateway.errors import Refusal
@@ -74,6 +75,22 @@ def read_nodes(definitions: Table, vhost: str | None) -> list[Node]:
     return found
 
 
+def wrong_argument(node: Node) -> Loss | None:
+    """An argument of a queue whose value no broker takes. The type of the queue is not looked at:
+    the target may have others than this gateway."""
+    if node.kind != "queue":
+        return None
+    for name, value in node.arguments.items():
+        check = QUEUE_CHECKS.get(name)
+        if name == "x-queue-type" or check is None:
+            continue
+        try:
+            check[1](value)
+        except Invalid as reason:
+            return Loss(name, HIGH, f"not a value for it: {reason}")
+    return None
+
+
 def policies_of(definitions: Table) -> dict[str, dict[str, list[Policy]]]:
     """By virtual host and kind, the most important first. Wrong ones are left out: their import
     names them."""
@@ -96,7 +113,7 @@ def policies_of(definitions: Table) -> dict[str, dict[str, list[Policy]]]:
             )
         except Refusal:
             continue
-        kinds = found.setdefault(one.get("vhost") or "/", {"policy": [], "operator": []})
+        kinds = found.setdefault(str(one.get("vhost") or "/"), {"policy": [], "operator": []})
         kinds["operator" if operator else "policy"].append(policy)
     for kinds in found.values():
         for each in kinds.values():

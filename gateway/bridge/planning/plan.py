@@ -3,7 +3,15 @@
 from typing import NamedTuple
 
 from gateway.bridge.address_rules import AddressRules, Place
-from gateway.bridge.planning.nodes import HIGH, Loss, Node, Planned, Table, read_nodes
+from gateway.bridge.planning.nodes import (
+    HIGH,
+    Loss,
+    Node,
+    Planned,
+    Table,
+    read_nodes,
+    wrong_argument,
+)
 from gateway.bridge.planning.targets import Target, target_of
 
 
@@ -45,6 +53,9 @@ def make_plan(
 
 
 def plan_node(broker: Target, node: Node, rules: AddressRules | None, target: str) -> Planned:
+    wrong = wrong_argument(node)
+    if wrong is not None:
+        return Planned(node, None, (wrong,))
     if rules is None:
         return broker.plan(node, own_address(node, target))
     found = rules.translate(node.place)
@@ -56,9 +67,16 @@ def plan_node(broker: Target, node: Node, rules: AddressRules | None, target: st
                       joined(found.target))  # fmt: skip
         return broker.plan(node, address)
     exchange, name = found.target.routing
-    if node.kind != "queue":
-        return broker.plan(node, exchange if node.kind == "exchange" else node.name)
-    return broker.plan(node, name)
+    if node.kind == "queue":
+        return broker.plan(node, name)
+    if not exchange:
+        loss = Loss("", HIGH, f"{found.target} is a queue, and no {node.kind}")
+        return Planned(node, None, (loss,))
+    if node.kind == "exchange":
+        return broker.plan(node, exchange)
+    there = {"source": exchange, "routing_key": name}
+    moved = node._replace(place=Place(exchange, name), definition=node.definition | there)
+    return broker.plan(moved, f"{exchange} -> {node.definition['destination']}")
 
 
 def own_address(node: Node, target: str) -> str:

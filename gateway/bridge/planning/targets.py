@@ -101,8 +101,13 @@ class RabbitMQ:
             made = {key: value for key, value in node.definition.items() if key not in gone}
             given = node.definition.get("arguments") or {}
             arguments = {key: value for key, value in given.items() if key not in gone}
-            if node.kind == "queue":
+            for name in ("alternate-exchange", "x-dead-letter-exchange"):
+                if arguments.get(name):
+                    there = names.get((node.vhost, "exchange", str(arguments[name])))
+                    arguments[name] = there or arguments[name]
+            if node.kind != "binding":
                 made["name"] = one.target
+            if node.kind == "queue":
                 key = arguments.get("x-dead-letter-routing-key")
                 if arguments.get("x-dead-letter-exchange") == "" and key is not None:
                     moved = names.get((node.vhost, "queue", key))
@@ -294,6 +299,10 @@ ATTRIBUTES: dict[str, Callable[[Any], Table]] = {
 }
 
 
+Names = dict[tuple[str, str, str], str]
+"""Names at the target by virtual host, kind and name."""
+
+
 class BrokerJ:
     """Requests to its REST interface; queues before exchanges before bindings."""
 
@@ -323,9 +332,9 @@ class BrokerJ:
 
     def write(self, planned: list[Planned]) -> str:
         names = {
-            (one.node.vhost, one.node.name): one.target
+            (one.node.vhost, one.node.kind, one.node.name): one.target
             for one in planned
-            if one.node.kind == "queue" and one.target is not None
+            if one.node.kind != "binding" and one.target is not None
         }
         calls = [
             getattr(self, one.node.kind)(one, names) for one in planned if one.target is not None
@@ -337,7 +346,7 @@ class BrokerJ:
         node = quote("default" if vhost == "/" else vhost, safe="")
         return "/".join((f"/api/latest/{kind}", node, node, quote(name, safe=""), *more))
 
-    def queue(self, one: Planned, names: dict[tuple[str, str], str]) -> Table:
+    def queue(self, one: Planned, names: Names) -> Table:
         node, given = one.node, one.node.arguments
         body: Table = {"name": one.target, "durable": node.definition.get("durable", True)}
         for name, value in given.items():
@@ -351,15 +360,15 @@ class BrokerJ:
         exchange = given.get("x-dead-letter-exchange")
         if exchange is not None:
             key = str(given.get("x-dead-letter-routing-key", node.name))
-            to = exchange or names.get((node.vhost, key), key)
-            body["alternateBinding"] = {"destination": to}
+            to = node.vhost, *(("exchange", str(exchange)) if exchange else ("queue", key))
+            body["alternateBinding"] = {"destination": names.get(to, to[2])}
             body["expiryPolicy"] = "ROUTE_TO_ALTERNATE"
         if node.definition.get("auto_delete"):
             body["lifetimePolicy"] = "DELETE_ON_NO_OUTBOUND_LINKS"
         path = self.path("queue", node.vhost, str(one.target))
         return {"method": "PUT", "path": path, "body": body}
 
-    def exchange(self, one: Planned, names: dict[tuple[str, str], str]) -> Table:
+    def exchange(self, one: Planned, names: Names) -> Table:
         node = one.node
         body: Table = {
             "name": one.target,
@@ -370,18 +379,19 @@ class BrokerJ:
             body["lifetimePolicy"] = "DELETE_ON_NO_LINKS"
         alternate = node.arguments.get("alternate-exchange")
         if alternate:
-            body["alternateBinding"] = {"destination": alternate}
+            to = node.vhost, "exchange", str(alternate)
+            body["alternateBinding"] = {"destination": names.get(to, alternate)}
         path = self.path("exchange", node.vhost, str(one.target))
         return {"method": "PUT", "path": path, "body": body}
 
-    def binding(self, one: Planned, names: dict[tuple[str, str], str]) -> Table:
+    def binding(self, one: Planned, names: Names) -> Table:
         node = one.node
         arguments = dict(node.arguments)
         if "x-selector" in arguments:
             arguments["x-filter-jms-selector"] = arguments.pop("x-selector")
-        to = str(node.definition["destination"])
+        kind, to = node.definition.get("destination_type", "queue"), node.definition["destination"]
         body = {
-            "destination": names.get((node.vhost, to), to),
+            "destination": names.get((node.vhost, kind, to), to),
             "bindingKey": node.place.name,
             "arguments": arguments,
         }

@@ -218,3 +218,54 @@ def test_the_command(tmp_path: Path) -> None:
     refused(run("bridge", "plan", "--from", tmp_path / "none", "--target", "artemis"), "No such")
     file.write_text('{"queues": [{"vhost": "/"}]}')
     refused(run("bridge", "plan", "--from", file, "--target", "artemis"), "queues.0.name")
+
+
+def test_exchanges_with_other_names() -> None:
+    given = {
+        "queues": [
+            {"name": "q", "arguments": {"x-dead-letter-exchange": "orders.de"}},
+            {"name": "dead", "arguments": {}},
+        ],
+        "exchanges": [
+            {"name": "orders.de", "type": "topic", "arguments": {}},
+            {"name": "all", "type": "fanout", "arguments": {"alternate-exchange": "orders.de"}},
+        ],
+        "bindings": [
+            {"source": "orders.de", "destination": "q", "routing_key": "new", "arguments": {}},
+            {"source": "all", "destination": "orders.de", "destination_type": "exchange"},
+        ],
+    }
+    rule = {"match": {"exchange": "orders.{land}"}, "to": {"exchange": "{land}.orders"}}
+    rules = AddressRuleSettings.model_validate({"default": "keep", "rules": [rule]})
+    made = make_plan(given, "rabbitmq", compiled(rules))
+    assert made.good
+    written = json.loads(made.document)
+    assert [one["name"] for one in written["exchanges"]] == ["de.orders", "all"]
+    assert written["exchanges"][1]["arguments"] == {"alternate-exchange": "de.orders"}
+    assert written["queues"][0]["arguments"] == {"x-dead-letter-exchange": "de.orders"}
+    ways = [(one["source"], one["destination"]) for one in written["bindings"]]
+    assert ways == [("de.orders", "q"), ("all", "de.orders")]
+    calls = json.loads(make_plan(given, "broker-j", compiled(rules)).document)
+    assert calls[0]["body"]["alternateBinding"] == {"destination": "de.orders"}
+    assert calls[3]["body"]["alternateBinding"] == {"destination": "de.orders"}
+    assert calls[4]["path"].endswith("/de.orders/bind")
+    assert calls[5]["body"]["destination"] == "de.orders"
+    into = {"match": {"exchange": "all", "key": "{k*}"}, "to": {"exchange": "", "key": "dead"}}
+    rules = AddressRuleSettings.model_validate({"default": "keep", "rules": [into]})
+    found = make_plan(given, "rabbitmq", compiled(rules)).unmatched
+    assert [one.node.kind for one in found] == ["exchange", "binding"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("x-max-priority", "high"), ("x-delivery-limit", "5"), ("x-overflow", ["drop-head"]),
+        ("x-max-length", '1" x="'), ("x-dead-letter-routing-key", {}), ("x-message-ttl", 1.5),
+    ],
+)  # fmt: skip
+def test_values_that_no_broker_takes(target: str, name: str, value: Any) -> None:
+    arguments = {"x-dead-letter-exchange": "", name: value}
+    made = make_plan({"queues": [{"name": "q", "arguments": arguments}]}, target, None)
+    (one,) = made.unmatched
+    assert (one.target, [loss.argument for loss in one.losses]) == (None, [name])
