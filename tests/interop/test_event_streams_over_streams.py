@@ -16,7 +16,10 @@ import pika
 import pytest
 
 from tests.interop import servers
+from tests.interop.browser.wire import Wire
+from tests.interop.browser.words import until as wait
 from tests.interop.servers import HOST, Server
+from tests.interop.test_browser_client import Tab
 from tests.interop.test_stream_queues import filled, opened
 from tests.net.running import PATIENCE, until
 
@@ -112,21 +115,21 @@ def declared(rabbitmq: Server, queue: str, **arguments: Any) -> None:
 
 def test_a_reader_resumes_at_another_gateway(rabbitmq: Server, gateways: list[Server]) -> None:
     """Every cursor leads to exactly the next message, whichever gateway gets it."""
-    filled(rabbitmq.port, "resumed", 60)
+    filled(rabbitmq.port, "stream-resumed", 60)
     one, two = gateways
-    with stream(one, "resumed", **{"from": "earliest"}) as (answer, found):
+    with stream(one, "stream-resumed", **{"from": "earliest"}) as (answer, found):
         assert answer.headers["amqp-resume"] == "fresh"
         first = taken(found, 20)
     assert numbers(first) == list(range(20))
     for gateway, n in ((two, 0), (one, 7), (two, 19)):
-        with stream(gateway, "resumed", first[n].id) as (answer, found):
+        with stream(gateway, "stream-resumed", first[n].id) as (answer, found):
             assert answer.headers["amqp-resume"] == "exact"
             opening = next(found)
             assert opening.data["sources"][0]["offset"] == n + 1
             assert opening.id == first[n].id
             assert numbers(taken(found, 40)) == list(range(n + 1, n + 41))
     query = {"last_event_id": first[7].id}
-    with stream(two, "resumed", **query) as (answer, found):
+    with stream(two, "stream-resumed", **query) as (answer, found):
         assert answer.headers["amqp-resume"] == "exact"
         assert numbers(taken(found, 1)) == [8]
 
@@ -144,10 +147,11 @@ def test_a_cursor_before_the_first_event(rabbitmq: Server, gateways: list[Server
 
 
 def test_live_events_follow(rabbitmq: Server, gateways: list[Server]) -> None:
-    filled(rabbitmq.port, "live", 3)
-    with stream(gateways[0], "live") as (_, found), stream(gateways[1], "live") as (_, others):
+    name, (one, two) = "stream-live", gateways
+    filled(rabbitmq.port, name, 3)
+    with stream(one, name) as (_, found), stream(two, name) as (_, others):
         assert next(found).kind == next(others).kind == "gateway.open"
-        published(rabbitmq, "live", 3, 20)
+        published(rabbitmq, name, 3, 20)
         assert numbers(taken(found, 20)) == numbers(taken(others, 20)) == list(range(3, 23))
 
 
@@ -169,7 +173,7 @@ def test_where_a_stream_begins(
 
 
 def test_messages_that_retention_has_removed(rabbitmq: Server, gateways: list[Server]) -> None:
-    queue = "short"
+    queue = "stream-short"
     declared(rabbitmq, queue, max_length_bytes=40_000, stream_max_segment_size_bytes=10_000)
     published(rabbitmq, queue, 0, 10, size=1000)
     with stream(gateways[0], queue, **{"from": "earliest"}) as (_, found):
@@ -188,7 +192,7 @@ def test_messages_that_retention_has_removed(rabbitmq: Server, gateways: list[Se
 
 def test_a_cursor_of_an_earlier_stream(rabbitmq: Server, gateways: list[Server]) -> None:
     """A stream that was deleted and made again: nothing is claimed."""
-    queue = "again"
+    queue = "stream-again"
     filled(rabbitmq.port, queue, 9)
     with stream(gateways[0], queue, **{"from": "earliest"}) as (_, found):
         cursor = taken(found, 9)[-1].id
@@ -295,7 +299,7 @@ def resident(server: Server) -> int:
 
 def test_a_slow_reader_costs_bounded_memory(rabbitmq: Server, gateways: list[Server]) -> None:
     """It reads nothing for a while, and then everything: 200 MB wait at the upstream."""
-    queue, count, size = "slow", 2000, 100_000
+    queue, count, size = "stream-slow", 2000, 100_000
     declared(rabbitmq, queue)
     published(rabbitmq, queue, 0, count, size)
     gateway = gateways[0]
@@ -332,11 +336,11 @@ def test_a_stream_is_not_taken_from(
     status: int,
 ) -> None:
     """The answer is a problem document, and other readers notice nothing."""
-    filled(rabbitmq.port, "kept", 5)
+    filled(rabbitmq.port, "stream-kept", 5)
     gateway = gateways[0]
-    with stream(gateway, "kept", **{"from": "earliest"}) as (_, found):
+    with stream(gateway, "stream-kept", **{"from": "earliest"}) as (_, found):
         assert numbers(taken(found, 2)) == [0, 1]
-        url = f"http://{HOST}:{gateway.http_port}/v1/%2F/queues/kept/{path}"
+        url = f"http://{HOST}:{gateway.http_port}/v1/%2F/queues/stream-kept/{path}"
         fields = {"accept": "text/event-stream, application/json"}
         answer = httpx.request(method, url, auth=AUTH, headers=fields, timeout=PATIENCE, **more)
         assert answer.status_code == status, answer.text
@@ -346,19 +350,19 @@ def test_a_stream_is_not_taken_from(
 
 
 def test_a_damaged_cursor_is_refused(rabbitmq: Server, gateways: list[Server]) -> None:
-    filled(rabbitmq.port, "damaged", 2)
-    with stream(gateways[0], "damaged") as (_, found):
+    filled(rabbitmq.port, "stream-damaged", 2)
+    with stream(gateways[0], "stream-damaged") as (_, found):
         cursor = next(found).id
     damaged = cursor[:-1] + ("A" if cursor[-1] != "A" else "B")
-    with stream(gateways[1], "damaged", damaged) as (answer, _):
+    with stream(gateways[1], "stream-damaged", damaged) as (answer, _):
         assert answer.status_code == 400
 
 
 def test_several_sources(rabbitmq: Server, gateways: list[Server]) -> None:
     """The stream queue resumes at the other gateway; of the journal of an exchange, which is
     another one there, a gap is told."""
-    filled(rabbitmq.port, "several", 5)
-    query = {"source": ["queue:several", "exchange:amq.fanout"], "from": "earliest"}
+    filled(rabbitmq.port, "stream-several", 5)
+    query = {"source": ["queue:stream-several", "exchange:amq.fanout"], "from": "earliest"}
     fields = {"accept": "text/event-stream"}
     cursor = ""
     for gateway in gateways:
@@ -373,7 +377,7 @@ def test_several_sources(rabbitmq: Server, gateways: list[Server]) -> None:
             by_source = {one["source"]: one["resume"] for one in opening.data["sources"]}
             if cursor:
                 assert by_source == {
-                    "queue:several": "exact",
+                    "queue:stream-several": "exact",
                     "exchange:amq.fanout?binding=": "gap",
                 }
                 assert numbers(taken(found, 2)) == [3, 4]
@@ -385,18 +389,82 @@ def test_several_sources(rabbitmq: Server, gateways: list[Server]) -> None:
 
 def test_streams_end_at_the_upstream(rabbitmq: Server, gateways: list[Server]) -> None:
     """With its last reader gone, nothing of a subscription is left."""
-    filled(rabbitmq.port, "ended", 5)
+    filled(rabbitmq.port, "stream-ended", 5)
     base = f"http://{HOST}:{gateways[0].http_port}"
 
     def feeds() -> int:
         found = httpx.get(f"{base}/v1/admin/facades", auth=AUTH, timeout=PATIENCE).json()
         return int(found["facades"][0]["feeds"])
 
-    with stream(gateways[0], "ended", **{"from": "earliest"}) as (_, found):
+    with stream(gateways[0], "stream-ended", **{"from": "earliest"}) as (_, found):
         assert numbers(taken(found, 5)) == [0, 1, 2, 3, 4]
         reading = feeds()
-        with stream(gateways[0], "ended", **{"from": "earliest"}) as (_, others):
+        with stream(gateways[0], "stream-ended", **{"from": "earliest"}) as (_, others):
             assert numbers(taken(others, 5)) == [0, 1, 2, 3, 4]
             until(lambda: feeds() == reading + 1, "the second subscription alone")
         until(lambda: feeds() == reading, "end of the second subscription")
     until(lambda: feeds() == reading - 1, "end of the first subscription")
+
+
+def test_a_browser_goes_on_at_another_gateway(
+    chrome: Any, rabbitmq: Server, gateways: list[Server]
+) -> None:
+    """The shipped client and the browser's own ``EventSource``, before a network that breaks and
+    then leads to the other gateway."""
+    one, two = gateways
+    assert one.http_port is not None and two.http_port is not None
+    filled(rabbitmq.port, "stream-browsed", 30)
+    with Wire(one.http_port) as wire:
+        url = "/v1/%2F/queues/stream-browsed/events?from=earliest"
+        tab = Tab(chrome, wire.port, url, native=True, share=False, transport="fetch")
+
+        def seen(name: str) -> list[int]:
+            return [json.loads(data)["properties"]["n"] for data, _ in tab.look(name)]
+
+        def all_seen(count: int) -> bool:
+            return min(len(seen("seen")), len(seen("native"))) >= count
+
+        try:
+            wait(tab.page, lambda: all_seen(30), "the first part")
+            wire.cut()
+            wire.behind = two.http_port
+            published(rabbitmq, "stream-browsed", 30, 20)
+            wire.mend()
+            wait(tab.page, lambda: all_seen(50), "the second part")
+            assert seen("seen") == seen("native") == list(range(50))
+            assert tab.opens == ["fresh", "exact"]
+        finally:
+            tab.close()
+
+
+def test_a_source_is_added_to_a_live_stream(rabbitmq: Server, gateways: list[Server]) -> None:
+    """The cursor of the stream leads on in both stream queues, at the other gateway too."""
+    for queue in ("added-one", "added-two"):
+        filled(rabbitmq.port, queue, 4)
+    one, two = gateways
+    query = {"source": "queue:added-one", "from": "earliest"}
+    fields = {"accept": "text/event-stream"}
+    url = f"http://{HOST}:{one.http_port}/v1/%2F/events"
+    asked = httpx.stream("GET", url, params=query, headers=fields, auth=AUTH, timeout=PATIENCE)
+    with asked as answer:
+        found = events(answer)
+        assert numbers(taken(found, 4)) == [0, 1, 2, 3]
+        path = f"http://{HOST}:{one.http_port}/v1/%2F/streams/{answer.headers['amqp-stream-id']}"
+        change = {"add": ["queue:added-two"], "from": "offset:1"}
+        changed = httpx.patch(path, json=change, auth=AUTH, timeout=PATIENCE)
+        assert changed.status_code == 200, changed.text
+        seen = taken(found, 2)
+        assert numbers(seen) == [1, 2]
+        assert {event.data["source"] for event in seen} == {"queue:added-two"}
+    published(rabbitmq, "added-one", 4, 1)
+    both = {"source": ["queue:added-one", "queue:added-two"]}
+    url = f"http://{HOST}:{two.http_port}/v1/%2F/events"
+    again = fields | {"last-event-id": seen[-1].id}
+    asked = httpx.stream("GET", url, params=both, headers=again, auth=AUTH, timeout=PATIENCE)
+    with asked as answer:
+        assert answer.headers["amqp-resume"] == "exact"
+        rest = taken(events(answer), 2)
+        assert {(one.data["source"], one.number) for one in rest} == {
+            ("queue:added-one", 4),
+            ("queue:added-two", 3),
+        }

@@ -74,11 +74,11 @@ def test_pika_reads_a_stream_as_at_rabbitmq(rabbitmq: Server, front: Server, sta
 
 def test_quorum_queues_are_consumed(rabbitmq: Server, front: Server) -> None:
     """They take a prefetch limit of the consumer only, as streams do."""
-    filled(rabbitmq.port, "quorum", 12, "quorum")
+    filled(rabbitmq.port, "a-quorum", 12, "quorum")
     channel = opened(front.port)
     channel.basic_qos(prefetch_count=3)
     found = []
-    for method, _, body in channel.consume("quorum", inactivity_timeout=60):
+    for method, _, body in channel.consume("a-quorum", inactivity_timeout=60):
         found.append(int(body))
         if len(found) == 2:
             channel.basic_nack(method.delivery_tag)
@@ -105,19 +105,19 @@ def step(port: int, act: Any) -> Any:
 
 
 REFUSED = {
-    "get": lambda channel: channel.basic_get("refusing"),
-    "purge": lambda channel: channel.queue_purge("refusing"),
-    "declare": lambda channel: channel.queue_declare("refusing", durable=True),
+    "get": lambda channel: channel.basic_get("stream-refusing"),
+    "purge": lambda channel: channel.queue_purge("stream-refusing"),
+    "declare": lambda channel: channel.queue_declare("stream-refusing", durable=True),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals_are_those_of_rabbitmq(rabbitmq: Server, front: Server, name: str) -> None:
     """A bystander's consumer goes on: the connection to RabbitMQ is not lost over them."""
-    filled(rabbitmq.port, "refusing", 3)
+    filled(rabbitmq.port, "stream-refusing", 3)
     bystander = opened(front.port)
     bystander.basic_qos(prefetch_count=1)
-    seen = bystander.consume("refusing", arguments={"x-stream-offset": "first"})
+    seen = bystander.consume("stream-refusing", arguments={"x-stream-offset": "first"})
     method, _, first = next(seen)
     assert step(front.port, REFUSED[name]) == step(rabbitmq.port, REFUSED[name])
     bystander.basic_ack(method.delivery_tag)
@@ -127,12 +127,12 @@ def test_refusals_are_those_of_rabbitmq(rabbitmq: Server, front: Server, name: s
 
 
 def test_an_offset_that_would_end_the_connection_is_refused(front: Server) -> None:
-    filled(front.port, "bogus", 1)
+    filled(front.port, "stream-bogus", 1)
 
     def consume(channel: Any) -> None:
         channel.basic_qos(prefetch_count=1)
         arguments = {"x-stream-offset": "bogus"}
-        channel.basic_consume("bogus", lambda *_: None, arguments=arguments)
+        channel.basic_consume("stream-bogus", lambda *_: None, arguments=arguments)
 
     code, text = step(front.port, consume)
     assert code == 406 and "x-stream-offset" in text
@@ -140,16 +140,16 @@ def test_an_offset_that_would_end_the_connection_is_refused(front: Server) -> No
 
 def test_deliveries_that_are_given_back_stay_in_the_stream(front: Server) -> None:
     """RabbitMQ ends the connection, which all consumers of the facade share."""
-    filled(front.port, "returned", 9)
+    filled(front.port, "stream-returned", 9)
     channel = opened(front.port)
     channel.basic_qos(prefetch_count=2)
     found = []
-    for method, _, body in channel.consume("returned", arguments={"x-stream-offset": 0}):
+    for method, _, body in channel.consume("stream-returned", arguments={"x-stream-offset": 0}):
         found.append(body)
         channel.basic_nack(method.delivery_tag, requeue=len(found) % 2 == 0)
         if len(found) == 5:
             break
     channel.connection.close()
     assert found == [b"0", b"1", b"2", b"3", b"4"]
-    assert len(read(front.port, "returned", "first", 9)) == 9
+    assert len(read(front.port, "stream-returned", "first", 9)) == 9
     assert "basic.nack" not in front.log.read_text()

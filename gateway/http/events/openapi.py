@@ -45,6 +45,10 @@ socket; with `ack=on-next` when `credit` more have been written, or when a recon
 at or behind it; with `ack=explicit` by the `lock.token` in the event, at
 `/v1/{vhost}/deliveries/{token}`, and then readers compete.
 
+**Stream queues** of an upstream are read and not consumed: `from` names a place in the whole
+stream, and the cursor is an offset, which every gateway before that upstream understands. There is
+nothing to accept: `ack=on-next` is 400, `ack=explicit` 501.
+
 **Slow readers** (`slow`): `pause` leaves messages in the queue (queues, default), `skip` drops the
 oldest events and reports their number (exchanges, default), `latest` keeps the newest event per
 routing key, `close` ends the stream. A reader that takes nothing for 30 s is disconnected.
@@ -93,7 +97,7 @@ ROUTE = in_path("route", "Declared route; its parameters are further query param
 STREAM = in_path("stream", "Id of a stream, from `Amqp-Stream-Id`", "5f0c8d1e0b9a4c7d")
 OPENS = (
     *(p.INVALID, p.INVALID_CURSOR, p.UNAUTHORIZED, p.FORBIDDEN, p.NOT_FOUND, p.LOCKED, p.QUOTA),
-    *(p.INTERNAL, p.DRAINING),
+    *(p.INTERNAL, p.UNSUPPORTED, p.DRAINING),
 )
 
 
