@@ -20,7 +20,8 @@ def build(name: str) -> Path:
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:
         raise Missing("no C compiler (apt install gcc libc6-dev)")
-    text = b"".join((HERE / file).read_bytes() for file in (f"{name}.c", "common.h", "links.h"))
+    files = (f"{name}.c", "common.h", "links.h", "delays.h")
+    text = b"".join((HERE / file).read_bytes() for file in files)
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gateway-benchmarks"
     try:
         cache.mkdir(parents=True, exist_ok=True)

@@ -2,9 +2,11 @@
  *
  * Declares QUEUE (auto-delete), binds it to amq.direct under its own name, prints "ready", then
  * counts COUNT deliveries by walking frames in large reads. ACK_EVERY 0 consumes without
- * acknowledgement; otherwise one basic.ack(multiple) per ACK_EVERY deliveries. */
+ * acknowledgement; otherwise one basic.ack(multiple) per ACK_EVERY deliveries. Of bodies that
+ * begin with "@" and nineteen digits of monotonic nanoseconds, the delays are told. */
 #define BENCH_AMQP
 #include "common.h"
+#include "delays.h"
 
 enum { ROOM = 1 << 20 };
 static uint8_t buffer[ROOM];
@@ -49,6 +51,7 @@ int main(int argc, char **argv) {
                        amqp_empty_table);
     amqp_done(c, "basic.consume");
     set_blocking(fd, 1);
+    expect_delays(count);
     puts("ready");
     fflush(stdout);
 
@@ -79,6 +82,7 @@ int main(int argc, char **argv) {
             } else if (f[0] == FRAME_HEADER) {
                 if (get64(f + 11) != size) die("body size");
             } else if (f[0] == FRAME_BODY) {
+                if (!body) note_delay((const char *)f + 7, length);
                 body += length;
                 octets += length;
                 if (body == size) {
@@ -100,7 +104,8 @@ int main(int argc, char **argv) {
     amqp_channel_close(c, 1, 200);
     amqp_connection_close(c, 200);
     printf("{\"delivered\": %llu, \"first\": %lld, \"last\": %lld, \"cpu\": %.6f, "
-           "\"reads\": %llu}\n", (unsigned long long)delivered, (long long)first,
-           (long long)last, cpu, (unsigned long long)reads);
+           "\"reads\": %llu, \"p50\": %lld, \"p99\": %lld}\n", (unsigned long long)delivered,
+           (long long)first, (long long)last, cpu, (unsigned long long)reads,
+           (long long)rank(0.5), (long long)rank(0.99));
     return 0;
 }

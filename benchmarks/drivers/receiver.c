@@ -4,19 +4,9 @@
  * messages of at least SIZE octets. Unsettled ones are accepted in runs of EVERY. Of bodies that
  * begin with "@" and nineteen digits of monotonic nanoseconds, the delays are told. */
 #include "links.h"
+#include "delays.h"
 
 static uint32_t received, transfers;
-static int64_t *delays;
-static size_t delayed;
-
-static int later(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static int64_t rank(double share) {
-    return delayed ? delays[(size_t)(share * (double)(delayed - 1))] : 0;
-}
 
 static void put_credit(int fd, uint32_t credit) {
     frame_t f = begun(0, FLOW, 7);
@@ -43,8 +33,7 @@ int main(int argc, char **argv) {
     drop(get32(buffer));
     drop(await(fd, ATTACH));
     put_credit(fd, credit);
-    delays = calloc(count + 1, sizeof *delays);
-    if (!delays) die("memory");
+    expect_delays(count);
     puts("ready");
     fflush(stdout);
 
@@ -77,8 +66,7 @@ int main(int argc, char **argv) {
             open = (int)number(field(&l), 0);
             if (open) continue;
             const char *text = (const char *)f + frame - size;
-            if (size >= 20 && frame > size && *text == '@' && delayed < count)
-                delays[delayed++] = now_ns() - strtoll(text + 1, 0, 10);
+            if (frame > size) note_delay(text, size);
             if (received == told) first_id = id;
             received++;
             last_id = id;
@@ -98,7 +86,6 @@ int main(int argc, char **argv) {
     errno = 0;
     if (octets < size * count) die("count");
     closed(fd);
-    qsort(delays, delayed, sizeof *delays, later);
     printf("{\"delivered\": %u, \"first\": %lld, \"last\": %lld, \"cpu\": %.6f, "
            "\"p50\": %lld, \"p99\": %lld}\n", received, (long long)first, (long long)last, cpu,
            (long long)rank(0.5), (long long)rank(0.99));

@@ -26,6 +26,7 @@ from gateway.adapters.registry import PREFERRED, VERSIONS
 from gateway.adapters.search import Search
 from gateway.bodies import Spool
 from gateway.errors import Condition, Lost, Refusal
+from gateway.net.gathering import write
 from gateway.net.pauses import Pauses
 from gateway.net.version_probe import probe
 
@@ -43,7 +44,7 @@ WEIGHT = 256
 """Octets that an operation counts in the window besides its message."""
 TICK_SECONDS = 1.0
 
-CARRIERS = (op.Deliver, op.Publish, op.Returned)
+CARRIERS = frozenset({op.Deliver, op.Publish, op.Returned})
 """Operations with a message."""
 UNANSWERED = (op.Deliver, op.Confirm)
 """The most frequent operations that answer no request."""
@@ -319,7 +320,7 @@ class Remote(asyncio.Protocol):
                 transport.abort()
                 return
             if pieces:
-                transport.writelines(pieces)
+                write(transport, pieces)
             if self.adapter.closing:
                 transport.close()
             elif self.adapter.more:
@@ -347,8 +348,9 @@ class Remote(asyncio.Protocol):
 
 def weight(operation: op.Operation) -> int:
     """Octets that an operation counts in the window. Hot."""
-    if isinstance(operation, CARRIERS):
-        return WEIGHT + operation.message.size
+    if operation.__class__ in CARRIERS:
+        message = operation.message  # type: ignore[attr-defined]
+        return WEIGHT + len(message.header) + len(message.body)
     return WEIGHT
 
 

@@ -6,8 +6,8 @@ to 0-9-1) on its connection. ``token`` is opaque: the adapter puts it into a req
 (``Done`` or ``Refused``) brings it back; ``None`` requests no answer.
 
 Queues, exchanges and bindings are in ``topology``, links in ``links``, handles in ``destinations``.
-The four hot operations (``Publish``, ``Deliver``, ``Settle``, ``Confirm``) are constructed
-positionally.
+The hot operations (``Publish``, ``PublishMany``, ``Deliver``, ``Settle``, ``Confirm``) are
+constructed positionally.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class Request(Operation):
     token: Token
 
 
-# --- the hot four -------------------------------------------------------------------------------
+# --- the hot ones -------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
