@@ -1,5 +1,5 @@
 """RabbitMQ runs short of memory while shovels and a facade use it: it reads nothing from its
-publishers for a while."""
+publishers for a while. And it gets another password, and closes their connections."""
 
 from __future__ import annotations
 
@@ -201,3 +201,23 @@ def test_the_upstream_of_a_facade_without_memory(rabbit: Server, gateway: Runnin
 
     asyncio.run(use())
     assert gateway.asked("/v1/admin/facades")["facades"][0]["connected"] == 1
+
+
+def test_another_password(rabbit: Server, gateway: Running) -> None:
+    """Each says that it is refused, and goes on when the password is right again."""
+    servers.rabbitmqctl(rabbit, "change_password", "guest", "other")
+    try:
+        servers.rabbitmqctl(rabbit, "close_all_connections", "new password")
+        until(lambda: all("refused" in error for error in errors(gateway)), "all are refused")
+        moving.publish(gateway.port, "leaving", range(COUNT))
+        moving.publish(gateway.port, "leaving.1.0", range(COUNT))
+    finally:
+        servers.rabbitmqctl(rabbit, "change_password", "guest", "guest")
+    for _, arrived in QUEUES.values():
+        assert len(moving.taken(rabbit.port, arrived, COUNT)) == COUNT
+    until(lambda: gateway.asked("/v1/admin/facades")["facades"][0]["state"] == "connected", "it is")
+
+
+def errors(gateway: Running) -> list[str]:
+    facade = gateway.asked("/v1/admin/facades")["facades"][0]
+    return [str(one["error"]) for one in (*told(gateway), facade)]
