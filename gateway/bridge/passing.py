@@ -165,15 +165,14 @@ class Passing:
                 self.under_way[number] = Passage(delivery, preparation.noted(message, hops + 1))
                 self._exclude(number)
                 continue
-            if repeats is not None:
-                if not repeats.admit(number, message):
-                    self.under_way[number] = Passage(delivery, message)
-                    ledger.duplicates += 1
-                    self._finish(number)
-                    continue
-                if repeats.is_doubtful(number, redelivered):
-                    ledger.repeated += 1
-                    message = doubtful(message)
+            if repeats is not None and not repeats.admit(number, message):
+                self.under_way[number] = Passage(delivery, message)
+                ledger.duplicates += 1
+                self._finish(number)
+                continue
+            if redelivered and (repeats is None or repeats.is_doubtful(number)):
+                ledger.repeated += 1
+                message = doubtful(message)
             try:
                 prepared = preparation.prepared(message, hops + 1)
             except ValueError as error:

@@ -31,9 +31,9 @@ class Repeats:
         self._under_way[number] = identity
         return True
 
-    def is_doubtful(self, number: int, redelivered: bool) -> bool:
-        """Whether a message that was admitted may have come all the same."""
-        return redelivered and not (self.exact and number in self._under_way)
+    def is_doubtful(self, number: int) -> bool:
+        """Whether a redelivered message that was admitted may have come all the same."""
+        return not (self.exact and number in self._under_way)
 
     def taken(self, numbers: list[int], lasting: bool) -> None:
         """The destination has these; in the turn that publishes them."""

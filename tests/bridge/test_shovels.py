@@ -174,6 +174,7 @@ def test_messages_that_no_queue_takes_are_parked(
     with Running(tmp_path, "--config", file) as new:
         declare(new, "leaving")
         publish(new.port, "leaving", range(5))
+        until(lambda: "shovel.out.parked" in new.queues(), "the shovel has opened its ends")
         found = taken(new.port, "shovel.out.parked", 5)
         assert {in_memory.text(one.message) for one in found} == {f"body {n}" for n in range(5)}
         told = until(lambda: one if (one := shovels(new)["out"])["parked"] == 5 else None, "parked")
