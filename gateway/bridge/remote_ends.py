@@ -89,9 +89,14 @@ class RemoteSource:
             self._remote.send(Settle(CHANNEL, delivery, multiple, outcome))
         self._remote.wake()
 
+    @property
+    def draws(self) -> bool:
+        """Whether ``remaining`` takes the messages that it counts; no others come after it."""
+        return can_drain(self._remote)
+
     async def remaining(self) -> int | None:
         """0 in 1.0 means that none is ready; there are at least as many otherwise."""
-        if can_drain(self._remote):
+        if self.draws:
             return await draw(self._remote, self._tag, self._window)
         return await counted(self._remote, self._queue)
 

@@ -70,6 +70,12 @@ def mode(
     queue: Queues = None,
     exchange: Exchanges = None,
     all: All = False,
+    percent: Annotated[
+        int, typer.Option(help="Keys whose publishes go to the other broker already.")
+    ] = 0,
+    producer: Annotated[
+        list[str] | None, typer.Option(help="User whose publishes do; repeatable.")
+    ] = None,
     gateway: Running = WHERE,
     vhost: Vhost = "/",
     user: Login = "guest",
@@ -86,7 +92,8 @@ def mode(
                 wanted[one["kind"]].append(one["name"])
     if not any(wanted.values()):
         fail("no address is given: --queue, --exchange or --all")
-    body = {"mode": mode, "queues": wanted["queue"], "exchanges": wanted["exchange"]}
+    body: dict[str, Any] = {"mode": mode, "percent": percent, "users": list(producer or ())}
+    body |= {"queues": wanted["queue"], "exchanges": wanted["exchange"]}
     ask_gateway("POST", gateway, path_of(vhost), *login, body)
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -121,7 +128,7 @@ def cutover(
     as_json: Json = False,
 ) -> None:
     """Let the new broker take over: mode new-primary. Clients stay connected."""
-    mode("new-primary", queue, exchange, all, gateway, vhost, user, password, as_json)
+    mode("new-primary", queue, exchange, all, 0, None, gateway, vhost, user, password, as_json)
 
 
 def cutback(
@@ -136,7 +143,7 @@ def cutback(
     as_json: Json = False,
 ) -> None:
     """Back to the old broker, with all messages. Clients stay connected."""
-    mode(to, queue, exchange, all, gateway, vhost, user, password, as_json)
+    mode(to, queue, exchange, all, 0, None, gateway, vhost, user, password, as_json)
 
 
 def add_mode_commands(bridge: typer.Typer) -> None:

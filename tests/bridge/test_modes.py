@@ -84,7 +84,10 @@ def modes(front: Running) -> dict[str, dict[str, Any]]:
 
 
 def ask(front: Running, mode: str, *queues: str, exchanges: tuple[str, ...] = ()) -> httpx.Response:
-    body = {"mode": mode, "queues": list(queues), "exchanges": list(exchanges)}
+    return post(front, {"mode": mode, "queues": list(queues), "exchanges": list(exchanges)})
+
+
+def post(front: Running, body: dict[str, Any]) -> httpx.Response:
     url = f"http://127.0.0.1:{front.http_port}{PATH}"
     return httpx.post(url, json=body, auth=("guest", "guest"), trust_env=False, timeout=PATIENCE)
 
@@ -273,6 +276,35 @@ def test_an_exchange_changes_its_broker(front: Running, brokers: tuple[Running, 
         reading.cancel()
         await inward.close()
         await remote.close()
+
+    run(scenario())
+
+
+def test_some_producers_go_first(front: Running, brokers: tuple[Running, Running]) -> None:
+    """Their messages come to the consumers at the old broker, in the order of each key."""
+
+    async def scenario() -> None:
+        await made(front, "shared")
+        async with flowing(front.port, Flow("shared")) as flow:
+            for users, percent in ((["nobody"], 0), (["guest"], 0), ([], 100), ([], 0)):
+                body = {"mode": "mirror", "queues": ["shared"], "users": users, "percent": percent}
+                answer = await asyncio.to_thread(post, front, body)
+                assert answer.status_code == 202
+                await asyncio.to_thread(
+                    until, lambda: not modes(front)["shared"]["target"], "it is changed"
+                )
+                before = modes(front)["shared"]["brought"]
+                assert modes(front)["shared"]["users"] == users
+                if users == ["guest"] or percent == 100:
+                    await asyncio.to_thread(
+                        until,
+                        lambda: modes(front)["shared"]["brought"] > before,  # noqa: B023
+                        "they are brought over",
+                    )
+                else:
+                    await asyncio.sleep(0.3)
+                    assert modes(front)["shared"]["brought"] == before
+        assert flow.got == list(range(flow.sent))
 
     run(scenario())
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from gateway.bridge.clock import now
 from gateway.bridge.modes.copies import Copies
 from gateway.bridge.modes.follower import Follower
-from gateway.bridge.modes.mode import ARRANGEMENTS, Mode
+from gateway.bridge.modes.mode import ARRANGEMENTS, NO_SHARE, Mode, Share
 from gateway.bridge.waiting import Turn
 from gateway.broker.store import Record
 from gateway.message import Message
@@ -28,6 +28,8 @@ class AddressInfo(NamedTuple):
     mode: str
     target: str
     since: int
+    percent: int
+    users: tuple[str, ...]
     held: int
     moved: int
     brought: int
@@ -50,6 +52,8 @@ class Address:
         "mode",
         "arrangement",
         "target",
+        "share",
+        "wanted_share",
         "holding",
         "held",
         "waiting",
@@ -67,6 +71,7 @@ class Address:
         self.mode = mode
         self.arrangement = ARRANGEMENTS[mode]
         self.target: Mode | None = None
+        self.share = self.wanted_share = NO_SHARE
         self.holding = False
         self.held: list[int] = []
         self.waiting: list[Callable[[], None]] = []
@@ -78,8 +83,9 @@ class Address:
         self.follower: Follower | None = None
         """Brings over what arrives at the other side, and removes copies there."""
 
-    def enter(self, mode: Mode) -> None:
+    def enter(self, mode: Mode, share: Share) -> None:
         self.mode, self.arrangement = mode, ARRANGEMENTS[mode]
+        self.share = self.wanted_share = share
 
     def info(self) -> AddressInfo:
         copies, follower = self.copies, self.follower
@@ -89,6 +95,8 @@ class Address:
             self.mode.value,
             "" if self.target is None else self.target.value,
             self.since,
+            self.share.percent,
+            self.share.users,
             len(self.held),
             self.moved,
             0 if follower is None else follower.brought,
@@ -99,6 +107,10 @@ class Address:
             dict(copies.differences),
             self.error or ("" if follower is None else follower.error),
         )
+
+
+def share_of(value: dict[str, Any]) -> Share:
+    return Share(value["percent"], tuple(value["users"]))
 
 
 class Records(Protocol):
@@ -125,7 +137,8 @@ class Addresses:
 
     def _load(self, kind: str, name: str, value: dict[str, Any]) -> None:
         address = self.add("exchange" if kind == "exchange" else "queue", name)
-        address.enter(Mode(value["mode"]))
+        address.enter(Mode(value["mode"]), share_of(value["share"]))
+        address.wanted_share = share_of(value["wanted_share"])
         address.target = Mode(value["target"]) if value["target"] else None
         address.move, address.since = value["move"], value["since"]
         address.holding = address.target is not None
@@ -151,12 +164,14 @@ class Addresses:
     def save(self, address: Address) -> None:
         key = (self._vhost, address.kind, address.name)
         with self._turn():
-            if address.mode is Mode.OLD_ONLY and address.target is None:
+            if (address.mode, address.target, address.share) == (Mode.OLD_ONLY, None, NO_SHARE):
                 self._records.forget(KIND, key)
                 return
             value = {
                 "mode": address.mode.value,
                 "target": "" if address.target is None else address.target.value,
+                "share": address.share._asdict(),
+                "wanted_share": address.wanted_share._asdict(),
                 "move": address.move,
                 "since": address.since,
             }

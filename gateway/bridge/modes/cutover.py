@@ -16,7 +16,7 @@ from gateway.bridge.migration.in_gateway import GatewayMoves
 from gateway.bridge.migration.move import Move, State
 from gateway.bridge.migration.settings import MoveSettings, QueuePair
 from gateway.bridge.modes.address import MOST, Address, AddressInfo, Kind
-from gateway.bridge.modes.mode import ARRANGEMENTS, Mode, can_change
+from gateway.bridge.modes.mode import ARRANGEMENTS, NO_SHARE, Mode, Share, can_change
 from gateway.bridge.modes.pair import UpstreamPair
 from gateway.bridge.waiting import Turn
 from gateway.errors import Condition, GatewayError, Refusal
@@ -41,8 +41,11 @@ GRACE_SECONDS = 0.3
 
 def enter(address: Address) -> None:
     assert address.target is not None
-    address.copies.forget()
-    address.enter(address.target)
+    if address.target is not address.mode:
+        address.copies.forget()
+    # The singleton is what the hot path compares with.
+    share = NO_SHARE if address.wanted_share == NO_SHARE else address.wanted_share
+    address.enter(address.target, share)
 
 
 def crosses(address: Address) -> bool:
@@ -99,9 +102,11 @@ class ModeChanges:
         for address in self.addresses:
             await self._unfollow(address)
 
-    def request(self, places: Sequence[tuple[Kind, str]], mode: Mode) -> None:
-        """Change the mode of addresses, in their order. Raises ``Refusal`` if one of them cannot
-        change so; nothing has begun then."""
+    def request(
+        self, places: Sequence[tuple[Kind, str]], mode: Mode, share: Share = NO_SHARE
+    ) -> None:
+        """Change the mode of addresses, and the share of their producers at the other broker, in
+        their order. Raises ``Refusal`` if one of them cannot change so; nothing has begun then."""
         known = {(one.kind, one.name): one for one in self.addresses}
         if len(known.keys() | set(places)) > MOST:
             raise Refusal(Condition.RESOURCE_ERROR, f"more than {MOST} addresses have a mode")
@@ -117,7 +122,8 @@ class ModeChanges:
         chosen = []
         for kind, name in dict.fromkeys(places):
             address = self.addresses.add(kind, name)
-            if address.mode is not mode:
+            if address.mode is not mode or address.share != share:
+                address.wanted_share = share
                 address.target, address.error, address.since = mode, "", now()
                 self.addresses.save(address)
                 chosen.append(address)
@@ -169,7 +175,10 @@ class ModeChanges:
     async def _queue(self, address: Address, limit: asyncio.Semaphore) -> None:
         async with limit:
             try:
-                await self._bring(address)
+                if address.target is not address.mode:
+                    await self._bring(address)
+                elif address.follower is not None:
+                    await address.follower.idle(IDLE_SECONDS)
             except (OSError, GatewayError) as error:
                 self._failed(address, str(error) or type(error).__name__)
             except Exception as error:  # publishes must not wait for ever
@@ -266,7 +275,8 @@ class ModeChanges:
     # --- the other side ---------------------------------------------------------------------------
 
     def _follow(self, address: Address) -> None:
-        if address.kind == "queue" and address.arrangement.copy and address.follower is None:
+        wanted = address.arrangement.copy or address.share != NO_SHARE
+        if address.kind == "queue" and wanted and address.follower is None:
             address.follower = self.pair.follower(address)
             address.follower.start()
 

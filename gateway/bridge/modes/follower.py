@@ -6,10 +6,10 @@ import logging
 import time
 from contextlib import suppress
 
-from gateway.bridge.ends import Destination, Fate, FiniteSource, Taken, first_of
+from gateway.bridge.ends import Destination, Fate, Taken, first_of
 from gateway.bridge.lifetime import expiring, left_of
 from gateway.bridge.modes.copies import KEPT, Copies, Expected, copy_id
-from gateway.bridge.remote_ends import open_destination, open_source
+from gateway.bridge.remote_ends import RemoteSource, open_destination, open_source
 from gateway.bridge.upstream import Upstream
 from gateway.bridge.waiting import quietly
 from gateway.errors import Condition, GatewayError, Refusal
@@ -51,7 +51,7 @@ class Follower:
         self._copies = copies
         self._expected = expected
         self._kept = kept
-        self._source: FiniteSource | None = None
+        self._source: RemoteSource | None = None
         self._under_way = 0
         self._arrived = self._copied = 0.0
         """When the last delivery has come, and the last copy."""
@@ -104,8 +104,11 @@ class Follower:
                     await asyncio.sleep(QUIET_SECONDS / 2)
         except TimeoutError:
             place = f"{self._from.settings.name}: {self._from_queue}"
-            text = f"{place}: {self.error or 'it did not become empty'}"
-            raise Refusal(Condition.RESOURCE_ERROR, text) from None
+            refusal = Refusal(
+                Condition.RESOURCE_ERROR, f"{place}: {self.error or 'it did not become empty'}"
+            )
+            self._reopen(refusal)  # no messages come after a drain of credit
+            raise refusal from None
         finally:
             self._emptying = False
 
@@ -131,6 +134,8 @@ class Follower:
             return True
         if self._under_way or quiet < QUIET_SECONDS:
             return False
+        if source.draws and not self._emptying:  # it goes on afterwards
+            return quiet >= 3 * QUIET_SECONDS
         try:
             left = await source.remaining()
         except (OSError, GatewayError):
@@ -186,7 +191,7 @@ class Follower:
     async def _refusal(self, refused: "asyncio.Future[None]") -> None:
         await refused
 
-    async def _pass(self, source: FiniteSource, destination: Destination) -> None:
+    async def _pass(self, source: RemoteSource, destination: Destination) -> None:
         while True:
             batch = await source.batch()
             self._arrived = time.monotonic()
@@ -228,6 +233,10 @@ class Follower:
         if fate is Fate.CONFIRMED:
             self.brought += 1
             self._remove([delivery])
-        elif self._refused is not None and not self._refused.done():
+        else:
             reason = f"{self._to.settings.name} does not take a message: {text or fate.value}"
-            self._refused.set_exception(Refusal(Condition.RESOURCE_ERROR, reason))
+            self._reopen(Refusal(Condition.RESOURCE_ERROR, reason))
+
+    def _reopen(self, reason: Refusal) -> None:
+        if self._refused is not None and not self._refused.done():
+            self._refused.set_exception(reason)

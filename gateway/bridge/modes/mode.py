@@ -5,6 +5,7 @@ Nothing here knows of brokers or connections.
 
 from enum import Enum
 from typing import NamedTuple
+from zlib import crc32
 
 from gateway.broker.outbound import FIRST
 
@@ -46,6 +47,21 @@ ARRANGEMENTS = {
     Mode.NEW_PRIMARY: Arrangement(NEW, OLD, kept=True),
     Mode.NEW_ONLY: Arrangement(NEW),
 }
+
+
+class Share(NamedTuple):
+    """Publishes to an address that go to the broker that is not its primary one, from which they
+    are brought over: those of some ``users``, and ``percent`` of all keys."""
+
+    percent: int = 0
+    users: tuple[str, ...] = ()
+
+    def takes(self, user: str, key: str) -> bool:
+        """The same for the same user and key, so that messages with one key keep their order."""
+        return user in self.users or crc32(key.encode()) % 100 < self.percent
+
+
+NO_SHARE = Share()
 
 
 def can_change(current: Mode, target: Mode) -> bool:

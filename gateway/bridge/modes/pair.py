@@ -16,8 +16,9 @@ from gateway.bridge.facade import Facade
 from gateway.bridge.modes.address import Address, Addresses
 from gateway.bridge.modes.copies import KEPT, Expected, copied, copy_id, copy_of, original_id
 from gateway.bridge.modes.follower import Follower
-from gateway.bridge.modes.mode import NEW, OLD
+from gateway.bridge.modes.mode import NEW, NO_SHARE, OLD
 from gateway.broker.answers import Answer
+from gateway.broker.deadletters import peek_properties
 from gateway.broker.facade import FacadeVirtualHost, FeedQueue, UpstreamQueue
 from gateway.broker.outbound import MOST_MESSAGES, PublishFate
 from gateway.errors import Refusal
@@ -95,6 +96,10 @@ class UpstreamPair:
             (address.held if address.holding else self._held).append(number)
             if self.host.outbound.full:
                 self.sides[OLD].on_full()
+            return
+        if address.share is not NO_SHARE and shares(address, message):
+            passage.awaits = arrangement.other
+            self.sides[arrangement.other].publish(number, message)
             return
         passage.awaits = arrangement.primary
         if arrangement.copy:
@@ -294,6 +299,15 @@ class UpstreamPair:
         follower = address.follower if address.arrangement.kept else None
         if follower is not None and outcome is not Outcome.RELEASE and (id := original_id(message)):
             follower.settled(id)
+
+
+def shares(address: Address, message: Message) -> bool:
+    """Whether a message goes to the other broker. Its key is its group-id, or the routing key."""
+    key = message.key
+    if address.share.percent:
+        group = peek_properties(message).group_id
+        key = key if group is None else str(group)
+    return address.share.takes(message.user, key)
 
 
 def is_copy(message: Message) -> bool:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from gateway.bridge.modes.address import AddressInfo, Kind
 from gateway.bridge.modes.cutover import ModeChanges
-from gateway.bridge.modes.mode import Mode
+from gateway.bridge.modes.mode import Mode, Share
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Input, Rank, listed
@@ -25,6 +25,14 @@ class ModeInput(Input):
     mode: ModeName
     queues: list[Name] = Field([], max_length=1000)
     exchanges: list[Name] = Field([], max_length=1000)
+    percent: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="keys (group-id, or routing key) whose publishes go to the "
+        "broker that is not the primary one, and are brought over",
+    )
+    users: list[Name] = Field([], max_length=100, description="users whose publishes do")
 
 
 class AddressView(Shape):
@@ -35,6 +43,8 @@ class AddressView(Shape):
     mode: ModeName
     target: ModeName | Literal[""] = Field(description="mode that it is changing to; empty: none")
     since: int = Field(description="time of the last change, ms since 1970")
+    percent: int = Field(description="keys whose publishes go to the other broker")
+    users: list[str] = Field(description="users whose publishes do")
     held: int = Field(description="publishes that wait for the end of the change")
     moved: int = Field(description="messages that were moved from one broker to the other")
     brought: int = Field(description="messages brought over that had arrived at the other broker")
@@ -60,7 +70,7 @@ def changes_of(call: Call) -> ModeChanges:
 
 
 def view(info: AddressInfo) -> AddressView:
-    return AddressView.model_validate(info._asdict())
+    return AddressView(**{**info._asdict(), "users": list(info.users)})
 
 
 async def list_modes(call: Call) -> Response:
@@ -73,8 +83,9 @@ async def change_modes(call: Call) -> AddressList:
     places += [("exchange", name) for name in body.exchanges]
     if not places or any(not name or len(name.encode()) > 255 for _, name in places):
         raise Problem(problems.INVALID, "queues or exchanges should have names")
+    share = Share(body.percent, tuple(body.users))
     try:
-        await call.act(lambda: changes.request(places, Mode(body.mode)))
+        await call.act(lambda: changes.request(places, Mode(body.mode), share))
     except Refusal as refusal:
         raise Problem(problems.CONFLICT, refusal.text) from None
     wanted = set(places)
