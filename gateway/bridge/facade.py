@@ -563,11 +563,20 @@ class Facade:
         result, refusal = None, None
         try:
             async with asyncio.timeout(self.patience):
-                await self._connected.wait()
-                feed = queue.attachment
-                if feed is None or feed.lost:
-                    feed = self._feed(queue)
-                result = await use(feed)
+                while True:
+                    await self._connected.wait()
+                    remote, feed = self.remote, queue.attachment
+                    if feed is None or feed.lost:
+                        feed = self._feed(queue)
+                    try:
+                        result = await use(feed)
+                        break
+                    except Refusal as error:
+                        fault = error.condition in FAULTS
+                        if remote is None or remote.closed is None or fault:
+                            raise
+                    if self.remote is remote:  # again over the next connection
+                        self._connected.clear()
         except Refusal as error:
             refusal = Refusal(error.condition, PREFIX.sub("", error.text), error.lost)
         except (OSError, TimeoutError, GatewayError) as error:

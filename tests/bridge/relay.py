@@ -16,6 +16,8 @@ class Relay:
         self.open = True
         self.deaf = False
         """What clients send from now on is lost."""
+        self.lost = 0
+        """Octets that were."""
         self.delay = 0.0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -50,7 +52,9 @@ class Relay:
             while data := here.recv(1 << 16):
                 if self.delay:
                     time.sleep(self.delay)
-                if not (self.deaf and here in self._clients):
+                if self.deaf and here in self._clients:
+                    self.lost += len(data)
+                else:
                     there.sendall(data)
         for one in (here, there):
             end(one)

@@ -1,6 +1,7 @@
 """A facade's clients that ask for what is ready and no more: fetches and drains of 1.0, and the
 flush of 0-10."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from gateway.operations import (
     Settle,
     Subscribe,
 )
+from tests.bridge.relay import Relay
 from tests.bridge.test_facade import VERSIONS, confirmed, depth, entered, facade, message, run
 from tests.net.running import Running, until
 
@@ -121,3 +123,31 @@ def test_a_client_fetches_over_0_8a2(old: Running, tmp_path: Path) -> None:
 
     with facade(tmp_path, old.port, "0.8a2") as front:
         run(use(front.port))
+
+
+@pytest.mark.parametrize("upstream", ["0-9-1", "0-10", "1.0"])
+@pytest.mark.parametrize("version", CLIENTS)
+def test_a_fetch_outlasts_the_connection(
+    old: Running, tmp_path: Path, version: str, upstream: str
+) -> None:
+    """It is not told that the queue is empty when the connection is lost under its question."""
+
+    async def use(port: int, relay: Relay) -> None:
+        queue = f"outlasting-{version}-{upstream}"
+        writer, reader = await entered(old.port), await entered(port, version)
+        await writer.request(DeclareQueue(1, None, queue, durable=True))
+        assert await reader.request(Fetch(1, None, queue, True)) is None
+        await filled(writer, queue, 1)
+        relay.deaf = True
+        before = relay.lost
+        fetch = reader.request(Fetch(1, None, queue, True))
+        await asyncio.to_thread(until, lambda: relay.lost > before, "the question")
+        relay.deaf = False
+        relay.cut()
+        fetched = await fetch
+        assert fetched is not None and fetched.message.body == b"body 0"
+        await writer.close()
+        await reader.close()
+
+    with Relay(old.port) as relay, facade(tmp_path, relay.port, upstream) as front:
+        run(use(front.port, relay))
