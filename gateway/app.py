@@ -385,8 +385,7 @@ class Gateway:
             except (OSError, StoreError) as error:
                 # A disk error must not stop heartbeats for good.
                 log.error("cannot check the free disk space: %s", error)
-            for facade in self.bridge.facades.values():
-                facade.host.blocked = facade.upstream.blocked
+            self.bridge.note_blocked()
             reasons = {vhost: self.broker.blocked_in(vhost) for vhost in self.broker.vhosts}
             if reasons != blocked:
                 blocked = reasons

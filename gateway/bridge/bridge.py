@@ -160,6 +160,13 @@ class Bridge:
         """All connections of facades to an upstream, or to its successor."""
         return [*self.facades.values(), *self.successors.values()]
 
+    def note_blocked(self) -> None:
+        """Tell the virtual hosts of facades why an upstream holds its publishers back."""
+        for facade in self.facades.values():
+            facade.host.blocked = None
+        for facade in self.upstream_facades:
+            facade.host.blocked = facade.host.blocked or facade.upstream.blocked
+
     def start(self) -> None:
         for facade in self.upstream_facades:
             facade.start()
