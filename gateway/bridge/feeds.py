@@ -81,6 +81,8 @@ class Feed:
         self._by_credit = bool(
             remote.adapter.capabilities & (Capability.LINKS | Capability.SESSIONS)
         )
+        self._stream = False
+        """The queue is a stream queue."""
         self._fixed = False
         """The limit cannot be changed while the subscription lives."""
         self._unsubscribed = False
@@ -171,7 +173,9 @@ class Feed:
         if self._by_credit:
             credit = 0
         else:
-            self._fixed = await self._type() in FIXED_LIMIT
+            kind = await self._type()
+            self._stream, self._fixed = kind == STREAM, kind in FIXED_LIMIT
+            subscription = queue.subscription or subscription  # with the place in a stream
             if self._fixed:
                 room = min(max(room, subscription.limit), MOST_AHEAD)
             shared = not self._fixed
@@ -187,7 +191,7 @@ class Feed:
             )
         )
         self._tag = tag if isinstance(tag, str) else ""
-        if queue.home.type.name == STREAM:
+        if self._stream:
             await self._catch_up()
         if self._by_credit:
             self._limit = 0
@@ -401,7 +405,7 @@ class Feed:
         when all has come, so that some of it is for the next drain."""
         if self._tag is None and self._queue.room:
             await self._start()
-        elif self._queue.home.type.name == STREAM:
+        elif self._stream:
             await self._catch_up()
 
     async def _can_fetch(self) -> bool:
@@ -468,7 +472,7 @@ class Feed:
                 self._settling = True
                 asyncio.get_running_loop().call_soon(self._settle)
             return
-        if self._queue.home.type.name == STREAM:
+        if self._stream:
             outcome = Outcome.ACCEPT  # a stream keeps its messages, and takes nothing else
         self._unsettled.pop(delivery, None)
         self._send([Settle(self._number, delivery, False, outcome)])

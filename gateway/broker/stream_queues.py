@@ -75,6 +75,10 @@ class QueueType:
         elif op.exclusive or op.auto_delete or not op.durable:
             self.name = ""  # a stream is none of this
 
+    def forget(self) -> None:
+        """The queue is at another upstream from now on."""
+        self.name = self._asked = None
+
     def then(self, callback: Callable[[], None]) -> None:
         """Call back when it is known, or cannot be found out now."""
         if self.name is not None:
@@ -100,6 +104,8 @@ class QueueType:
         return asked
 
     def _learn(self, asked: Answer) -> None:
+        if asked is not self._asked:
+            return
         try:
             found = asked.value()
         except Refusal:

@@ -92,6 +92,23 @@ def test_a_refused_question_is_asked_again() -> None:
     assert not kind.is_stream()
 
 
+def test_a_queue_that_has_moved_is_asked_about_again() -> None:
+    """The answer of the broker that it has left does not count any more."""
+    upstream, told = Upstream(), []
+    kind = QueueType(upstream.ask)
+    kind.then(lambda: told.append(kind.name))
+    kind.forget()
+    upstream.asked[0].resolve(FoundQueue("log", 0, 0, {"x-queue-type": "stream"}))
+    assert told == [None]
+    with pytest.raises(AwaitsUpstream):
+        kind.is_stream()
+    upstream.asked[1].resolve(FoundQueue("log", 0, 0))
+    assert not kind.is_stream()
+    kind.forget()
+    with pytest.raises(AwaitsUpstream):
+        kind.is_stream()
+
+
 @pytest.mark.parametrize(
     ("declared", "name"),
     [

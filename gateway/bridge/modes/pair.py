@@ -194,6 +194,9 @@ class UpstreamPair:
         address.holding = False
         held, address.held = address.held, []
         self._publish_held(held)
+        known = self.host.queues.known(address.name) if address.kind == "queue" else None
+        if isinstance(known, UpstreamQueue):
+            known.type.forget()  # the queue of the other broker may have another one
         waiting, address.waiting = address.waiting, []
         for one in waiting:
             one()
