@@ -56,7 +56,9 @@ class Follower:
         self._arrived = self._copied = 0.0
         """When the last delivery has come, and the last copy."""
         self._emptying = False
-        self._refused: asyncio.Future[None] | None = None
+        self._reopening = asyncio.Event()
+        self._reason = ""
+        """Why both ends are opened again."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -104,11 +106,9 @@ class Follower:
                     await asyncio.sleep(QUIET_SECONDS / 2)
         except TimeoutError:
             place = f"{self._from.settings.name}: {self._from_queue}"
-            refusal = Refusal(
-                Condition.RESOURCE_ERROR, f"{place}: {self.error or 'it did not become empty'}"
-            )
-            self._reopen(refusal)  # no messages come after a drain of credit
-            raise refusal from None
+            text = f"{place}: {self.error or 'it did not become empty'}"
+            self._reopen(text)  # no messages come after a drain of credit
+            raise Refusal(Condition.RESOURCE_ERROR, text) from None
         finally:
             self._emptying = False
 
@@ -169,7 +169,7 @@ class Follower:
     async def _follow(self) -> None:
         self._copies.take_held()
         self._under_way = 0
-        self._refused = asyncio.get_running_loop().create_future()
+        self._reopening.clear()
         source = await open_source(self._from, self._name, self._from_queue, WINDOW)
         try:
             destination = await open_destination(self._to, self._name, self._report, "")
@@ -180,7 +180,7 @@ class Follower:
                     source.watch(),
                     destination.watch(),
                     self._pass(source, destination),
-                    self._refusal(self._refused),
+                    self._until_reopening(),
                 )
             finally:
                 self._source = None
@@ -188,8 +188,9 @@ class Follower:
         finally:
             await quietly(source.close())
 
-    async def _refusal(self, refused: "asyncio.Future[None]") -> None:
-        await refused
+    async def _until_reopening(self) -> None:
+        await self._reopening.wait()
+        raise Refusal(Condition.RESOURCE_ERROR, self._reason)
 
     async def _pass(self, source: RemoteSource, destination: Destination) -> None:
         while True:
@@ -234,9 +235,8 @@ class Follower:
             self.brought += 1
             self._remove([delivery])
         else:
-            reason = f"{self._to.settings.name} does not take a message: {text or fate.value}"
-            self._reopen(Refusal(Condition.RESOURCE_ERROR, reason))
+            self._reopen(f"{self._to.settings.name} takes no message: {text or fate.value}")
 
-    def _reopen(self, reason: Refusal) -> None:
-        if self._refused is not None and not self._refused.done():
-            self._refused.set_exception(reason)
+    def _reopen(self, reason: str) -> None:
+        self._reason = reason
+        self._reopening.set()
