@@ -271,6 +271,8 @@ def begun(rabbitmq: Server, queue: str) -> bool:
 
 def test_the_upstream_is_lost_and_comes_back(tmp_path: Path) -> None:
     """The stream of the reader stays open, and goes on where it was."""
+    if reason := servers.rabbitmq_missing():
+        pytest.skip(reason)
     rabbitmq = servers.start_rabbitmq(tmp_path / "rabbitmq")
     queue, port = "back", rabbitmq.port
     try:
