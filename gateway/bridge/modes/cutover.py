@@ -214,9 +214,8 @@ class ModeChanges:
     async def _quiet(self) -> None:
         """Wait until everything has been brought over that the exchanges have published: what they
         publish elsewhere comes behind it."""
-        for address in self.addresses:
-            if address.follower is not None:
-                await address.follower.idle(IDLE_SECONDS)
+        followers = [one.follower for one in self.addresses if one.follower is not None]
+        await asyncio.gather(*(one.idle(IDLE_SECONDS) for one in followers))
 
     async def _confirmed(self, group: list[Address]) -> None:
         try:

@@ -4,6 +4,7 @@ everything else to the primary broker, where the consumers are."""
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from gateway.bridge.ends import Destination, Fate, Taken, first_of
@@ -53,8 +54,8 @@ class Follower:
         self._kept = kept
         self._source: RemoteSource | None = None
         self._under_way = 0
-        self._arrived = self._copied = 0.0
-        """When the last delivery has come, and the last copy."""
+        self._arrived = self._copied = self._strange = 0.0
+        """When the last delivery has come, the last copy, and the last message that is none."""
         self._emptying = False
         self._reopening = asyncio.Event()
         self._reason = ""
@@ -113,26 +114,30 @@ class Follower:
             self._emptying = False
 
     async def idle(self, seconds: float) -> None:
-        """Wait until everything has been brought over; no longer than that, as others may go on to
-        publish there."""
+        """Wait until everything has been brought over, whatever copies come; no longer than that,
+        as others may go on to publish there."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while True:
-                    if await self._is_empty():
+                    if await self._nothing_since(lambda: self._strange):
                         return
                     await asyncio.sleep(QUIET_SECONDS / 2)
 
     async def _is_empty(self) -> bool:
-        source = self._source
-        if source is None:
+        if self._source is None:
             return False
-        if self._emptying:
-            self._remove(self._copies.take_held())
+        self._remove(self._copies.take_held())
         now = time.monotonic()
-        quiet = now - self._arrived
-        if self._emptying and quiet < QUIET_SECONDS and now - self._copied >= UNTOLD_SECONDS:
+        if now - self._arrived < QUIET_SECONDS and now - self._copied >= UNTOLD_SECONDS:
             return True
-        if self._under_way or quiet < QUIET_SECONDS:
+        return await self._nothing_since(lambda: self._arrived)
+
+    async def _nothing_since(self, last: Callable[[], float]) -> bool:
+        """Whether the queue has nothing ready, and nothing is on its way; ``last``: when something
+        has come that counts."""
+        source = self._source
+        quiet = time.monotonic() - last()
+        if source is None or self._under_way or quiet < QUIET_SECONDS:
             return False
         if source.draws and not self._emptying:  # it goes on afterwards
             return quiet >= 3 * QUIET_SECONDS
@@ -142,7 +147,7 @@ class Follower:
             return False
         if left is None:
             return quiet >= UNTOLD_SECONDS
-        return left == 0 and time.monotonic() - self._arrived >= QUIET_SECONDS
+        return left == 0 and time.monotonic() - last() >= QUIET_SECONDS
 
     # --- the loop ---------------------------------------------------------------------------------
 
@@ -175,7 +180,7 @@ class Follower:
             destination = await open_destination(self._to, self._name, self._report, "")
             try:
                 self._source, self.error = source, ""
-                self._arrived = time.monotonic()
+                self._arrived = self._strange = time.monotonic()
                 await first_of(
                     source.watch(),
                     destination.watch(),
@@ -207,6 +212,7 @@ class Follower:
                     removed.append(one.delivery)
             self._remove(removed)
             if strangers:
+                self._strange = self._arrived
                 self._under_way += len(strangers)
                 destination.publish([(one.delivery, self._routed(one)) for one in strangers])
                 await destination.drain()
