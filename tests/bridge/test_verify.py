@@ -16,6 +16,7 @@ from gateway.bridge.comparison.comparing import CLASSES, Comparison, Rules, out_
 from gateway.bridge.comparison.recording import Recording
 from gateway.bridge.migration.identity import AGAIN
 from gateway.bridge.migration.sides import Browsed
+from gateway.bridge.repeats import NOTE as REPEATED
 from gateway.errors import ConfigError
 from gateway.message import Message, Properties
 from gateway.values import Int, Symbol
@@ -96,6 +97,11 @@ MUTATIONS = [
         [*ALL[:9], message(8, application=headers(8, **{AGAIN: True})), *ALL[9:]],
         {"flagged duplicate": 1},
     ),
+    (
+        [*ALL[:9], message(8, application=headers(8, **{REPEATED: "possible"})), *ALL[9:]],
+        {"flagged duplicate": 1},
+    ),
+    (changed(4, application=headers(4, **{REPEATED: "possible"})), {}),
 ]
 
 

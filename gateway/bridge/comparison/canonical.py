@@ -19,6 +19,7 @@ from gateway.bridge.migration.identity import (
     notes_of,
     tables_of,
 )
+from gateway.bridge.repeats import NOTE as REPEATED
 from gateway.crossing.natural import JMS_GROUP, JMS_SEQUENCE
 from gateway.message import UNFORESEEN, Dialect, Message, Properties
 
@@ -26,6 +27,7 @@ FORMS: dict[str, Dialect] = {"0-9-1": BASIC, "1.0": SECTIONS}
 """Versions in which messages are compared; those of other versions are converted."""
 OMITTED = frozenset({*VOLATILE, "to", "body_kind", "application", "annotations"})
 SENT_BY_BROKERS = frozenset({COUNT, "x-routing-key", "x-exchange", "x-opt-jms-dest"})
+LEFT_OUT = NOTES | SENT_BY_BROKERS | {REPEATED}
 GROUPS = ((JMS_GROUP, "group_id"), (JMS_SEQUENCE, "group_sequence"))
 """Headers of JMS clients that mean properties of 1.0."""
 UNREADABLE = "unreadable"
@@ -59,6 +61,7 @@ def entry_of(message: Message, form: str) -> Entry:
         header, octets = message.form_for(dialect)
         properties = dialect.read(header)
         headers, annotations = tables_of(properties)
+        again = again or REPEATED in headers or REPEATED in annotations
     except (ValueError, *UNFORESEEN):
         add_body(body, message)
         shown = hashlib.blake2b(message.header, digest_size=16).hexdigest()
@@ -77,7 +80,7 @@ def entry_of(message: Message, form: str) -> Entry:
         fields += [
             typed(f"{kind}.{name}", value)
             for name, value in table.items()
-            if str(name) not in NOTES and str(name) not in SENT_BY_BROKERS
+            if str(name) not in LEFT_OUT
         ]
     fields.sort()
     return Entry(id_of(properties), str(properties.group_id or ""), again, body.digest(), fields)
