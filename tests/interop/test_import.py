@@ -9,9 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from gateway.bridge.planning.plan import make_plan
 from gateway.importing import Document, read_topology
+from gateway.migration_commands.group import bridge
 from tests.importing.samples import DATA, imported
 from tests.interop import brokers, servers
 
@@ -73,9 +75,11 @@ def test_rabbitmq_there_and_back(tmp_path: Path, gateway: httpx.Client) -> None:
 
             for file in ("artemis.xml", "broker-j-host.json", "qpid-config.txt"):
                 definitions = imported(file, vhost="planned").definitions
-                document = make_plan(definitions, "rabbitmq", None).document
-                answer = rabbit.post("/api/definitions", json=json.loads(document))
-                assert answer.is_success, (file, answer.text)
+                plan = tmp_path / "plan.json"
+                plan.write_text(make_plan(definitions, "rabbitmq", None).document)
+                to = ["--to", str(rabbit.base_url), "--plan", str(plan)]
+                applied = CliRunner().invoke(bridge, ["apply", *to])
+                assert applied.exit_code == 0, (file, applied.output)
             names = {one["name"] for one in rabbit.get("/api/queues/planned").json()}
             assert {"orders", "hello", "orders.in", "sub1"} <= names
     finally:
