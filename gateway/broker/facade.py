@@ -390,6 +390,10 @@ class UpstreamQueue(Queue):
         return fetches.take()
 
     @property
+    def at_hand(self) -> int:
+        return 0 if self.fetches is None else self.fetches.depth
+
+    @property
     def left(self) -> int:
         return 0 if self.fetches is None else self.fetches.remaining
 

@@ -392,6 +392,11 @@ class LocalChannel:
         """Take the first ready message (basic.get). Raises ``Refusal``."""
         return self._channel.fetch(queue, no_ack)
 
+    def at_hand(self, queue: str) -> int:
+        """Ready messages of a queue that can be fetched without asking another broker."""
+        found = self._channel.vhost.queues.get(queue)
+        return 0 if found is None else found.at_hand
+
     def pick(self, queue: Queue, place: Place) -> Fetched | None:
         """Take the ready message at a place."""
         return self._channel.pick(queue, place)

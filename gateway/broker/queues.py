@@ -171,6 +171,9 @@ class Queue:
         """Messages that are ready. (Hot paths read ``backlog.depth``.)"""
         return self.backlog.depth
 
+    at_hand = depth
+    """Those that can be fetched without asking another broker."""
+
     @property
     def left(self) -> int:
         """Messages that a fetch has left."""

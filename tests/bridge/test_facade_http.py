@@ -117,6 +117,18 @@ def test_a_lease_of_a_message_that_was_waited_for(
     until(lambda: depth(old, dead) == (outcome == "reject"), "dead letter")
 
 
+def test_a_receive_holds_no_more_than_it_answers_with(front: Running, old: Running) -> None:
+    path = made(old, "held")
+    for n in range(4):
+        call(old, "POST", path + "/messages", content=f"body {n}")
+    seen: list[str] = []
+    while len(seen) < 4:
+        received = call(front, "POST", path + "/deliveries", json={"max": 3}).json()
+        seen += bodies(received)
+        assert unsettled(old, "held") == len(seen)
+    assert seen == [f"body {n}" for n in range(4)]
+
+
 def front_client(front: Running) -> httpx.Client:
     return httpx.Client(base_url=f"http://127.0.0.1:{front.http_port}", timeout=PATIENCE)
 

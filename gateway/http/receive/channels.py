@@ -17,7 +17,6 @@ from gateway.broker.broker import Broker
 from gateway.broker.browsing import Place, browse, discard
 from gateway.broker.local import LocalClient
 from gateway.broker.queues import Queue
-from gateway.errors import AwaitsUpstream
 from gateway.http.filters import Filter
 from gateway.http.receive.requests import LONGEST_WAIT, Receive
 from gateway.http.receive.waiting import Alarm
@@ -177,12 +176,9 @@ class ReceiveChannel:
         channel = self.channel
         found: list[TakenMessage] = []
         while len(found) < most and (octets > 0 or not found):
-            try:
-                got = channel.fetch(queue)
-            except AwaitsUpstream:
-                if found:
-                    break
-                raise
+            if found and not channel.at_hand(queue):
+                break  # a message that another broker is asked for would come behind the answer
+            got = channel.fetch(queue)
             if got is None:
                 break
             octets -= len(got.message.body)
