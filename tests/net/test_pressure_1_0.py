@@ -108,7 +108,8 @@ ASKED: dict[str, Callable[[Wire10, int], bytes]] = {
 
 @pytest.mark.parametrize("ask", list(ASKED))
 def test_answers_do_not_pile_up(gateway: Running, ask: str) -> None:
-    """Who asks and asks and never reads is not read from any more."""
+    """A peer that asks and asks and never reads is not read from any more. Drains that are asked
+    for again before they are answered have one answer, so that there is less to pile up."""
     watcher = gateway.wire(1)
     watcher.declare("empty1")
     wire = gateway.wire_1_0(receive_buffer=65536)
@@ -117,7 +118,12 @@ def test_answers_do_not_pile_up(gateway: Running, ask: str) -> None:
     before = gateway.memory
     pump = Pump(wire, request)
     pump.start()
-    until(lambda: pump.sent > 5 and pump.stands_still(), "not read from any more", 120)
+    most = 200 if ask == "drain" else None
+    until(
+        lambda: pump.sent > 5 and (pump.stands_still() or most is not None and pump.sent > most),
+        "not read from any more",
+        120,
+    )
     assert gateway.memory - before < 100 * MIB
     pump.stopping = True
     wire.reset()
