@@ -160,9 +160,11 @@ class ModeChanges:
                     address.error = f"the queue {failed[0]!r} was not changed"
                 else:
                     enter(address)
-        except Refusal as refusal:
+        except Exception as error:  # publishes must not wait for ever
+            if not isinstance(error, Refusal):
+                log.exception("modes: internal error")
             for address in group:
-                self._failed(address, refusal.text)
+                self._failed(address, str(error))
         for address in group:
             address.target, address.since = None, now()
             self.addresses.save(address)

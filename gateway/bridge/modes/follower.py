@@ -228,9 +228,10 @@ class Follower:
         return False
 
     def _routed(self, taken: Taken) -> Message:
-        message = taken.message
-        if left_of(message):
-            message = expiring(message, left_of(message))
+        message, left = taken.message, left_of(taken.message)
+        if left:
+            with suppress(ValueError):  # a header that cannot be read goes as it is
+                message = expiring(message, left)
         return message.routed_as("", self._to_queue)
 
     def _report(self, delivery: int, fate: Fate, text: str) -> None:
