@@ -26,7 +26,7 @@ from tests.interop import servers
 HERE = Path(__file__).parent
 ADMIN = "^/(v1/admin|problems|asyncapi|livez|readyz|startupz|metrics)"
 RABBITMQ = "^/api/"
-REST = r"^/(v1/(\{|connections|session|stream-tickets)|\.well-known)"
+REST = r"^/(v1/(\{|capabilities|connections|session|stream-tickets)|\.well-known)"
 ROUTE = """
 [[routes]]
 name = "prices"
