@@ -15,6 +15,8 @@ from tests.net.running import PATIENCE
 class CopiesWithoutEnd(ListSource):
     """A queue that gets a copy after the other, and is empty in between."""
 
+    draws = False
+
     async def batch(self) -> Any:
         await asyncio.sleep(follower.QUIET_SECONDS / 10)
         number = len(self.left) + 1
