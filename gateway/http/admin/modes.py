@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from starlette.responses import Response
 
 from gateway.bridge.modes.address import AddressInfo, Kind
@@ -10,7 +10,7 @@ from gateway.bridge.modes.cutover import ModeChanges
 from gateway.bridge.modes.mode import Mode, Share
 from gateway.errors import Refusal
 from gateway.http import problems
-from gateway.http.admin.admin_endpoints import Call, Endpoint, Input, Rank, listed
+from gateway.http.admin.admin_endpoints import Call, Endpoint, Input, Rank, listed, whole
 from gateway.http.problems import Problem
 from gateway.http.schemas import Shape
 
@@ -33,6 +33,8 @@ class ModeInput(Input):
         "broker that is not the primary one, and are brought over",
     )
     users: list[Name] = Field([], max_length=100, description="users whose publishes do")
+
+    _whole = field_validator("percent", mode="before")(whole)
 
 
 class AddressView(Shape):

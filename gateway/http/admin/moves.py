@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 from starlette.responses import Response
 
 from gateway.bridge.migration.in_gateway import GatewayMoves
@@ -11,7 +11,7 @@ from gateway.bridge.migration.moves import count_queues
 from gateway.bridge.migration.settings import MoveOptions, MoveSettings, QueuePair
 from gateway.errors import Condition, ConfigError, Refusal
 from gateway.http import problems
-from gateway.http.admin.admin_endpoints import Call, Endpoint, Input, Rank, listed
+from gateway.http.admin.admin_endpoints import Call, Endpoint, Input, Rank, listed, whole
 from gateway.http.problems import Problem
 from gateway.http.schemas import Shape
 
@@ -27,6 +27,8 @@ class MoveInput(MoveOptions):
 
     name: str = Field("", pattern=r"^[A-Za-z0-9._~-]{0,64}$", description="empty: one is made up")
     queues: list[QueuePair] = Field(min_length=1, max_length=1000)
+
+    _whole = field_validator("batch", "retries", mode="before")(whole)
 
 
 class RollbackInput(Input):
