@@ -198,8 +198,10 @@ class FeedQueue(Queue):
         if self.place.offset is not None:
             self.place.note(message)
         waiting = self.waiting
-        if waiting and not self.backlog.depth and waiting[0].takes(message):
-            waiting[0].give(entry)
+        if waiting and not self.backlog.depth and (consumer := waiting[0]).takes(message):
+            consumer.give(entry)
+            if consumer.credit == 0:
+                consumer.rest()  # so that it is noticed when it gets credit again
             return
         lane.ready.append(entry)
         self.backlog.depth += 1

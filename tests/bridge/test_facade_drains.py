@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.bridge.feeds import unheard
 from gateway.net.dialer import Remote
 from gateway.operations import (
     BeginSession,
@@ -20,7 +21,16 @@ from gateway.operations import (
     Subscribe,
 )
 from tests.bridge.relay import Relay
-from tests.bridge.test_facade import VERSIONS, confirmed, depth, entered, facade, message, run
+from tests.bridge.test_facade import (
+    VERSIONS,
+    confirmed,
+    deliveries,
+    depth,
+    entered,
+    facade,
+    message,
+    run,
+)
 from tests.net.running import Running, until
 
 ROUNDS = 20
@@ -151,3 +161,23 @@ def test_a_fetch_outlasts_the_connection(
 
     with Relay(old.port) as relay, facade(tmp_path, relay.port, upstream) as front:
         run(use(front.port, relay))
+
+
+@pytest.mark.parametrize("version", ["0-10", "1.0"])
+def test_credit_that_is_used_up_is_given_again(front: Running, old: Running, version: str) -> None:
+    """Each grant brings the next message, without a settlement in between."""
+
+    async def use() -> None:
+        queue = f"granted-{version}-{front.port}"
+        writer, reader = await entered(old.port), await entered(front.port, version)
+        await writer.request(DeclareQueue(1, None, queue, durable=True))
+        await filled(writer, queue, 4)
+        tag = await reader.request(Subscribe(1, None, queue, no_ack=True, credit=0))
+        for n in range(4):
+            reader.request(Credit(1, None, tag, 1)).add_done_callback(unheard)
+            (found,) = await deliveries(reader, 1)
+            assert found.message.body == f"body {n}".encode()
+        await writer.close()
+        await reader.close()
+
+    run(use())
