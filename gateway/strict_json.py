@@ -31,3 +31,10 @@ def deeper(value: Any, most: int) -> bool:
             for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]
     return False
+
+
+def whole(value: Any) -> Any:
+    """A number without a fraction is an integer, however it is written (JSON Schema 2020-12
+    §4.2.3), as far as a double is exact. Anything else stays."""
+    exact = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return int(value) if exact else value

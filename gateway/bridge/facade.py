@@ -92,7 +92,7 @@ ASSUMED: dict[type[Any], Callable[[Any], Any]] = {
 
 
 Conclude = Callable[[int, PublishFate, str], None]
-"""Number of a message, its fate, and what the upstream says."""
+"""Number of a message, its fate, and the reason that the upstream gives."""
 
 
 class FacadeInfo(NamedTuple):

@@ -26,8 +26,6 @@ from gateway.net.pauses import Pauses
 
 log = logging.getLogger("gateway.bridge")
 
-"""Seconds between two attempts to open the ends; doubled each time, and cut by up to a half."""
-
 
 class State(Enum):
     """State of a shovel."""

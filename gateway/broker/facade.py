@@ -97,7 +97,7 @@ class Borrowed(Entry):
 
 
 class Subscription(NamedTuple):
-    """What the upstream is told of a consumer. ``paused``: it begins without credit. ``limit``: the
+    """A consumer as the upstream gets it. ``paused``: it begins without credit. ``limit``: the
     most deliveries that it may have unsettled."""
 
     exclusive: bool
@@ -145,7 +145,7 @@ class FeedQueue(Queue):
         self.remaining = 0
         """Messages that were left at the upstream by the last fetch."""
         self._sought: Answer | None = None
-        """A look for what the upstream has ready, and the drain for which it began."""
+        """A look for ready messages of the upstream, and the drain for which it began."""
         self._drain: Callable[[int], None] | None = None
         self._exhausted = False
         self.place = Place(home.type)
@@ -211,7 +211,7 @@ class FeedQueue(Queue):
 
     @property
     def draining(self) -> bool:
-        """The consumer gets what the upstream has ready for its credit, and then no more."""
+        """The consumer gets the ready messages of the upstream for its credit, then no more."""
         return self.consumer is not None and self.consumer.draining is not None
 
     def more(self) -> bool:

@@ -56,8 +56,8 @@ NOBODY = Nobody()
 class Passage:
     """One message that has no fate yet. ``run`` is the confirm that its publisher waits for.
     ``awaits`` are the upstreams that have to confirm it, a bit for each; none, while it is held
-    back. ``copier``: the one of these that gets only a ``copy``, 0 without; ``told``: what the
-    other said before that one had confirmed the copy."""
+    back. ``copier``: the one of these that gets only a ``copy``, 0 without; ``told``: the
+    fate that the other told before that one had confirmed the copy."""
 
     __slots__ = ("path", "run", "message", "mandatory", "awaits", "copier", "copy", "told")
 

@@ -1,5 +1,5 @@
-"""The inventory: clients, nodes and the features that each used. Bounded everywhere; what did not
-fit is counted."""
+"""The inventory: clients, nodes and the features that each used. Bounded everywhere; the rest is
+counted."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

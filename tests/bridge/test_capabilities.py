@@ -1,5 +1,5 @@
-"""What the upstreams can do, as ``GET /v1/capabilities`` tells it, for each version; and who sees
-which of them."""
+"""Abilities of the upstreams, as ``GET /v1/capabilities`` tells them, for each version; and the
+rights that it takes to see them."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What follows the other broker of a queue, with ends in this process."""
+"""Followers of queues at their other broker, with ends in this process."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What RabbitMQ's texts tell about the arguments of a queue."""
+"""The texts of RabbitMQ about the arguments of a queue."""
 
 import pytest
 

@@ -13,6 +13,7 @@ from tests.interop import brokers, servers
 from tests.interop.rehearsal import guide, topology
 from tests.interop.rehearsal.topology import Flow, plain
 from tests.interop.rehearsal.traffic import Traffic
+from tests.needs import package
 from tests.net.running import until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
@@ -101,10 +102,10 @@ class Scene:
 
 
 def test_the_commands_of_the_guide(tmp_path: Path) -> None:
-    pytest.importorskip("pika")
-    pytest.importorskip("proton")
+    package("pika", "pika")
+    package("python-qpid-proton", "proton")
     if shutil.which("curl") is None:
-        pytest.skip("curl is not installed")
+        pytest.skip("curl is not installed, and the guide uses it")
     for reason in (servers.rabbitmq_missing(), brokers.artemis_missing()):
         if reason:
             pytest.skip(reason)

@@ -20,6 +20,7 @@ from tests.interop.rehearsal import guide, topology
 from tests.interop.rehearsal.topology import Reader, plain
 from tests.interop.rehearsal.traffic import Traffic
 from tests.interop.servers import Server
+from tests.needs import package
 from tests.net.running import PATIENCE, until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -50,7 +51,7 @@ BACKLOG = 300
 
 
 def command(folder: Path, *words: object, status: int = 0) -> Any:
-    """What a command prints, as JSON."""
+    """The output of a command, as JSON."""
     done = subprocess.run(
         [sys.executable, "-m", "gateway", *map(str, words)],
         cwd=folder,
@@ -101,7 +102,7 @@ def observe(folder: Path, old: Server) -> None:
 
 
 def plan(folder: Path, old: Server) -> Path:
-    """What Artemis needs to know, from RabbitMQ's definitions and the rules."""
+    """The configuration of Artemis, from RabbitMQ's definitions and the rules."""
     url = f"http://127.0.0.1:{old.http_port}/api/definitions"
     answer = httpx.get(url, auth=("guest", "guest"), timeout=PATIENCE)
     (folder / "definitions.json").write_bytes(answer.raise_for_status().content)
@@ -121,8 +122,8 @@ def plan(folder: Path, old: Server) -> Path:
 @pytest.fixture
 def parts(tmp_path: Path) -> Iterator[tuple[Server, Path]]:
     """RabbitMQ with what it needs for a rehearsal, and a folder."""
-    pytest.importorskip("pika")
-    pytest.importorskip("proton")
+    package("pika", "pika")
+    package("python-qpid-proton", "proton")
     for reason in (servers.rabbitmq_missing(), brokers.artemis_missing()):
         if reason:
             pytest.skip(reason)

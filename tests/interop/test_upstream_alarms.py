@@ -96,7 +96,7 @@ def told(gateway: Running) -> list[Any]:
 
 
 def blocked(gateway: Running) -> str:
-    """What RabbitMQ says about its memory, as the administration shows it."""
+    """The answer of RabbitMQ about its memory, as the administration shows it."""
     found = gateway.asked("/v1/admin/upstreams")["upstreams"]
     return str(next(one["blocked"] for one in found if one["name"] == "rabbitmq"))
 
@@ -132,7 +132,7 @@ def test_a_source_without_memory(rabbit: Server, gateway: Running) -> None:
 
 
 class Client:
-    """One of the facade's, and what it has heard."""
+    """One of the facade's, and the operations that it has heard."""
 
     def __init__(self, remote: Remote) -> None:
         self.remote = remote

@@ -81,7 +81,7 @@ def test_operations_behind_a_fetch_wait_for_room() -> None:
 
 
 def bodies(session: Session, said: list[Operation]) -> list[bytes]:
-    """What is in the queue."""
+    """The messages in the queue."""
     said.clear()
     session.perform([BeginSession(2, "b"), *(Fetch(2, n, "big", True) for n in range(9))])
     results = [operation.result for operation in said if isinstance(operation, Done)]

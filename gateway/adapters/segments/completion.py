@@ -323,7 +323,7 @@ class SentRuns(Generic[Value]):
         kept: list[Run[Value]] = []
         begun = at = bisect_left(runs, ranges[0][0], key=end_of_run) if ranges else 0
         left: Run[Value] | None = None
-        """What the ranges so far have left of the run before ``at``."""
+        """The part of the run before ``at`` that the ranges so far have left."""
         for low, high in ranges:
             while True:
                 if left is None:

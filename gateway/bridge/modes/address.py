@@ -43,7 +43,7 @@ class AddressInfo(NamedTuple):
 
 class Address:
     """A queue or an exchange. ``held``: numbers of publishes that wait for the change of its mode;
-    ``waiting``: what consumers have asked for meanwhile. ``move`` is the name of the move that
+    ``waiting``: requests of consumers meanwhile. ``move`` is the name of the move that
     brings its messages to the other side."""
 
     __slots__ = (
@@ -81,7 +81,7 @@ class Address:
         self.error = ""
         self.copies = Copies()
         self.follower: Follower | None = None
-        """Brings over what arrives at the other side, and removes copies there."""
+        """Brings over the messages that arrive at the other side, and removes copies there."""
 
     def enter(self, mode: Mode, share: Share) -> None:
         self.mode, self.arrangement = mode, ARRANGEMENTS[mode]

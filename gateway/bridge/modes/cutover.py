@@ -27,10 +27,10 @@ LOOK_SECONDS = 0.02
 CONFIRM_SECONDS = 30.0
 """Time for the publishes under way to be confirmed."""
 IDLE_SECONDS = 5.0
-"""Time for what is under way from one broker to the other."""
+"""Time for messages under way from one broker to the other."""
 EMPTY_SECONDS = 600.0
-"""Time for the copies of a queue to be removed, and for what has arrived beside it to be brought
-over."""
+"""Time for the copies of a queue to be removed, and for the other messages there to be
+brought over."""
 LONGEST_SECONDS = 2.0
 """Time after which a move ends that has brought all that was there when it began."""
 MOST_AT_ONCE = 4
@@ -43,7 +43,7 @@ def enter(address: Address) -> None:
     assert address.target is not None
     if address.target is not address.mode:
         address.copies.forget()
-    # The singleton is what the hot path compares with.
+    # The hot path compares with the singleton.
     share = NO_SHARE if address.wanted_share == NO_SHARE else address.wanted_share
     address.enter(address.target, share)
 
@@ -190,7 +190,7 @@ class ModeChanges:
                 enter(address)
 
     def _failed(self, address: Address, text: str) -> None:
-        """The mode stays. A follower brings back what has gone to the other side already."""
+        """The mode stays. A follower brings back the messages that have gone to the other side."""
         log.warning("mode of %s: %s", address.name, text)
         address.error = text
         if address.kind == "queue" and address.follower is None and address.move:
@@ -202,7 +202,7 @@ class ModeChanges:
         """Prepare both sides of a queue for its new mode: no copies, and all messages at the side
         that is going to have them."""
         moves = crosses(address)
-        if not address.move:  # what a move has brought there already stays
+        if not address.move:  # messages that a move has brought there stay
             if address.follower is None and moves:
                 address.follower = self.pair.follower(address)
                 address.follower.start()
@@ -214,8 +214,8 @@ class ModeChanges:
             await self._move(address)
 
     async def _quiet(self) -> None:
-        """Wait until everything has been brought over that the exchanges have published: what they
-        publish elsewhere comes behind it."""
+        """Wait until everything has been brought over that the exchanges have published: later
+        messages, at the other broker, come behind it."""
         followers = [one.follower for one in self.addresses if one.follower is not None]
         await asyncio.gather(*(one.idle(IDLE_SECONDS) for one in followers))
 

@@ -66,7 +66,7 @@ class Follower:
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """What is not settled goes back to its queue."""
+        """Unsettled deliveries go back to their queue."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

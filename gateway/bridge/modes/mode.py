@@ -1,4 +1,5 @@
-"""What a mode means: which of two upstreams has the messages of an address, and which gets copies.
+"""The meaning of each mode: the one of two upstreams that has the messages of an address, and
+the one that gets copies.
 
 Nothing here knows of brokers or connections.
 """
@@ -65,7 +66,7 @@ NO_SHARE = Share()
 
 
 def can_change(current: Mode, target: Mode) -> bool:
-    """``new-only`` comes after ``new-primary`` and leads back to it: what is left at the old broker
+    """``new-only`` comes after ``new-primary`` and leads back to it: all messages of the old broker
     must have been brought over."""
     both = {current, target}
     return Mode.NEW_ONLY not in both or Mode.NEW_PRIMARY in both or current is target

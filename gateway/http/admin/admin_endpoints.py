@@ -59,12 +59,6 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-def whole(value: Any) -> Any:
-    """A JSON number without a fraction is an integer, however it is written (JSON Schema 2020-12
-    §4.2.3)."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 async def act(context: Context, work: Callable[[], T]) -> T:
     """Do the work in a turn of the broker, and wait until it is on disk. Raises ``Problem`` 504."""
     dependencies = context.dependencies

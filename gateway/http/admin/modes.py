@@ -10,9 +10,10 @@ from gateway.bridge.modes.cutover import ModeChanges
 from gateway.bridge.modes.mode import Mode, Share
 from gateway.errors import Refusal
 from gateway.http import problems
-from gateway.http.admin.admin_endpoints import Call, Endpoint, Input, Rank, listed, whole
+from gateway.http.admin.admin_endpoints import Call, Endpoint, Input, Rank, listed
 from gateway.http.problems import Problem
 from gateway.http.schemas import Shape
+from gateway.strict_json import whole
 
 MODES = "/v1/admin/facades/{facade}/modes"
 ModeName = Literal["old-only", "shadow", "mirror", "new-primary", "new-only"]

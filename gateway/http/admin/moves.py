@@ -11,9 +11,10 @@ from gateway.bridge.migration.moves import count_queues
 from gateway.bridge.migration.settings import MoveOptions, MoveSettings, QueuePair
 from gateway.errors import Condition, ConfigError, Refusal
 from gateway.http import problems
-from gateway.http.admin.admin_endpoints import Call, Endpoint, Input, Rank, listed, whole
+from gateway.http.admin.admin_endpoints import Call, Endpoint, Input, Rank, listed
 from gateway.http.problems import Problem
 from gateway.http.schemas import Shape
+from gateway.strict_json import whole
 
 MOVES = "/v1/admin/moves"
 COUNTS = "/v1/admin/move-counts"

@@ -3,7 +3,7 @@
 RabbitMQ does not tell the ends of a stream, and takes any offset. So the message before the place
 is read: if it is there, nothing is missing behind it; if a later one comes, those between were
 removed; if none comes, the stream is another one than the cursor is of. The newest offset is that
-of the last message of what ``x-stream-offset`` "last" gives.
+of the last message that a subscription with ``x-stream-offset`` "last" gives.
 """
 
 import asyncio

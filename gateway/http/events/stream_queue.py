@@ -85,5 +85,5 @@ class StreamQueueSource(Source):
         super().deliver(consumer, delivery, redelivered, message)
 
     def end(self, reader: Stream) -> None:
-        """Its cursor leads behind what it has got, and the next stream tells what is missing."""
+        """Its cursor leads behind what it has got, and the next stream tells the gap."""
         reader.close("messages were removed from the stream before they were read", True)

@@ -20,7 +20,7 @@ from gateway.http.filters import (
 )
 from gateway.http.problems import Problem
 from gateway.http.request_parameters import read_limited
-from gateway.strict_json import once, refuse
+from gateway.strict_json import once, refuse, whole
 
 MOST_OCTETS = 1024 * 1024
 """Of a JSON request."""
@@ -221,15 +221,14 @@ async def read_json(request: Request) -> Any:
     if not octets:
         return None
     try:
-        return json.loads(octets, parse_float=number, parse_constant=refuse, object_pairs_hook=once)
+        return json.loads(
+            octets,
+            parse_float=lambda text: whole(float(text)),
+            parse_constant=refuse,
+            object_pairs_hook=once,
+        )
     except (ValueError, RecursionError):
         raise Problem(problems.INVALID, "the body is not JSON") from None
-
-
-def number(text: str) -> int | float:
-    """A number without a fraction is an integer, as in JSON Schema."""
-    found = float(text)
-    return int(found) if found.is_integer() and abs(found) < 2**53 else found
 
 
 async def read_request(request: Request, kind: type[T]) -> T:

@@ -1,4 +1,4 @@
-"""What was confirmed to producers and what consumers have taken, and what that proves."""
+"""The messages confirmed to producers and taken by consumers, and their comparison."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Book:
             )
 
     def missing(self) -> dict[str, list[tuple[str, int]]]:
-        """What was confirmed, or dead-lettered, and has not come, by queue."""
+        """Messages that were confirmed, or dead-lettered, and have not come, by queue."""
         with self._lock:
             found = {}
             for queue, expected in self.confirmed.items():
@@ -73,8 +73,8 @@ class Book:
             return found
 
     def faults(self, single: set[str]) -> list[str]:
-        """What is not as it should be. Queues of which one consumer alone reads (``single``) keep
-        the order of each producer."""
+        """All faults. Queues of which one consumer alone reads (``single``) keep the order of each
+        producer."""
         found = list(self.failures)
         for queue, lost in self.missing().items():
             found.append(f"{queue}: {len(lost)} lost, {lost[:5]}")

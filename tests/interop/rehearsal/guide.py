@@ -43,7 +43,7 @@ def file(name: str) -> str:
 
 class Reader:
     """Does what the guide says, in a folder. ``places`` are what the names and ports of the guide
-    are here; ``said`` is what each command printed."""
+    are here; ``said`` is the output of each command."""
 
     def __init__(self, folder: Path, places: dict[str, str]) -> None:
         self.folder = folder
@@ -80,7 +80,7 @@ class Reader:
         return done.stdout
 
     def begin(self, command: str) -> Path:
-        """Start a command that goes on until ``end``; the file of what it prints."""
+        """Start a command that goes on until ``end``; the file of its output."""
         log = self.folder / f"{len(self._running)}.log"
         with log.open("wb") as sink:
             self._running[command] = subprocess.Popen(

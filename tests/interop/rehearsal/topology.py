@@ -1,4 +1,4 @@
-"""Twenty queues of every common kind, who publishes to them and who consumes."""
+"""Twenty queues of every common kind, their producers and their consumers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BINDINGS = (
 
 
 class Flow(NamedTuple):
-    """What one producer publishes. ``places``: exchange and key of its messages in turn, and the
+    """The publishes of one producer. ``places``: exchange and key of its messages in turn, and the
     queues that each of them goes to."""
 
     producer: str
