@@ -152,7 +152,8 @@ class Follower:
     # --- the loop ---------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        pauses = Pauses()
+        # However long a broker was away, ``empty`` sees an attempt before it gives up.
+        pauses = Pauses(longest=AWAY_SECONDS / 2)
         while True:
             brought = self.brought
             try:
