@@ -14,19 +14,20 @@ from typing import Any, NamedTuple, cast
 
 from gateway.adapters.contract import Capability
 from gateway.bridge.clock import now
-from gateway.bridge.ends import Fate, first_of
+from gateway.bridge.ends import first_of
+from gateway.bridge.facade_publisher import FAULTS, Conclude, FacadePublisher
 from gateway.bridge.feeds import Feed
 from gateway.bridge.places import SAME_PLACES, Places
 from gateway.bridge.queue_types import find_queue
-from gateway.bridge.remote_ends import RemoteDestination, begin, open_destination, raise_if_lost
+from gateway.bridge.remote_ends import begin, raise_if_lost
 from gateway.bridge.upstream import Upstream
 from gateway.bridge.waiting import Turn, quietly
 from gateway.broker.answers import Answer
-from gateway.broker.deadletters import peek_properties, reencoded
-from gateway.broker.facade import FacadeVirtualHost, FeedQueue, UpstreamQueue
-from gateway.broker.outbound import FIRST, Passage, PublishFate
+from gateway.broker.facade import FacadeVirtualHost, UpstreamQueue
+from gateway.broker.feed_queue import FeedQueue
+from gateway.broker.outbound import FIRST, PublishFate
 from gateway.config.facade import FacadeSettings
-from gateway.errors import Condition, GatewayError, LocalError, Lost, Refusal
+from gateway.errors import Condition, GatewayError, LocalError, Refusal
 from gateway.message import Message
 from gateway.net.dialer import Remote
 from gateway.net.pauses import Pauses
@@ -56,27 +57,8 @@ BATCH = 512
 ABANDONED_SECONDS = 5.0
 """Time after which a subscription ends whose client has gone before the upstream agreed."""
 
-FATES = {
-    Fate.CONFIRMED: PublishFate.TAKEN,
-    Fate.UNROUTABLE: PublishFate.UNROUTABLE,
-    Fate.REFUSED: PublishFate.REFUSED,
-    Fate.UNWRITABLE: PublishFate.REFUSED,
-}
 PREFIX = re.compile(r"^[A-Z_]+ - ")
 """Reply texts of RabbitMQ begin with the name of the reply code, which is added again here."""
-FAULTS = frozenset(
-    {
-        Condition.FRAME_ERROR,
-        Condition.SYNTAX_ERROR,
-        Condition.COMMAND_INVALID,
-        Condition.CHANNEL_ERROR,
-        Condition.UNEXPECTED_FRAME,
-        Condition.NOT_ALLOWED,
-        Condition.NOT_IMPLEMENTED,
-        Condition.INTERNAL_ERROR,
-    }
-)
-"""Reasons to end a connection that are in what it was sent: to send it again does not help."""
 STANDARD_TYPES = frozenset({"", "direct", "fanout", "topic", "headers"})
 ASSUMED: dict[type[Any], Callable[[Any], Any]] = {
     DeclareQueue: lambda op: QueueState(op.name, 0, 0),
@@ -89,10 +71,6 @@ ASSUMED: dict[type[Any], Callable[[Any], Any]] = {
     Unbind: lambda op: None,
 }
 """Answers where the upstream's topology cannot be changed or asked for over AMQP."""
-
-
-Conclude = Callable[[int, PublishFate, str], None]
-"""Number of a message, its fate, and the reason that the upstream gives."""
 
 
 class FacadeInfo(NamedTuple):
@@ -155,18 +133,11 @@ class Facade:
         """By their channel at the upstream."""
         self._assume = settings.topology == "assume"
         """The topology of the upstream is taken for granted."""
-        self._destination: RemoteDestination | None = None
+        self.publisher = FacadePublisher(self)
         self._requests: deque[Request] = deque()
         self._requested = asyncio.Event()
-        self._batch: list[tuple[int, Message]] = []
-        self._reports: list[tuple[int, Fate, str]] = []
         self._changed: dict[FeedQueue, None] = {}
         self._adjusting = False
-        self._careful = 0
-        """Messages that are published one at a time, since the connection was lost over one."""
-        self._suspect = 0
-        """The one of these that is under way alone."""
-        self._concluded = asyncio.Event()
         self._connected = asyncio.Event()
         self._state, self._since = "connecting", now()
         self._task: asyncio.Task[None] | None = None
@@ -209,26 +180,10 @@ class Facade:
 
     def publish(self, number: int, message: Message) -> None:
         """Hot."""
-        if self.host.outbound.full:
-            self.on_full()
-        if self._destination is None or self._careful:
-            return  # all that is under way is published when it is there
-        if not self._batch:
-            asyncio.get_running_loop().call_soon(self._send)
-        self._batch.append((number, message))
-
-    @property
-    def ready(self) -> bool:
-        """Whether it can publish now."""
-        return self._destination is not None
+        self.publisher.publish(number, message)
 
     def _conclude_one(self, number: int, fate: PublishFate, text: str) -> None:
         self.host.outbound.conclude(number, fate, text)
-
-    def under_way(self) -> dict[int, Passage]:
-        """The messages that this upstream has to confirm, in order."""
-        side, passages = self.side, self.host.outbound.under_way
-        return {number: one for number, one in passages.items() if one.awaits & side}
 
     def relieved(self) -> None:
         self.on_full()
@@ -268,10 +223,10 @@ class Facade:
             try:
                 await self._serve()
             except (OSError, GatewayError) as error:
-                self._failed(str(error) or type(error).__name__)
+                self.failed(str(error) or type(error).__name__)
             except Exception as error:  # clients must not wait for ever
                 log.exception("facade %s: internal error", self.vhost)
-                self._failed(f"internal error: {error!r}")
+                self.failed(f"internal error: {error!r}")
             if self.connected > connected:
                 pauses.reset()
             self._enter("waiting")
@@ -282,11 +237,10 @@ class Facade:
         """Connect, and serve until a connection is lost."""
         name = f"facade {self.vhost}"
         remote = await begin(self.upstream, name)
-        destination = None
         try:
             self._learn(remote)
             await self._restore(remote)
-            destination = await open_destination(self.upstream, name, self._report, "")
+            await self.publisher.open(name)
             self.remote = remote
             self.connected += 1
             self.error = ""
@@ -296,17 +250,16 @@ class Facade:
             await first_of(
                 self._request(remote),
                 self._read(remote),
-                self._watch(destination),
-                self._publish_all(destination),
+                self.publisher.run(),
             )
         finally:
-            lost, self.remote, self._destination = self.remote, None, None
+            lost, self.remote = self.remote, None
+            self.publisher.lose()
             self._connected.clear()
             if lost is not None:
                 self._lose_feeds()
                 self.on_lost()
-            if destination is not None:
-                await quietly(destination.close())
+            await self.publisher.close()
             await quietly(self.upstream.disconnect(remote))
 
     def _learn(self, remote: Remote) -> None:
@@ -316,7 +269,7 @@ class Facade:
         self._assumed = self._assume or bool(linked and not managed)
         self._per_session = Capability.SESSIONS in remote.adapter.capabilities
 
-    def _failed(self, text: str) -> None:
+    def failed(self, text: str) -> None:
         if text != self.error:
             log.warning("facade %s: %s", self.vhost, text)
         self.error = text
@@ -337,7 +290,7 @@ class Facade:
                 try:
                     await remote.request(self._sendable_request(operation))
                 except Refusal as refusal:
-                    self._failed(f"{queue.name}: {refusal.text}")
+                    self.failed(f"{queue.name}: {refusal.text}")
                     await self._reopen(remote)
                     break
 
@@ -399,89 +352,6 @@ class Facade:
             text = f"the upstream {self.upstream.settings.name} cannot be reached"
             with self.turn():
                 request.answer.resolve(None, Refusal(Condition.RESOURCE_ERROR, text))
-
-    # --- publishing -------------------------------------------------------------------------------
-
-    async def _watch(self, destination: RemoteDestination) -> None:
-        """Raises when the connection for publishes is lost. If the upstream has ended its channel
-        over a message, that is looked for, and refused."""
-        try:
-            await destination.watch()
-        except Refusal as refusal:
-            under_way = self.under_way()
-            if refusal.lost is not Lost.CONNECTION or refusal.condition in FAULTS:
-                found = under_way.get(self._suspect)
-                self._careful = len(under_way)
-                if found is not None:
-                    self._failed(f"the upstream does not take a message: {refusal.text}")
-                    with self.turn():
-                        if refusal.condition is Condition.NOT_FOUND and found.message.exchange:
-                            self.host.lose_exchange(found.message.exchange)
-                        text = refusal.text
-                        self.conclude(self._suspect, PublishFate.REFUSED, text)
-            raise
-
-    async def _publish_all(self, destination: RemoteDestination) -> None:
-        """Publish the messages without a fate from the last connection, one at a time if it was
-        lost over one of these; then everything as it comes."""
-        while self._careful and (under_way := self.under_way()):
-            number = next(iter(under_way))
-            passage = under_way[number]
-            self._careful -= 1
-            self._suspect = number
-            destination.publish([(number, self._sendable(passage.message_for(self.side)))])
-            while passage.awaits & self.side and number in self.host.outbound.under_way:
-                self._concluded.clear()
-                await self._concluded.wait()
-        self._careful = self._suspect = 0
-        under_way = self.under_way()
-        numbers = list(under_way)
-        self._destination = destination
-        for first in range(0, len(numbers), BATCH):
-            portion = [
-                (number, self._sendable(under_way[number].message_for(self.side)))
-                for number in numbers[first : first + BATCH]
-                if under_way[number].awaits & self.side
-            ]
-            destination.publish(portion)
-            await destination.drain()
-        await asyncio.Event().wait()
-
-    def _send(self) -> None:
-        batch, self._batch = self._batch, []
-        destination = self._destination
-        if destination is None:
-            return
-        try:
-            destination.publish([(number, self._sendable(message)) for number, message in batch])
-        except GatewayError as error:  # the connection is lost, which its watch raises
-            log.debug("facade %s: %s", self.vhost, error)
-
-    def _sendable(self, message: Message) -> Message:
-        """As this upstream gets it. Brokers refuse a sender that is not the user of the connection;
-        the gateway has checked it."""
-        if self.places is not SAME_PLACES:
-            message = message.routed_as(*self.places.there(message.exchange, message.key))
-        sender = message.essentials.user_id
-        if sender is None or sender == self.upstream.settings.user:
-            return message
-        properties = peek_properties(message)
-        properties.user_id = None
-        return reencoded(message, properties, message.exchange, message.key)
-
-    def _report(self, number: int, fate: Fate, text: str) -> None:
-        """Hot."""
-        if not self._reports:
-            asyncio.get_running_loop().call_soon(self._conclude)
-        self._reports.append((number, fate, text))
-
-    def _conclude(self) -> None:
-        reports, self._reports = self._reports, []
-        conclude = self.conclude
-        with self.turn():
-            for number, fate, text in reports:
-                conclude(number, FATES[fate], text)
-        self._concluded.set()
 
     # --- consuming --------------------------------------------------------------------------------
 

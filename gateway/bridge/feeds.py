@@ -9,7 +9,8 @@ from gateway.adapters.contract import Capability
 from gateway.bridge.places import SAME_PLACES, Places
 from gateway.bridge.remote_ends import can_drain
 from gateway.bridge.waiting import Turn
-from gateway.broker.facade import MOST_AHEAD, FacadeVirtualHost, FeedQueue
+from gateway.broker.facade import FacadeVirtualHost
+from gateway.broker.feed_queue import MOST_AHEAD, FeedQueue
 from gateway.broker.stream_queues import STREAM
 from gateway.errors import Condition, GatewayError, LocalError, Refusal
 from gateway.message import Message

@@ -17,13 +17,9 @@ from gateway.broker.consumers import Consumer, Measure, Window
 from gateway.broker.coordinator import TransactionCoordinator
 from gateway.broker.cursors import Copies, Cursor, Matches
 from gateway.broker.exclusions import Exclusions
-from gateway.broker.facade import (
-    FacadeVirtualHost,
-    Subscription,
-    UpstreamQueue,
-    most_unsettled,
-)
+from gateway.broker.facade import FacadeVirtualHost, UpstreamQueue, most_unsettled
 from gateway.broker.facade_topology import FacadeTopology
+from gateway.broker.feed_queue import Subscription
 from gateway.broker.lanes import Copy, Entry
 from gateway.broker.limits import read_consumer_priority
 from gateway.broker.long_operations import PORTION, freeing

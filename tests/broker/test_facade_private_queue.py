@@ -5,7 +5,8 @@ from typing import Any, cast
 import pytest
 
 from gateway.broker.answers import Answer
-from gateway.broker.facade import FacadeVirtualHost, UpstreamPort
+from gateway.broker.facade import FacadeVirtualHost
+from gateway.broker.feed_queue import UpstreamPort
 from gateway.errors import AwaitsUpstream, Condition, Refusal
 from tests.broker.fakes import House
 

@@ -19,7 +19,8 @@ from gateway.bridge.modes.follower import Follower
 from gateway.bridge.modes.mode import NEW, NO_SHARE, OLD
 from gateway.broker.answers import Answer
 from gateway.broker.deadletters import peek_properties
-from gateway.broker.facade import FacadeVirtualHost, FeedQueue, UpstreamQueue
+from gateway.broker.facade import FacadeVirtualHost, UpstreamQueue
+from gateway.broker.feed_queue import FeedQueue
 from gateway.broker.outbound import MOST_MESSAGES, PublishFate
 from gateway.errors import Refusal
 from gateway.message import Message
@@ -120,7 +121,7 @@ class UpstreamPair:
             passage.message = copied(message, id)
             other.publish(number, copy)
             return passage.message
-        if not other.ready or len(self._copies) >= MOST_MESSAGES:
+        if not other.publisher.ready or len(self._copies) >= MOST_MESSAGES:
             address.copies.lost += 1
             return message
         if arrangement.kept:
