@@ -19,7 +19,7 @@ TODO = "to be taken apart in the refactoring"
 SLICED = {
     # base class: (its only subclass, the reason)
     "broker.dispatcher.Dispatcher": (
-        "broker.facade.FeedDispatcher",
+        "broker.feed_queue.FeedDispatcher",
         "a dispatcher that passes the credit of its consumer on is a kind of dispatcher",
     ),
     "broker.topology_requests.TopologyRequests": (
