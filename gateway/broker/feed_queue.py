@@ -110,6 +110,16 @@ class FeedDispatcher(Dispatcher):
         super().delist(consumer)
         cast(FeedQueue, self.queue).want()
 
+    def drain(self) -> None:
+        super().drain()
+        self.rest_if_spent()
+
+    def rest_if_spent(self) -> None:
+        """A consumer that has used up its credit leaves the line at once, so that it is noticed
+        when it gets credit again."""
+        if self.waiting and (self.waiting[0].credit == 0 or self.waiting[0].octet_credit == 0):
+            self.waiting[0].rest()
+
 
 class FeedQueue(Queue):
     """Messages of an upstream's queue on their way to one consumer, or (without one) to fetches.
@@ -142,7 +152,7 @@ class FeedQueue(Queue):
         self.place = Place(home.type)
         self.attachment: Any = None
         """What the owner of the connections keeps for it."""
-        self.dispatcher = FeedDispatcher(cast(DispatchedQueue, self), False, False)
+        self.dispatcher: FeedDispatcher = FeedDispatcher(cast(DispatchedQueue, self), False, False)
         self.consumers = self.dispatcher.consumers
         self.waiting = self.dispatcher.waiting
         self.filtered_waiting = self.dispatcher.filtered_waiting
@@ -191,8 +201,7 @@ class FeedQueue(Queue):
         waiting = self.waiting
         if waiting and not self.backlog.depth and (consumer := waiting[0]).takes(message):
             consumer.give(entry)
-            if consumer.credit == 0:
-                consumer.rest()  # so that it is noticed when it gets credit again
+            self.dispatcher.rest_if_spent()
             return
         lane.ready.append(entry)
         self.backlog.depth += 1
