@@ -3,11 +3,21 @@
 import contextlib
 import statistics
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
 from benchmarks.servers import Failed, Missing, Server, gateway, rabbitmq
-from benchmarks.throughput import LIMIT_SECONDS, MODES, QUEUES, Side, cell, describe
+from benchmarks.throughput import (
+    DISTURBED,
+    LIMIT_SECONDS,
+    MODES,
+    QUEUES,
+    Run,
+    Side,
+    cell,
+    describe,
+)
 
 GROUP = "facade"
 SIZE = 256
@@ -17,10 +27,16 @@ RATE = 500
 DELAY = f"added at {RATE} msg/s"
 MOST_ADDED = 1.0
 """Milliseconds that the facade may add at the median."""
+CONFIRMED = [one for one in MODES if one.window]
+CELLS = [
+    *(replace(one, name=f"{one.name}, new headers", different=True) for one in CONFIRMED),
+    *(replace(one, name=f"{one.name}, same header") for one in CONFIRMED),
+]
 
 
 def median_delay(server: Server, count: int) -> float:
-    """Milliseconds from publish to receipt, of messages that are published one by one."""
+    """Milliseconds from publish to receipt, of messages that are published one by one and have
+    different headers."""
     queue = next(QUEUES)
     with contextlib.ExitStack() as stack:
         port = server.amqp_port
@@ -28,7 +44,7 @@ def median_delay(server: Server, count: int) -> float:
         stack.callback(consumer.stop)
         consumer.wait_ready()
         producer = Driver(
-            "producer", port, "amq.direct", queue, SIZE, count, 0, 100, RATE, LIMIT_SECONDS
+            "producer", port, "amq.direct", queue, SIZE, count, 0, 100, RATE, LIMIT_SECONDS, 1
         )
         stack.callback(producer.stop)
         producer.result()
@@ -48,9 +64,24 @@ def added(ours: Server, theirs: Server, count: int, repeat: int) -> Row:
     return row
 
 
+def processor_time(ours: list[Run], theirs: list[Run]) -> str:
+    """Microseconds of the servers for each message, and how busy others kept the machine."""
+
+    def median(runs: list[Run], what: str) -> float:
+        return statistics.median(getattr(run, what) * 1e6 / run.count for run in runs)
+
+    facade, behind = median(ours, "server_cpu"), median(ours, "behind_cpu")
+    note = f"facade {facade:.1f} us, RabbitMQ {behind:.1f} us"
+    note += f" / alone {median(theirs, 'server_cpu'):.1f} us"
+    others = max(run.others for run in ours + theirs)
+    if others > DISTURBED:
+        note += f"; others kept {others:.1f} processors busy"
+    return note
+
+
 def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
-    """One cell for each mode with confirms."""
-    modes = [one for one in MODES if one.window and wanted(f"{GROUP} {one.name}")]
+    """Each mode with confirms, with headers that all differ and with the same one."""
+    modes = [one for one in CELLS if wanted(f"{GROUP} {one.name}")]
     delays = wanted(f"{GROUP} {DELAY}")
     if not modes and not delays:
         return
@@ -63,10 +94,11 @@ def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Ro
         ):
             for mode in modes:
                 row = Row(GROUP, mode.name, "msg/s", against="RabbitMQ", aim=AIM)
-                sides = [Side(ours), Side(theirs)]
+                sides = [Side(ours, theirs), Side(theirs)]
                 cell(sides, mode, SIZE, 0.4 if quick else 3.0, repeat)
                 compare(row, *([run.rate for run in side.runs] for side in sides))
                 row.detail = {"ours": describe(sides[0].runs), "theirs": describe(sides[1].runs)}
+                row.note = processor_time(*(side.runs for side in sides))
                 yield row
             if delays:
                 yield added(ours, theirs, 500 if quick else 2500, repeat)

@@ -21,7 +21,8 @@ DISTURBED = 0.25  # processors; above, the row says so
 
 @dataclass(frozen=True)
 class Mode:
-    """How the two clients behave; `window` outstanding confirms, `every` messages per ack."""
+    """How the two clients behave; `window` outstanding confirms, `every` messages per ack,
+    `different`: no two messages have the same header."""
 
     name: str
     aim: float
@@ -29,6 +30,7 @@ class Mode:
     window: int = 0
     every: int = 0
     prefetch: int = 0
+    different: bool = False
 
 
 MODES = [
@@ -48,6 +50,7 @@ class Run:
     consumer_cpu: float
     server_cpu: float
     others: float  # processors kept busy meanwhile by other processes
+    behind_cpu: float = 0.0  # of the broker behind the server
 
     @property
     def rate(self) -> float:
@@ -56,9 +59,10 @@ class Run:
 
 @dataclass
 class Side:
-    """One broker and its measurements."""
+    """One broker and its measurements; `behind` is the broker that it passes messages to."""
 
     server: Server
+    behind: Server | None = None
     count: int = 0
     runs: list[Run] = field(default_factory=list)
 
@@ -66,11 +70,12 @@ class Side:
 QUEUES = (f"bench-{os.getpid()}-{number}" for number in range(1_000_000))
 
 
-def passage(server: Server, mode: Mode, size: int, count: int) -> Run:
+def passage(server: Server, mode: Mode, size: int, count: int, behind: Server | None = None) -> Run:
     """Carry `count` messages of `size` octets through the server."""
     queue, durable = next(QUEUES), int(mode.durable)
     port = server.amqp_port
     begun, busy, all_busy = time.monotonic(), server.cpu(), machine_busy()
+    behind_cpu = behind.cpu() if behind else 0.0
     with contextlib.ExitStack() as stack:
         consumer = Driver(
             "consumer", port, queue, size, count, durable, mode.every, mode.prefetch, LIMIT_SECONDS
@@ -80,6 +85,7 @@ def passage(server: Server, mode: Mode, size: int, count: int) -> Run:
         producer = Driver(
             "producer",
             *(port, "amq.direct", queue, size, count, durable, mode.window, 0, LIMIT_SECONDS),
+            int(mode.different),
         )
         stack.callback(producer.stop)
         published, delivered = producer.result(), consumer.result()
@@ -89,7 +95,8 @@ def passage(server: Server, mode: Mode, size: int, count: int) -> Run:
     if mode.window:
         last = max(last, published["last"])
     server_cpu, all_cpu = server.cpu() - busy, machine_busy() - all_busy
-    foreign = all_cpu - server_cpu - published["cpu"] - delivered["cpu"]
+    behind_cpu = behind.cpu() - behind_cpu if behind else 0.0
+    foreign = all_cpu - server_cpu - behind_cpu - published["cpu"] - delivered["cpu"]
     return Run(
         count,
         (last - published["first"]) / 1e9,
@@ -97,25 +104,26 @@ def passage(server: Server, mode: Mode, size: int, count: int) -> Run:
         delivered["cpu"],
         server_cpu,
         max(foreign, 0.0) / (time.monotonic() - begun),
+        behind_cpu,
     )
 
 
 def cell(sides: list[Side], mode: Mode, size: int, seconds: float, repeat: int) -> None:
     """Warm up, choose counts that take about `seconds`, then measure in turns."""
     for side in sides:
-        trial = passage(side.server, mode, size, WARM_UP[size])
+        trial = passage(side.server, mode, size, WARM_UP[size], side.behind)
         side.count = int(min(max(trial.rate * seconds, 1000), MOST_MESSAGES))
         side.runs = []
     for _ in range(repeat):
         for side in sides:
-            side.runs.append(passage(side.server, mode, size, side.count))
+            side.runs.append(passage(side.server, mode, size, side.count, side.behind))
 
 
 def describe(runs: list[Run]) -> dict[str, object]:
     """Medians of the processor time per message, in microseconds, beside the raw runs."""
     micro = {
         who: round(statistics.median(getattr(run, who) * 1e6 / run.count for run in runs), 3)
-        for who in ("producer_cpu", "consumer_cpu", "server_cpu")
+        for who in ("producer_cpu", "consumer_cpu", "server_cpu", "behind_cpu")
     }
     return {"us_per_message": micro, "runs": [asdict(run) for run in runs]}
 

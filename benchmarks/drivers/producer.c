@@ -1,7 +1,9 @@
-/* producer PORT EXCHANGE KEY SIZE COUNT DURABLE WINDOW RATE SECONDS
+/* producer PORT EXCHANGE KEY SIZE COUNT DURABLE WINDOW RATE SECONDS [DIFFERENT]
  *
  * Publishes COUNT messages of SIZE octets. The frames of one message are encoded once, repeated
- * into a large block, and the block is written over and over. WINDOW 0: no confirms; otherwise
+ * into a large block, and the block is written over and over. DIFFERENT: each message has a
+ * message id, a timestamp and a trace header of its own, which are renewed whenever the block has
+ * been written. WINDOW 0: no confirms; otherwise
  * at most WINDOW messages unconfirmed. RATE > 0: so many messages per second, one by one, each
  * body (text/plain) beginning with "@" and nineteen digits of monotonic nanoseconds. */
 #define BENCH_AMQP
@@ -13,6 +15,12 @@ static uint8_t unconfirmed[MOST]; /* a ring by delivery tag */
 static uint64_t sent, confirmed, lowest = 1, refused;
 static size_t have;
 static const char plain[] = "\x0atext/plain";
+static const char trace[] = "\x0btraceparentS\0\0\0\x37"
+                            "00-00000000000000000000000000000000-0000000000000000-01";
+static const char identifier[] = "\x18message-0000000000000000";
+enum { TRACE_DIGITS = 12 + 5 + 3 + 32 - 16, ID_DIGITS = 1 + 8, TIME = 8 };
+static int different;
+static size_t own; /* where the parts of a message begin that no other has */
 
 static size_t put_message(uint8_t *p, const char *exchange, const char *key, size_t size,
                           int durable, int text) {
@@ -23,19 +31,47 @@ static size_t put_message(uint8_t *p, const char *exchange, const char *key, siz
     p[at++] = (uint8_t)x; memcpy(p + at, exchange, x); at += x;
     p[at++] = (uint8_t)k; memcpy(p + at, key, k); at += k;
     p[at++] = 0; p[at++] = FRAME_END;
-    size_t type = text ? sizeof plain - 1 : 0;
-    p[at] = FRAME_HEADER; put16(p + at + 1, 1); put32(p + at + 3, 15 + (uint32_t)type);
+    size_t type = text ? sizeof plain - 1 : 0, table = sizeof trace - 1, id = sizeof identifier - 1;
+    size_t more = type + (different ? 4 + table + id + TIME : 0);
+    p[at] = FRAME_HEADER; put16(p + at + 1, 1); put32(p + at + 3, 15 + (uint32_t)more);
     put32(p + at + 7, 60 << 16); put64(p + at + 11, size);
-    put16(p + at + 19, (text ? 1 << 15 : 0) | 1 << 12);
+    put16(p + at + 19, (uint16_t)((text ? 1 << 15 : 0) | (different ? 1 << 13 : 0) | 1 << 12 |
+                                  (different ? 1 << 7 | 1 << 6 : 0)));
     at += 21;
     memcpy(p + at, plain, type); at += type;
-    p[at++] = durable ? 2 : 1; p[at++] = FRAME_END;
+    own = at;
+    if (different) {
+        put32(p + at, (uint32_t)table);
+        memcpy(p + at + 4, trace, table); at += 4 + table;
+    }
+    p[at++] = durable ? 2 : 1;
+    if (different) {
+        memcpy(p + at, identifier, id); at += id;
+        put64(p + at, 1700000000); at += TIME;
+    }
+    p[at++] = FRAME_END;
     if (size) {
         p[at] = FRAME_BODY; put16(p + at + 1, 1); put32(p + at + 3, (uint32_t)size);
         memset(p + at + 7, 'x', size); p[at + 7 + size] = FRAME_END;
         at += size + 8;
     }
     return at;
+}
+
+static void put_hex(uint8_t *p, uint64_t number) {
+    for (int i = 15; i >= 0; i--, number >>= 4) p[i] = (uint8_t)"0123456789abcdef"[number & 15];
+}
+
+/* Give each message of a block a number that none had before. */
+static void renew(uint8_t *block, size_t block_size, size_t each) {
+    static uint64_t number;
+    size_t table = sizeof trace - 1, id = sizeof identifier - 1;
+    for (uint8_t *p = block + own; p < block + block_size; p += each, number++) {
+        put_hex(p + 4 + TRACE_DIGITS, number);
+        put_hex(p + 4 + TRACE_DIGITS + 17, number * 0x9e3779b97f4a7c15u);
+        put_hex(p + 4 + table + 1 + ID_DIGITS, number);
+        put64(p + 4 + table + 1 + id, 1700000000 + number);
+    }
 }
 
 static void settle(uint64_t tag, int multiple, int refusal) {
@@ -72,8 +108,9 @@ static void read_confirms(int fd) {
     memmove(incoming, incoming + at, have);
 }
 
-/* The stream of identical messages is periodic: any octet of it is found in the block. */
-static void blast(int fd, const uint8_t *block, size_t block_size, size_t each, uint64_t count,
+/* The stream of messages is periodic, but for what `renew` changes: any octet of it is found in the
+ * block. */
+static void blast(int fd, uint8_t *block, size_t block_size, size_t each, uint64_t count,
                   uint64_t window) {
     uint64_t done = 0, total = count * each;
     set_blocking(fd, !window);
@@ -89,6 +126,7 @@ static void blast(int fd, const uint8_t *block, size_t block_size, size_t each, 
         }
         if (done == allowed) continue;
         size_t from = (size_t)(done % block_size), most = block_size - from;
+        if (different && !from) renew(block, block_size, each);
         if (most > allowed - done) most = (size_t)(allowed - done);
         uint64_t reach = (done + most + each - 1) / each;
         for (; window && sent < reach; sent++) unconfirmed[(sent + 1) % MOST] = 1;
@@ -114,6 +152,7 @@ static void pace(int fd, uint8_t *message, size_t each, size_t size, uint64_t co
         }
         snprintf(text, sizeof text, "@%019lld", (long long)now_ns());
         memcpy(message + each - 1 - size, text, 20);
+        if (different) renew(message, each, each);
         for (size_t at = 0; at < each;) {
             ssize_t wrote = write(fd, message + at, each - at);
             if (wrote < 0) die("write");
@@ -123,7 +162,8 @@ static void pace(int fd, uint8_t *message, size_t each, size_t size, uint64_t co
 }
 
 int main(int argc, char **argv) {
-    if (argc != 10) return 2;
+    if (argc != 10 && argc != 11) return 2;
+    different = argc == 11 && atoi(argv[10]);
     size_t size = strtoull(argv[4], 0, 10);
     uint64_t count = strtoull(argv[5], 0, 10), window = strtoull(argv[7], 0, 10);
     double rate = atof(argv[8]);
