@@ -20,6 +20,7 @@ from gateway.bridge.migration.in_gateway import GatewayMoves
 from gateway.broker.access import KINDS as ACCESS
 from gateway.broker.broker import Broker
 from gateway.broker.broker import Limits as BrokerLimits
+from gateway.broker.journal import RecordingRule
 from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Store
 from gateway.config import Settings
@@ -111,7 +112,10 @@ class Gateway:
         )
         if isinstance(self.store, SqliteStore):
             self.store.report = log.error
-        broker = Broker(self.store, limits, now=int(time.time() * 1000))
+        rules = [
+            RecordingRule(one.vhost, one.address, one.record) for one in settings.journal.recording
+        ]
+        broker = Broker(self.store, limits, int(time.time() * 1000), rules)
         broker.state.report = log.error
         broker.state.warn = log.warning
         for name in settings.vhosts:

@@ -13,7 +13,7 @@ FLOOR = {
     "operations": 2, "selector": 2,
     "adapters": 3, "broker": 3, "store": 3,
     "sessions": 4, "config": 4, "inspect": 4, "crossing": 4, "importing": 4,
-    "net": 5, "definitions": 5, "event_loop": 5,
+    "net": 5, "definitions": 5, "event_loop": 5, "journal": 5,
     "bridge": 6, "inventory": 6,
     "http": 7,
     "app": 8, "administration": 8,

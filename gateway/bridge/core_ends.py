@@ -37,7 +37,7 @@ class CoreEnd:
         self.core = core
         self._ended = asyncio.Event()
         with core.turn():
-            self._client = LocalClient(core.broker, vhost, user, name)
+            self._client = LocalClient(core.broker, vhost, user, name, protocol="shovel")
         self._client.ended = self._ended.set
         self._reason = f"the virtual host {vhost!r} was deleted"
 

@@ -20,6 +20,7 @@ from gateway.broker.counters import (
     Totals,
     VhostSnapshot,
 )
+from gateway.broker.journal import RecordingRule
 from gateway.broker.limits import Limits as Limits
 from gateway.broker.long_operations import unanswered
 from gateway.broker.names import check_name
@@ -48,8 +49,15 @@ REASONS = {"memory": "low on memory", "disk": "low on disk"}
 class Broker:
     """The door to the broker. ``blocked`` tells publishers why they are held back."""
 
-    def __init__(self, store: Store, limits: Limits | None = None, now: int = 0) -> None:
-        self.state = BrokerState(store, limits or Limits(), now)
+    def __init__(
+        self,
+        store: Store,
+        limits: Limits | None = None,
+        now: int = 0,
+        recording: Iterable[RecordingRule] = (),
+    ) -> None:
+        """``recording`` says which addresses are in the journal."""
+        self.state = BrokerState(store, limits or Limits(), now, recording)
         self.access = Access(store)
         self.access.changed = self._forget_rights
         self.vhosts: dict[str, VirtualHost] = {}

@@ -26,6 +26,10 @@ class Client:
         self.user = user
         self.name = name
         self.rules = rules
+        self.origin: dict[str, str] = {}
+        """What the journal tells of it, beside its user and its name."""
+        self.journal_origin = 0
+        """Number under which the journal has described it last."""
         self.prefetch: tuple[int, int] = (0, 0)
         self.channels: dict[int, Channel] = {}
         self.exclusive: dict[Queue, None] = {}

@@ -176,7 +176,7 @@ class FacadeVirtualHost(VirtualHost):
         super().__init__(name, state)
         self.forgotten = True  # the store has nothing of it
         self.upstream = upstream
-        self.outbound = Outbound(upstream)
+        self.outbound = Outbound(upstream, self.recorder)
         self.missing: dict[tuple[str, str], int] = {}
         self._private: dict[tuple[str, str], Making] = {}
         self._lookups: dict[tuple[str, str], Answer] = {}

@@ -95,15 +95,17 @@ class LocalClient:
     since."""
 
     def __init__(
-        self, broker: Broker, vhost: str, user: str, name: str, *, internal: bool = False
-    ) -> None:
-        """Raises ``Refusal``."""
+        self, broker: Broker, vhost: str, user: str, name: str, *, internal: bool = False,
+        protocol: str = "http",
+    ) -> None:  # fmt: skip
+        """Raises ``Refusal``. ``protocol`` is told by the journal."""
         if internal and vhost in broker.vhosts:
             found = broker.vhosts[vhost]
             self._client = Client(broker, found, user, name)
             found.clients[self._client] = None
         else:
             self._client = broker.attach(vhost, user, name)
+        self._client.origin = {"protocol": protocol}
         self.user = user
         self.ended: Callable[[], None] = lambda: None
         self._client.ended = self._end

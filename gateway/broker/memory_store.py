@@ -41,6 +41,7 @@ class MemoryStore:
         self._queues: dict[int, QueueRows] = {}
         self._delivered: dict[int, int] = {}
         self._fresh: set[tuple[int, int]] = set()
+        self._octets: dict[tuple[int, int], bytearray] = {}
         self._other = False
 
     def records(self, *kinds: str) -> Iterable[Record]:
@@ -139,6 +140,14 @@ class MemoryStore:
 
     def delivered(self, queue: int, position: int) -> None:
         self._delivered[queue] = max(position, self._delivered.get(queue, 0))
+
+    def keep(self, queue: int, position: int, octets: bytearray) -> None:
+        if not self.volatile:
+            self._octets[queue, position] = octets
+            self._touch()
+
+    def octets_at(self, queue: int, position: int) -> bytes:
+        return bytes(self._octets.get((queue, position), b""))
 
     def read(self, queue: int, start: int, limit: int) -> list[StoredMessage]:
         rows = self._queues.get(queue)

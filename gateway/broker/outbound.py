@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Protocol
 
 from gateway.broker.confirms import SAFE, Run
+from gateway.broker.journal import Recorder
 from gateway.errors import Condition
 from gateway.message import Message
 
@@ -33,6 +34,7 @@ class Publishing(Protocol):
 
     closed: bool
     returning: int
+    origin: object
 
     def give_back(self, message: Message, condition: Condition, text: str) -> None: ...
 
@@ -44,6 +46,7 @@ class Nobody:
 
     closed = True
     returning = 0
+    origin: object = None
 
     def give_back(self, message: Message, condition: Condition, text: str) -> None: ...
 
@@ -92,11 +95,12 @@ class Outbound:
     """``under_way`` are the messages without a fate, by number, in the order of their publishing;
     ``full``: publishers should be held back."""
 
-    def __init__(self, sender: OutboundSender) -> None:
+    def __init__(self, sender: OutboundSender, recorder: Recorder | None) -> None:
         self.under_way: dict[int, Passage] = {}
         self.octets = 0
         self.full = False
         self.published = self.refused = 0
+        self.recorder = recorder
         self._sender = sender
         self._last = 0
 
@@ -108,6 +112,14 @@ class Outbound:
         if len(self.under_way) >= MOST_MESSAGES or self.octets >= MOST_OCTETS:
             self.full = True
         self._sender.publish(number, message)
+
+    def record(self, passage: Passage) -> int:
+        """Put a message into the journal that the upstream has. Returns the mark on which its
+        confirm waits."""
+        recorder = self.recorder
+        if recorder is None or not recorder.record(passage.message, passage.path.origin):
+            return SAFE
+        return recorder.journal.state.store.mark
 
     def conclude(self, number: int, fate: PublishFate, text: str) -> None:
         """The upstream has told the fate of a message. A number without a message is no error: it
@@ -121,13 +133,14 @@ class Outbound:
         else:
             self.published += 1
         path, run = passage.path, passage.run
+        mark = self.record(passage) if fate is PublishFate.TAKEN else SAFE
         if not path.closed:
             if fate is PublishFate.UNROUTABLE and passage.mandatory:
                 path.returning = 0 if run is None else run.last
                 path.give_back(passage.message, Condition.NO_ROUTE, text or "NO_ROUTE")
                 path.returning = 0
             if run is not None:
-                run.mark, run.accepted = SAFE, fate is not PublishFate.REFUSED
+                run.mark, run.accepted = mark, fate is not PublishFate.REFUSED
                 path.confirm_soon()
         if (
             self.full

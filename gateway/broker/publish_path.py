@@ -70,7 +70,7 @@ class PublishPath:
     __slots__ = (
         "vhost", "state", "permissions", "origin", "listener", "confirming", "plain", "writable",
         "confirms", "transaction", "no_reply_header", "replies", "returns_refused", "user",
-        "returning", "closed",
+        "returning", "closed", "recorder",
     )  # fmt: skip
 
     def __init__(
@@ -90,7 +90,8 @@ class PublishPath:
         self.origin = origin
         self.listener = listener
         self.confirming = confirming
-        self.plain = state.limits.max_message is None and vhost.outbound is None
+        self.recorder = vhost.recorder
+        self.plain = self.unchecked
         self.writable: dict[str, Exchange] = {}
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
@@ -102,6 +103,13 @@ class PublishPath:
         """The number of an earlier publish that is being returned, if it is confirmed."""
         self.closed = False
         """The channel has ended."""
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether messages are only routed: their size is not limited, they go to no upstream and
+        are not recorded."""
+        most = self.state.limits.max_message
+        return most is None and self.vhost.outbound is None and self.recorder is None
 
     def publish(self, message: Message, mandatory: bool = False, immediate: bool = False) -> None:
         """Hot. Measured in benchmarks/: no calls but the recipient's on the direct way."""
@@ -229,13 +237,22 @@ class PublishPath:
         fate = 0
         for queue in queues:
             fate = max(fate, queue.put(message, self.origin))
+        return fate if self.recorder is None else self.recorded(message, fate)
+
+    def recorded(self, message: Message, fate: int) -> int:
+        """Put a message that was accepted into the journal: it is kept then."""
+        assert self.recorder is not None
+        if fate != REFUSED and self.recorder.record(message, self.origin):
+            return KEPT
         return fate
 
     def enqueue_for_all(self, exchange: Exchange, message: Message) -> int:
         queues = exchange.everywhere(message)
         if not queues:
             self.vhost.unrouted += 1
-        return max((queue.put(message, self.origin) for queue in queues), default=0)
+            return 0
+        fate = max(queue.put(message, self.origin) for queue in queues)
+        return fate if self.recorder is None else self.recorded(message, fate)
 
     def publish_refused(self) -> None:
         """A publish was refused and the channel goes on: count it, and confirm it as not
@@ -273,9 +290,7 @@ class PublishPath:
     def work_in(self, transaction: Transaction | None) -> None:
         """Publishes wait in this transaction, or in none."""
         self.transaction = transaction
-        most = self.state.limits.max_message
-        local = most is None and self.vhost.outbound is None
-        self.plain = transaction is None and self.confirms is None and local
+        self.plain = transaction is None and self.confirms is None and self.unchecked
 
     # --- checks and routes ----------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any
 from gateway.broker.exchange_types import EXCHANGE_TYPES
 from gateway.broker.exchanges import Binding, Destination
 from gateway.broker.handover import KIND as DELETED
+from gateway.broker.journal import ADDRESS, INDEX
 from gateway.broker.keyed import KeyedQueue, queue_kind
 from gateway.broker.limits import read_queue_arguments
 from gateway.broker.plain import read_table
@@ -19,6 +20,7 @@ from gateway.errors import Refusal, StoreError
 
 TOPOLOGY = (
     *("vhost", "exchange", "queue", "binding", DELETED, "journal", "branch"),
+    *(ADDRESS, INDEX),
     *POLICY_KINDS,
 )
 """Kinds of records that a broker starts with. (Messages of journals and branches stand like a
@@ -52,6 +54,8 @@ def restore_topology(vhosts: dict[str, VirtualHost], records: list[Record]) -> N
         for kind, _, value in records
         if kind in ("journal", "branch") and "number" in value
     }
+    if vhosts:
+        claimed |= next(iter(vhosts.values())).state.journal.restore(records, depths)
     drop_orphans(vhosts, depths, claimed)
 
 

@@ -4,10 +4,11 @@ Queues and virtual hosts know the broker as no more than that.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
+from gateway.broker.journal import Journal, RecordingRule
 from gateway.broker.limits import Limits
 from gateway.broker.long_operations import LongOperations
 from gateway.broker.store import Store
@@ -65,7 +66,9 @@ class BrokerState:
     messages shown to filters in this turn, ``drops`` the work on unwanted messages, ``given`` the
     messages delivered from queues."""
 
-    def __init__(self, store: Store, limits: Limits, now: int) -> None:
+    def __init__(
+        self, store: Store, limits: Limits, now: int, recording: Iterable[RecordingRule] = ()
+    ) -> None:
         self.store = store
         self.limits = limits
         self.now = now
@@ -79,6 +82,7 @@ class BrokerState:
         self.given = 0
         self.volatile = bool(getattr(store, "volatile", False))
         self.next_number = 1
+        self.journal = Journal(self, recording)
         self.purged = PurgedMessages(self)
         self.long_operations = LongOperations(store)
         self.agenda: list[tuple[int, int, Timed]] = []

@@ -116,6 +116,15 @@ class Store(Protocol):
         """Raise the queue's delivered mark."""
         ...
 
+    def keep(self, queue: int, position: int, octets: bytearray) -> None:
+        """Put octets that are no message, which ``read`` must not meet. They may be added to until
+        the batch is taken."""
+        ...
+
+    def octets_at(self, queue: int, position: int) -> bytes:
+        """Octets that were kept and are written; b"" if there are none."""
+        ...
+
     def read(self, queue: int, start: int, limit: int) -> list[StoredMessage]:
         """Up to ``limit`` messages from position ``start`` on, in order: written or not."""
         ...

@@ -124,7 +124,10 @@ class PreparedPublishes:
 
     def putting(self, origin: object) -> Iterator[None]:
         """A long operation. ``origin`` is the connection that published."""
+        recorder = self.vhost.recorder
         for count, (message, queues) in enumerate(zip(self.messages, self.queues, strict=True), 1):
+            if recorder is not None and queues:
+                recorder.record(message, origin)
             for queue in queues:
                 if queue.refuses_when_full:
                     _, size = self.reserved.popleft()

@@ -98,6 +98,7 @@ class VirtualHost:
         self.name = name
         self.state = state
         self.store = state.store
+        self.recorder = state.journal.recorder(name)
         self.queues: dict[str, Queue] = {}
         self.replies: dict[str, Queue] = {}
         self.exchanges: dict[str, Exchange] = {name: kind(name) for name, kind in PREDECLARED}

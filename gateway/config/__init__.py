@@ -23,6 +23,7 @@ from gateway.broker.limits import Limits
 from gateway.config.amqp import AmqpSettings
 from gateway.config.bridge import ShovelSettings, UpstreamSettings
 from gateway.config.facade import FacadeSettings
+from gateway.config.journal import JournalSettings
 from gateway.config.observe import ObserveSettings
 from gateway.config.section import Section
 from gateway.config.web import AdminSettings, DeclaredRoute, HttpSettings
@@ -152,6 +153,7 @@ class Settings(BaseSettings):
     admin: AdminSettings = Field(default_factory=AdminSettings)
     crossing: CrossingSettings = Field(default_factory=CrossingSettings)
     limits: ResourceSettings = Field(default_factory=ResourceSettings)
+    journal: JournalSettings = Field(default_factory=JournalSettings)
     routes: list[DeclaredRoute] = Field([], description="declared routes, see below")
     upstreams: list[UpstreamSettings] = Field(
         [], description="brokers that the gateway connects to, see below"
@@ -180,6 +182,8 @@ class Settings(BaseSettings):
                 raise ValueError(f"two {what} have the same name")
         if len({one.file for one in self.observe}) < len(self.observe):
             raise ValueError("two observers write the same file")
+        if not self.durable and any(one.record for one in self.journal.recording):
+            raise ValueError("journal.recording needs durable = true")
         known = {"", *(one.name for one in self.upstreams)}
         for shovel in self.shovels:
             for upstream in (shovel.source.upstream, shovel.destination.upstream):

@@ -420,6 +420,12 @@ class Session:
         self._live.client = self.broker.attach(
             operation.vhost, operation.user, name, operation.rules
         )
+        self._live.client.origin = {
+            "protocol": f"amqp-{self.adapter.version}",
+            "client_id": operation.client or self.peer.name,
+            "product": self.peer.product,
+            "product_version": self.peer.product_version,
+        }
         self._context.vhost = operation.vhost
         self.opened = True
         self.adapter.send(Done(0, operation.token))

@@ -69,7 +69,7 @@ class Gathered:
 
     __slots__ = (
         "mark", "puts", "cuts", "ranges", "purged", "dropped", "records", "delivered", "written",
-        "bodies",
+        "bodies", "octets",
     )  # fmt: skip
 
     def __init__(self, mark: int) -> None:
@@ -86,6 +86,8 @@ class Gathered:
         self.written = False
         self.bodies: dict[int, int] = {}
         """Number of the shared body by ``id(message)``; a retried write uses the same number."""
+        self.octets: dict[int, bytearray] = {}
+        """By key: rows that are no messages, durable as these are."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -96,12 +98,15 @@ class Gathered:
             or self.dropped
             or self.records
             or self.delivered
+            or self.octets
         )
 
     @property
     def marks_only(self) -> bool:
         """Whether the batch has only delivered marks, which are written without a sync."""
-        return not (self.puts or self.cuts or self.ranges or self.purged or self.records)
+        return not (
+            self.puts or self.cuts or self.ranges or self.purged or self.records or self.octets
+        )
 
     def drop_queue(self, queue: int) -> int:
         """Discard pending changes of a purged queue. Returns the octets of the discarded bodies."""

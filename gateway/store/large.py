@@ -124,9 +124,18 @@ class LargeBodyFiles:
 
     def open(self, number: int) -> LargeBody:
         """The body in this file."""
-        descriptor = os.open(self.directory / str(number), os.O_RDONLY | os.O_CLOEXEC)
-        file = File(descriptor, os.fstat(descriptor).st_size)
-        return LargeBody(file, 0, file.size)
+        return _opened(self.directory / str(number))
+
+
+def open_large(directory: Path, number: int) -> LargeBody:
+    """A large body of the store in a data directory. Raises ``OSError``."""
+    return _opened(directory / "large" / str(number))
+
+
+def _opened(path: Path) -> LargeBody:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    file = File(descriptor, os.fstat(descriptor).st_size)
+    return LargeBody(file, 0, file.size)
 
 
 def linked(body: LargeBody, name: Path) -> bool:

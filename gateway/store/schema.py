@@ -20,10 +20,10 @@ if sys.platform != "win32":
     import fcntl
 
 APPLICATION = 0x414D5147
-FORMAT = 3
+FORMAT = 4
 """Format 2: a body may be the number of a file in ``large``. Format 3: records of kinds
 "branch" and "deleted" own messages, which an earlier gateway would remove as those of a deleted
-queue."""
+queue. Format 4: so do records of the kinds "journal-address" and "journal-index"."""
 PAGE = 8192
 """Octets. 4096, 8192 and 16384 write equally fast; 8192 deletes faster than 4096 and keeps
 bodies of up to 8 KB on one page."""
@@ -58,7 +58,13 @@ def _branches(connection: sqlite3.Connection) -> None:
     """Format 2 to 3: no change, as format 2 has no branches."""
 
 
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _numbers_of_files, 2: _branches}
+def _journal(connection: sqlite3.Connection) -> None:
+    """Format 3 to 4: no change, as format 3 has no recorded addresses."""
+
+
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
+    1: _numbers_of_files, 2: _branches, 3: _journal,
+}  # fmt: skip
 """Step from format n to n + 1, by n; each runs inside the transaction that raises the number."""
 
 

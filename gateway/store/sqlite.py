@@ -246,6 +246,19 @@ class SqliteStore:
         except (LocalError, ValueError, RecursionError) as error:
             raise Unstorable(f"headers added by the broker cannot be stored: {error}") from error
 
+    def keep(self, queue: int, position: int, octets: bytearray) -> None:
+        """Put octets that are no message. They may be added to until the batch is taken."""
+        self.gathering.octets[queue << SHIFT | position] = octets
+        self.dirty = True
+
+    def octets_at(self, queue: int, position: int) -> bytes:
+        """Octets that were kept and are written; b"" if there are none."""
+        with disk_errors(f"cannot read row {position} of number {queue}"):
+            row = self.reader.execute(
+                "SELECT body FROM messages WHERE id = ?", [queue << SHIFT | position]
+            ).fetchone()
+        return b"" if row is None else bytes(row[0])
+
     def remove(self, queue: int, position: int) -> None:
         """Delete a message, written or not. A message of the gathering batch costs no statement."""
         batch = self.gathering

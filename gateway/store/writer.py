@@ -145,7 +145,7 @@ class Writer:
                 for run in runs:
                     yield f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", list(run)
                 yield from chunks(f"DELETE FROM {table} WHERE id IN (", "?", ")", singles)
-        if batch.puts:
+        if batch.puts or batch.octets:
             yield from self._puts(batch)
         if batch.delivered:
             marks = [value for pair in batch.delivered.items() for value in pair]
@@ -170,6 +170,8 @@ class Writer:
         sharing: list[Any] = []
         bodies: list[Any] = []
         placed: set[int] = set()
+        for key, content in batch.octets.items():
+            kept += (key, 0, b"", content)
         for queue, puts in batch.puts.items():
             base = queue << SHIFT
             for position, (message, expires, keep, added) in puts.items():

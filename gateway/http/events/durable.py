@@ -159,6 +159,7 @@ class DurableSource(Source):
             if self.channel is not None:
                 self.channel.settle(delivery, Outcome.ACCEPT)
             return
+        broker.state.journal.enter(self.number, self.next)
         self.next += 1
         self.waiting.append(Waiting(store.mark, event))
         if self.channel is not None:

@@ -1,0 +1,285 @@
+"""The journal: what the gateway has accepted or forwarded, in the order of its commits.
+
+Each entry has a global *commit position* and, at its address, an *offset*. Its message is a row of
+the store like one in a queue, under the number of the address and the offset. Which position has
+which row is told by the *index*: one row for each batch of the store, written in that batch. So an
+entry is in the same batch as the publish that it records, and what is confirmed is recorded. A
+process that is killed takes the positions of unwritten batches with it; nobody has seen them, as
+readers read the database (``gateway.journal``).
+
+Addresses are nodes: ``/exchanges/NAME``, and ``/queues/NAME`` for messages that are published to
+the default exchange. The journals of durable event sources are addresses too.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from struct import Struct
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote
+from uuid import uuid4
+
+from gateway.broker.store import Depth, Record, Store
+from gateway.errors import Unstorable
+from gateway.message import Message
+
+ADDRESS, INDEX = "journal-address", "journal-index"
+"""Kinds of records: one for each recorded address, and one for the journal as a whole."""
+ENTRY = Struct(">IQI")
+"""An entry in the index: number of the address, offset, number of the origin."""
+MOST_ADDRESSES = 10_000
+"""Recorded addresses; messages for further ones are not recorded."""
+MOST_REMEMBERED = 16_384
+"""Names whose address is remembered."""
+UNKNOWN = 0
+"""The origin of messages that the gateway publishes for nobody who is connected."""
+PRIVATE = "amq."
+
+
+class RecordingRule(NamedTuple):
+    """Whether addresses are recorded whose virtual host and name fit these patterns (``*`` is any
+    text)."""
+
+    vhost: str
+    address: str
+    record: bool
+
+
+class Origin(Protocol):
+    """The connection that has published."""
+
+    journal_origin: int
+    user: str
+    name: str
+    origin: dict[str, str]
+
+
+class JournalState(Protocol):
+    """The broker's state, as the journal needs it."""
+
+    now: int
+    store: Store
+    volatile: bool
+    warn: Callable[[str], None]
+    report: Callable[[str], None]
+
+    def number(self) -> int: ...
+
+
+class Address:
+    """``number`` is where the store has its entries, ``next`` the offset of the next one."""
+
+    __slots__ = ("vhost", "name", "number", "next")
+
+    def __init__(self, vhost: str, name: str, number: int, next: int) -> None:
+        self.vhost = vhost
+        self.name = name
+        self.number = number
+        self.next = next
+
+
+def name_of(exchange: str, key: str) -> str:
+    """The address of what is published to this exchange with this key."""
+    if exchange:
+        return f"/exchanges/{quote(exchange, safe='', errors='surrogatepass')}"
+    return f"/queues/{quote(key, safe='', errors='surrogatepass')}"
+
+
+class Journal:
+    """``next`` is the position of the next entry. ``rules``: the first that fits an address says
+    whether it is recorded; none is no."""
+
+    def __init__(self, state: JournalState, rules: Iterable[RecordingRule] = ()) -> None:
+        self.state = state
+        self.rules = () if state.volatile else tuple(rules)
+        self.id = ""
+        """Of the journal; "" before its first entry."""
+        self.next = 0
+        self.addresses: dict[tuple[str, str], Address] = {}
+        self._index = self._origins = 0
+        self._next_origin = self._fresh = UNKNOWN + 1
+        """Origins from ``_fresh`` on are described in rows behind which nothing is trimmed."""
+        self._epochs: list[tuple[int, int]] = []
+        """Positions, and the first origin that may be named from there on."""
+        self._mark = 0
+        self._entries = bytearray()
+        self._full = False
+
+    def restore(self, records: Iterable[Record], depths: dict[int, Depth]) -> set[int]:
+        """Go on where an earlier process has ended. Returns the numbers that belong to it."""
+        numbers: set[int] = set()
+        for kind, key, value in records:
+            if kind == ADDRESS:
+                vhost, name = key
+                number = value["number"]
+                depth = depths.get(number)
+                following = max(value["next"], 0 if depth is None else depth.last + 1)
+                self.addresses[vhost, name] = Address(vhost, name, number, following)
+                numbers.add(number)
+            elif kind == INDEX:
+                self.id = value["id"]
+                self._index, self._origins = value["index"], value["origins"]
+                numbers |= {self._index, self._origins}
+                self.next = value["next"]
+                last = depths.get(self._index)
+                if last is not None:
+                    written = self.state.store.octets_at(self._index, last.last)
+                    self.next = max(self.next, last.last + len(written) // ENTRY.size)
+                origins = depths.get(self._origins)
+                self._next_origin = value["next_origin"]
+                if origins is not None:
+                    self._next_origin = max(self._next_origin, origins.last + 1)
+                self._begin_epoch()
+        return numbers
+
+    def recorder(self, vhost: str) -> "Recorder | None":
+        """Records what is published in a virtual host; ``None`` if that is nothing."""
+        rules = [one for one in self.rules if fnmatchcase(vhost, one.vhost)]
+        return Recorder(self, vhost, rules) if any(one.record for one in rules) else None
+
+    # --- entries --------------------------------------------------------------------------------
+
+    def enter(self, number: int, offset: int, origin: int = UNKNOWN) -> int:
+        """The message that was put into the store under this number and offset has the next
+        position, which is returned. Hot."""
+        if self.state.store.mark != self._mark:
+            self._begin_batch()
+        self._entries += ENTRY.pack(number, offset, origin)
+        position = self.next
+        self.next = position + 1
+        return position
+
+    def _begin_batch(self) -> None:
+        store = self.state.store
+        if not self.id:
+            self.id = str(uuid4())
+            self._index, self._origins = self.state.number(), self.state.number()
+            self._begin_epoch()
+            self._save()
+        self._mark = store.mark
+        self._entries = bytearray()
+        store.keep(self._index, self.next, self._entries)
+
+    def _save(self) -> None:
+        value: dict[str, Any] = {
+            "id": self.id,
+            "index": self._index,
+            "origins": self._origins,
+            "next": self.next,
+            "next_origin": self._next_origin,
+        }
+        self.state.store.save(INDEX, (), value)
+
+    def append(self, address: Address, message: Message, origin: Origin | None) -> bool:
+        """Record a message. Returns false if the store cannot keep it. Hot."""
+        state = self.state
+        offset = address.next
+        try:
+            state.store.append(address.number, offset, message, state.now, True)
+        except Unstorable as reason:
+            state.report(f"{message} is not in the journal: {reason}")
+            return False
+        address.next = offset + 1
+        if self.state.store.mark != self._mark:
+            self._begin_batch()
+        if origin is None:
+            number = UNKNOWN
+        elif (number := origin.journal_origin) < self._fresh:
+            number = self._describe(origin)
+        self._entries += ENTRY.pack(address.number, offset, number)
+        self.next += 1
+        return True
+
+    def _describe(self, origin: Origin) -> int:
+        """Write a description of a connection, in the batch of its first entry."""
+        number = origin.journal_origin = self._next_origin
+        self._next_origin = number + 1
+        text = json.dumps({"user": origin.user, "connection": origin.name, **origin.origin})
+        self.state.store.keep(self._origins, number, bytearray(text.encode()))
+        return number
+
+    # --- addresses ------------------------------------------------------------------------------
+
+    def address(self, vhost: str, name: str) -> Address | None:
+        """The one there is, or a new one; ``None`` when there are too many."""
+        found = self.addresses.get((vhost, name))
+        if found is None:
+            if len(self.addresses) >= MOST_ADDRESSES:
+                if not self._full:
+                    self._full = True
+                    text = f"the journal has {MOST_ADDRESSES} addresses: no more are recorded"
+                    self.state.warn(text)
+                return None
+            found = self.addresses[vhost, name] = Address(vhost, name, self.state.number(), 0)
+            self._save_address(found)
+        return found
+
+    def _save_address(self, address: Address) -> None:
+        value = {"number": address.number, "next": address.next}
+        self.state.store.save(ADDRESS, (address.vhost, address.name), value)
+
+    # --- trimming -------------------------------------------------------------------------------
+
+    def trim(self, ranges: dict[int, tuple[int, int]], start: int) -> None:
+        """Remove entries from the store: the first and last offsets by number of the address, and
+        the index before ``start``, which begins a batch. What belongs to other numbers than those
+        of ``addresses`` stays, as event sources keep their own."""
+        store = self.state.store
+        for address in self.addresses.values():
+            given = ranges.get(address.number)
+            if given is not None:
+                self._save_address(address)
+                store.remove_ranges(address.number, [given])
+        if start:
+            store.remove_ranges(self._index, [(0, start - 1)])
+        while len(self._epochs) > 1 and self._epochs[1][0] <= start:
+            self._epochs.pop(0)
+        first = self._epochs[0][1]
+        if self._epochs[0][0] <= start and first > UNKNOWN + 1:
+            store.remove_ranges(self._origins, [(0, first - 1)])
+        self._begin_epoch()
+        self._save()
+
+    def _begin_epoch(self) -> None:
+        """Connections are described again when they publish next, so that descriptions can be
+        trimmed although their connections go on."""
+        self._fresh = self._next_origin
+        self._epochs.append((self.next, self._next_origin))
+
+
+class Recorder:
+    """Records what is published in one virtual host."""
+
+    def __init__(self, journal: Journal, vhost: str, rules: list[RecordingRule]) -> None:
+        self.journal = journal
+        self.vhost = vhost
+        self.rules = rules
+        self._exchanges: dict[str, Address | None] = {}
+        self._queues: dict[str, Address | None] = {}
+
+    def record(self, message: Message, origin: Any) -> bool:
+        """Whether this message, which was accepted or forwarded, is recorded. It is as safe as the
+        store's gathering batch then. Hot."""
+        try:
+            if message.exchange:
+                address = self._exchanges[message.exchange]
+            else:
+                address = self._queues[message.key]
+        except KeyError:
+            address = self._find(message)
+        return address is not None and self.journal.append(address, message, origin)
+
+    def _find(self, message: Message) -> Address | None:
+        known = self._exchanges if message.exchange else self._queues
+        if len(known) >= MOST_REMEMBERED:
+            known.clear()
+        name = message.exchange or message.key
+        text = name_of(message.exchange, message.key)
+        # Queues of the gateway's own, and those for replies, come and go.
+        private = not message.exchange and name.startswith(PRIVATE)
+        record = not private and next(
+            (one.record for one in self.rules if fnmatchcase(text, one.address)), False
+        )
+        address = self.journal.address(self.vhost, text) if record else None
+        known[name] = address
+        return address

@@ -1,0 +1,81 @@
+"""One entry of the journal, and where entries are looked for."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gateway.message import Message
+
+MOST_ENTRIES = 1000
+MOST_OCTETS = 8 << 20
+"""Entries, and octets of them, in one portion that is read."""
+
+
+class JournalError(Exception):
+    """The journal cannot be read: it is damaged, or another one than was asked for."""
+
+
+class Trimmed(JournalError):
+    """Entries were asked for that retention has removed. ``start`` is the oldest there is."""
+
+    def __init__(self, wanted: int, start: int) -> None:
+        super().__init__(f"the journal begins at position {start}, behind position {wanted}")
+        self.wanted = wanted
+        self.start = start
+
+
+class Publisher(NamedTuple):
+    """The connection that has published a message; "" is unknown."""
+
+    protocol: str = ""
+    user: str = ""
+    connection: str = ""
+    client_id: str = ""
+    product: str = ""
+    product_version: str = ""
+
+
+NOBODY = Publisher()
+
+
+class Entry(NamedTuple):
+    """``pos`` is the commit position, ``offset`` that at the address, ``stamp`` when the gateway
+    took the message, ms since 1970. ``size`` are the octets of its body, which ``message`` lacks if
+    it was not asked for, or if it is in the file ``reference`` of the journal's directory."""
+
+    pos: int
+    stamp: int
+    vhost: str
+    address: str
+    offset: int
+    publisher: Publisher
+    message: Message
+    size: int
+    reference: str = ""
+
+
+class Span(NamedTuple):
+    """The positions from ``start`` up to ``end`` (not included)."""
+
+    start: int
+    end: int
+
+
+class Portion(NamedTuple):
+    """Entries in the order of their positions. ``next`` is where to go on; entries before it that
+    are missing here do not fit the question, or are gone."""
+
+    entries: list[Entry]
+    next: int
+
+
+class Question(NamedTuple):
+    """Which entries are wanted: of addresses for which ``wanted`` says so, with or without their
+    bodies, and how many at most."""
+
+    wanted: Callable[[str, str], bool] = lambda vhost, address: True
+    bodies: bool = True
+    entries: int = MOST_ENTRIES
+    octets: int = MOST_OCTETS
+
+
+ALL = Question()

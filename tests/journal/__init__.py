@@ -1,0 +1,1 @@
+"""The journal: recording, reading, sealing."""

@@ -1,0 +1,58 @@
+"""Messages of a facade are recorded when the upstream has taken them."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.broker.confirms import UNDECIDED, Confirms
+from gateway.broker.outbound import Outbound, PublishFate
+from gateway.errors import Condition
+from gateway.message import Message
+from tests.journal.recording import Recording
+from tests.store.samples import message
+
+
+class OnePath:
+    """The publish path of a channel, as the outbound messages know it."""
+
+    closed = False
+    returning = 0
+
+    def __init__(self, origin: object) -> None:
+        self.origin = origin
+
+    def give_back(self, message: Message, condition: Condition, text: str) -> None: ...
+
+    def confirm_soon(self) -> None: ...
+
+
+class Sender:
+    """Remembers what it was to send."""
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+
+    def publish(self, number: int, message: Message) -> None:
+        self.sent.append(number)
+
+    def relieved(self) -> None: ...
+
+
+@pytest.mark.parametrize("fate", list(PublishFate))
+def test_recorded_with_its_fate(tmp_path: Path, fate: PublishFate) -> None:
+    recording = Recording(tmp_path)
+    sender, confirms = Sender(), Confirms()
+    outbound = Outbound(sender, recording.broker.vhosts["/"].recorder)
+    run = confirms.wait()
+    outbound.publish(OnePath(recording.client), run, message(b"x", b"", "x", "k"), False)
+    recording.commit()
+    assert run.mark == UNDECIDED and recording.entries() == []
+    outbound.conclude(sender.sent[0], fate, "")
+    waiting: list[tuple[int, bool, bool]] = []
+    taken = fate is PublishFate.TAKEN
+    safe = recording.store.mark - 1
+    assert confirms.tell(safe, 0, lambda *told: waiting.append(told)) is not taken
+    recording.commit()
+    assert [one.address for one in recording.entries()] == ["/exchanges/x"] * taken
+    assert confirms.tell(recording.store.mark - 1, 0, lambda *told: waiting.append(told))
+    assert [accepted for _, _, accepted in waiting] == [fate is not PublishFate.REFUSED]
