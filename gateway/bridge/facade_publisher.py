@@ -1,29 +1,39 @@
 """Publishes the messages of a facade to its upstream, over a connection of its own.
 
-Messages without a fate are published again over the next connection, one at a time if the upstream
-has ended the last one over one of these.
+Messages without a fate are published again over the next connection. When the upstream ends only
+the channel, over a message, those under way are suspects: they are published again on another
+channel of the same connection until that one is found, which is refused. A fresh channel takes the
+messages of publishers without suspects; those of the others wait, which keeps their order.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Protocol
 
 from gateway.bridge.ends import Fate, first_of
 from gateway.bridge.places import SAME_PLACES, Places
-from gateway.bridge.remote_ends import RemoteDestination, open_destination
+from gateway.bridge.remote_ends import CHANNEL, RemoteDestination, open_destination
+from gateway.bridge.suspects import Suspect, Suspects
 from gateway.bridge.upstream import Upstream
 from gateway.bridge.waiting import Turn, quietly
 from gateway.broker.deadletters import peek_properties, reencoded
 from gateway.broker.facade import FacadeVirtualHost
-from gateway.broker.outbound import Passage, PublishFate
-from gateway.errors import Condition, GatewayError, Lost, Refusal
+from gateway.broker.outbound import Passage, PublishFate, Publishing
+from gateway.errors import Condition, GatewayError, LocalError, Lost, Refusal
 from gateway.message import Message
+from gateway.operations import Confirm, SessionLost
 
 log = logging.getLogger("gateway.bridge")
 
 BATCH = 512
-"""Messages of the last connection that are published in one turn of the loop."""
+"""Messages that are published in one turn of the loop."""
+TRIAL = CHANNEL + 1
+"""The channel of suspects."""
+APART_SECONDS = 60.0
+"""For so long all messages of a publisher are suspects, after one that the upstream refused so."""
 FATES = {
     Fate.CONFIRMED: PublishFate.TAKEN,
     Fate.UNROUTABLE: PublishFate.UNROUTABLE,
@@ -50,7 +60,8 @@ Conclude = Callable[[int, PublishFate, str], None]
 
 class PublisherOwner(Protocol):
     """The facade of a publisher. ``side`` is its bit in ``Passage.awaits``; ``on_full`` is called
-    when publishers have to be held back."""
+    when publishers have to be held back, ``on_lost`` when messages that are not in
+    ``Outbound.under_way`` may be lost."""
 
     vhost: str
     host: FacadeVirtualHost
@@ -60,6 +71,7 @@ class PublisherOwner(Protocol):
     side: int
     conclude: Conclude
     on_full: Callable[[], None]
+    on_lost: Callable[[], None]
 
     def failed(self, text: str) -> None:
         """Tell the administration about a fault."""
@@ -67,31 +79,58 @@ class PublisherOwner(Protocol):
 
 
 class FacadePublisher:
-    """Messages are published at once while the connection lives and none of them is a suspect;
-    later otherwise."""
+    """Messages are published at once while the channel for them is open and their publisher has no
+    suspects; later otherwise."""
 
     def __init__(self, owner: PublisherOwner) -> None:
         self._owner = owner
         self._opened: RemoteDestination | None = None
+        self._channels: dict[int, RemoteDestination] = {}
+        """The open channels of the connection, by number."""
         self._destination: RemoteDestination | None = None
-        """The same, when the messages of the last connection have been published."""
+        """Where messages are published at once; ``None``: they wait."""
         self._batch: list[tuple[int, Message]] = []
+        self._backlog: deque[int] = deque()
+        """Messages that wait for the channel, in order."""
         self._reports: list[tuple[int, Fate, str]] = []
-        self._careful = 0
-        """Messages that are published one at a time, since the connection was lost over one."""
-        self._suspect = 0
-        """The one of these that is under way alone."""
+        self._suspects = Suspects()
+        self._tried: list[Suspect] = []
+        """Those that are published again now."""
+        self._reason: Refusal | None = None
+        """Why the channel of suspects has ended meanwhile."""
+        self._careful = False
+        """The connection was lost over a message: suspects are published alone, one at a time."""
+        self._apart: dict[Publishing, float] = {}
+        """Publishers whose messages are all suspects, until a time of the loop's clock."""
+        self._held: set[Publishing] = set()
+        """Publishers whose messages wait for their suspects, or who are apart."""
+        self._waiting: list[int] = []
+        """Their messages, in order."""
         self._concluded = asyncio.Event()
+        self._doubted = asyncio.Event()
+        self._stopped = asyncio.Event()
 
     def publish(self, number: int, message: Message) -> None:
         """Hot."""
         if self._owner.host.outbound.full:
             self._owner.on_full()
-        if self._destination is None or self._careful:
-            return  # all that is under way is published when it is there
+        if (self._destination is None or self._held) and self._keep(number):
+            return
         if not self._batch:
             asyncio.get_running_loop().call_soon(self._send)
         self._batch.append((number, message))
+
+    def _keep(self, number: int) -> bool:
+        """Keep a message for later, if it has to wait."""
+        passage = self._owner.host.outbound.under_way.get(number)
+        if passage is not None and passage.path in self._held:
+            self._waiting.append(number)
+            self._doubted.set()
+        elif self._destination is None:
+            self._backlog.append(number)
+        else:
+            return False
+        return True
 
     @property
     def ready(self) -> bool:
@@ -103,97 +142,270 @@ class FacadePublisher:
         side, passages = self._owner.side, self._owner.host.outbound.under_way
         return {number: one for number, one in passages.items() if one.awaits & side}
 
+    def _awaits(self, number: int) -> bool:
+        """Whether this upstream has to confirm a message."""
+        found = self._owner.host.outbound.under_way.get(number)
+        return found is not None and bool(found.awaits & self._owner.side)
+
     # --- connecting -------------------------------------------------------------------------------
 
     async def open(self, name: str) -> None:
         """Connect. Raises ``OSError`` or ``Refusal``."""
         self._opened = await open_destination(self._owner.upstream, name, self._report, "")
+        self._channels[CHANNEL] = self._opened
 
     async def run(self) -> None:
         """Publish until the connection is lost, which is raised."""
-        destination = self._opened
-        assert destination is not None
-        await first_of(self._watch(destination), self._publish_all(destination))
+        assert self._opened is not None
+        await first_of(self._watch(self._opened), self._search(), self._publish_waiting())
 
     def lose(self) -> None:
         """Publish nothing until the next connection."""
+        self._channels.clear()
         self._destination = None
+        tried, self._tried = self._tried, []
+        self._suspects.put_back(self._without_fate(tried), "")
+        self._wait_again()
 
     async def close(self) -> None:
         opened, self._opened = self._opened, None
         if opened is not None:
             await quietly(opened.close())
 
-    # --- publishing -------------------------------------------------------------------------------
+    async def _channel(self, number: int) -> RemoteDestination:
+        """A channel, which is opened if it is not open. Raises ``Refusal`` or ``LocalError``."""
+        found = self._channels.get(number)
+        if found is None:
+            assert self._opened is not None
+            found = self._channels[number] = await self._opened.beside(number)
+        return found
 
-    async def _watch(self, destination: RemoteDestination) -> None:
-        """Raises when the connection for publishes is lost. If the upstream has ended its channel
-        over a message, that is looked for, and refused."""
+    @property
+    def _is_open(self) -> bool:
+        return self._opened is not None and self._opened.remote.closed is None
+
+    async def _watch(self, opened: RemoteDestination) -> None:
+        """Raises when the connection for publishes is lost."""
+        channels = self._channels
         try:
-            await destination.watch()
+            async for operation in opened.remote:
+                if isinstance(operation, Confirm):
+                    channel = channels.get(operation.channel)
+                    if channel is not None:
+                        channel.conclude(operation.sequence, operation.multiple, operation.accepted)
+                elif isinstance(operation, SessionLost):
+                    self._end_channel(operation)
+                else:
+                    number = getattr(operation, "channel", CHANNEL)
+                    channels.get(number, opened).handle(operation)
         except Refusal as refusal:
-            under_way = self.under_way()
             if refusal.lost is not Lost.CONNECTION or refusal.condition in FAULTS:
-                found = under_way.get(self._suspect)
-                self._careful = len(under_way)
-                if found is not None:
-                    self._owner.failed(f"the upstream does not take a message: {refusal.text}")
-                    with self._owner.turn():
-                        if refusal.condition is Condition.NOT_FOUND and found.message.exchange:
-                            self._owner.host.lose_exchange(found.message.exchange)
-                        text = refusal.text
-                        self._owner.conclude(self._suspect, PublishFate.REFUSED, text)
+                self._doubt_all(refusal)
             raise
 
-    async def _publish_all(self, destination: RemoteDestination) -> None:
-        """Publish the messages without a fate from the last connection, one at a time if it was
-        lost over one of these; then everything as it comes."""
-        side = self._owner.side
-        while self._careful and (under_way := self.under_way()):
-            number = next(iter(under_way))
+    def _end_channel(self, lost: SessionLost) -> None:
+        """The upstream has ended a channel. Raises ``Refusal`` if it was not over a message."""
+        ended = self._channels.pop(lost.channel, None)
+        if ended is None:
+            return
+        reason = Refusal(lost.condition, lost.text)
+        self._conclude()
+        if lost.channel == self._trial:
+            self._reason = reason
+            return
+        sent = ended.unconfirmed
+        if not sent:
+            raise reason
+        self._destination = None
+        self._doubt([number for number in self.under_way() if number in sent], reason.text)
+        self._wait_again()
+        self._owner.on_lost()
+        self._stopped.set()
+
+    # --- suspects ---------------------------------------------------------------------------------
+
+    @property
+    def _trial(self) -> int:
+        """The channel of suspects. It is the only one after a connection was lost over a message:
+        that would be lost again, with everything under way."""
+        return CHANNEL if self._careful else TRIAL
+
+    def _doubt(self, numbers: Iterable[int], reason: str) -> None:
+        """Messages are suspects from now on, and later ones of their publishers wait."""
+        under_way, found = self._owner.host.outbound.under_way, []
+        for number in numbers:
             passage = under_way[number]
-            self._careful -= 1
-            self._suspect = number
-            destination.publish([(number, self.sendable(passage.message_for(side)))])
-            left = self._owner.host.outbound.under_way
-            while passage.awaits & side and number in left:
-                self._concluded.clear()
-                await self._concluded.wait()
-        self._careful = self._suspect = 0
-        under_way = self.under_way()
-        numbers = list(under_way)
-        self._destination = destination
-        for first in range(0, len(numbers), BATCH):
-            portion = [
-                (number, self.sendable(under_way[number].message_for(side)))
-                for number in numbers[first : first + BATCH]
-                if under_way[number].awaits & side
-            ]
-            destination.publish(portion)
+            found.append(Suspect(number, passage.path, self._place(passage.message)[0]))
+        self._held.update(one.path for one in found)
+        self._suspects.add(found, reason)
+        self._doubted.set()
+
+    def _doubt_all(self, refusal: Refusal) -> None:
+        """The connection is lost over a message."""
+        if self._careful and self._tried:
+            self._refuse(self._tried[0], refusal)
+            return
+        self._careful = True
+        self._tried = []
+        self._suspects.clear()
+        self._doubt(self.under_way(), refusal.text)
+
+    def _without_fate(self, suspects: list[Suspect]) -> list[Suspect]:
+        return [one for one in suspects if self._awaits(one.number)]
+
+    def _wait_again(self) -> None:
+        """Sort the messages that wait, when none is under way but suspects."""
+        self._batch.clear()
+        self._backlog.clear()
+        self._waiting.clear()
+        suspects = {one.number for one in (*self._suspects, *self._tried)}
+        for number, passage in self.under_way().items():
+            if number not in suspects:
+                held = passage.path in self._held
+                (self._waiting if held else self._backlog).append(number)
+
+    async def _search(self) -> None:
+        """Publish the suspects again, while there are any."""
+        while True:
+            if not self._suspects:
+                self._release()
+            if not self._suspects:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(min(self._apart.values(), default=None)):
+                        await self._doubted.wait()
+                self._doubted.clear()
+                continue
+            channel = await self._open_trial()
+            self._tried = self._suspects.take(1 if self._careful else BATCH)
+            sent = await self._try(channel)
+            tried, self._tried = self._tried, []
+            left, reason = self._without_fate(tried), self._reason
+            if not left or reason is None:
+                self._suspects.passed()
+            elif len(tried) == 1 and sent:
+                self._refuse(tried[0], reason)
+            else:
+                self._suspects.put_back(left, reason.text)
+            await self._open_trial()
+
+    async def _open_trial(self) -> RemoteDestination:
+        """Raises ``Refusal`` or ``LocalError``; if the upstream allows no second channel, one is
+        used over the next connection."""
+        try:
+            return await self._channel(self._trial)
+        except (LocalError, Refusal):
+            self._careful = self._careful or self._is_open
+            raise
+
+    async def _try(self, channel: RemoteDestination) -> bool:
+        """Publish suspects, until all have a fate or their channel has ended; whether they were
+        sent before it ended."""
+        self._reason = None
+        sent = True
+        try:
+            channel.publish(self._portion(one.number for one in self._tried))
+        except Refusal as error:
+            log.debug("facade %s: %s", self._owner.vhost, error)
+            sent = False
+        while self._reason is None and (not sent or self._without_fate(self._tried)):
+            self._concluded.clear()
+            await self._concluded.wait()
+        return sent
+
+    def _refuse(self, guilty: Suspect, reason: Refusal) -> None:
+        """The upstream does not take a message. If that is since it has no such exchange, it takes
+        none of the others for that."""
+        passage = self._owner.host.outbound.under_way.get(guilty.number)
+        if passage is None:
+            return
+        self._owner.failed(f"the upstream does not take a message: {reason.text}")
+        exchange, refused = passage.message.exchange, [guilty]
+        missing = reason.condition is Condition.NOT_FOUND and exchange
+        if missing:
+            refused += self._suspects.drop(guilty.exchange)
+        until = asyncio.get_running_loop().time() + APART_SECONDS
+        self._apart.update((one.path, until) for one in refused)
+        with self._owner.turn():
+            if missing:
+                self._owner.host.lose_exchange(exchange)
+            for one in self._without_fate(refused):
+                self._owner.conclude(one.number, PublishFate.REFUSED, reason.text)
+
+    def _release(self) -> None:
+        """There are no suspects any more: the messages that wait for these are published. Those of
+        publishers that are apart become suspects."""
+        time = asyncio.get_running_loop().time()
+        self._apart = {
+            path: until for path, until in self._apart.items() if until > time and not path.closed
+        }
+        self._careful = False
+        self._suspects.clear()
+        self._held = set(self._apart)
+        waiting, self._waiting = self._waiting, []
+        under_way = self._owner.host.outbound.under_way
+        waiting = [number for number in waiting if self._awaits(number)]
+        doubted = [number for number in waiting if under_way[number].path in self._held]
+        if doubted:
+            self._doubt(doubted, "")
+        self._backlog += [one for one in waiting if under_way[one].path not in self._held]
+        if self._backlog:
+            self._send()
+            self._destination = None
+        self._stopped.set()
+
+    # --- publishing -------------------------------------------------------------------------------
+
+    async def _publish_waiting(self) -> None:
+        """Publish the messages that have waited for the channel, whenever it is open."""
+        while True:
+            self._stopped.clear()
+            if not self._careful:
+                await self._open_up(await self._channel(CHANNEL))
+            await self._stopped.wait()
+
+    async def _open_up(self, destination: RemoteDestination) -> None:
+        while self._channels.get(CHANNEL) is destination:
+            if not self._backlog:
+                self._destination = destination
+                return
+            numbers = [self._backlog.popleft() for _ in range(min(BATCH, len(self._backlog)))]
+            try:
+                destination.publish(self._portion(one for one in numbers if self._awaits(one)))
+            except Refusal as error:  # the channel or the connection is lost, which is watched
+                log.debug("facade %s: %s", self._owner.vhost, error)
+                return
             await destination.drain()
-        await asyncio.Event().wait()
 
     def _send(self) -> None:
         batch, self._batch = self._batch, []
         destination = self._destination
-        if destination is None:
+        if destination is None or not batch:
             return
         try:
             destination.publish([(number, self.sendable(message)) for number, message in batch])
-        except GatewayError as error:  # the connection is lost, which its watch raises
+        except GatewayError as error:  # the channel or the connection is lost, which is watched
             log.debug("facade %s: %s", self._owner.vhost, error)
+
+    def _portion(self, numbers: Iterable[int]) -> list[tuple[int, Message]]:
+        """Messages under way, as this upstream gets them."""
+        side, under_way = self._owner.side, self._owner.host.outbound.under_way
+        return [(one, self.sendable(under_way[one].message_for(side))) for one in numbers]
 
     def sendable(self, message: Message) -> Message:
         """As this upstream gets it. Brokers refuse a sender that is not the user of the connection;
         the gateway has checked it."""
         if self._owner.places is not SAME_PLACES:
-            message = message.routed_as(*self._owner.places.there(message.exchange, message.key))
+            message = message.routed_as(*self._place(message))
         sender = message.essentials.user_id
         if sender is None or sender == self._owner.upstream.settings.user:
             return message
         properties = peek_properties(message)
         properties.user_id = None
         return reencoded(message, properties, message.exchange, message.key)
+
+    def _place(self, message: Message) -> tuple[str, str]:
+        """The exchange and the routing key at this upstream."""
+        return self._owner.places.there(message.exchange, message.key)
 
     def _report(self, number: int, fate: Fate, text: str) -> None:
         """Hot."""

@@ -34,7 +34,7 @@ from gateway.operations import (
 )
 
 CHANNEL = 1
-"""The one channel or session of a connection."""
+"""The first channel or session of a connection, and mostly the only one."""
 
 
 def raise_if_lost(operation: Operation) -> None:
@@ -156,19 +156,29 @@ async def open_source(upstream: Upstream, purpose: str, queue: str, window: int)
     return RemoteSource(upstream, remote, queue, tag, window)
 
 
+UNROUTED = frozenset({Condition.NO_ROUTE, Condition.NO_CONSUMERS})
+"""Conditions of messages that are returned since no queue takes them."""
+
+
 class RemoteDestination:
     """Exchanges or addresses of another broker; a ``Destination``. Made by ``open_destination``.
 
     A broker without confirms gets each batch as a transaction, whose commit confirms it."""
 
     def __init__(
-        self, upstream: Upstream, remote: Remote, report: Report, transactional: bool
+        self,
+        upstream: Upstream,
+        remote: Remote,
+        report: Report,
+        transactional: bool,
+        channel: int = CHANNEL,
     ) -> None:
         self.version = remote.adapter.version
+        self.remote = remote
         self._upstream = upstream
-        self._remote = remote
         self._report = report
         self._transactional = transactional
+        self._channel = channel
         self._sequence = 0
         self._sent: dict[int, tuple[int, Message]] = {}
         """Messages that have no fate yet and their numbers, by publish, in order."""
@@ -176,12 +186,12 @@ class RemoteDestination:
         self._takes_dates = links or remote.peer.product != "RabbitMQ"
 
     def publish(self, messages: Iterable[tuple[int, Message]]) -> None:
-        send, sent = self._remote.send, self._sent
+        send, sent, channel = self.remote.send, self._sent, self._channel
         for number, message in messages:
             try:
                 if message.essentials.expiry is not None and not self._takes_dates:
                     message = for_rabbitmq(message, now())
-                send(Publish(CHANNEL, message, True, False))
+                send(Publish(channel, message, True, False))
             except (LocalError, ValueError) as error:
                 self._report(number, Fate.UNWRITABLE, str(error))
                 continue
@@ -189,18 +199,19 @@ class RemoteDestination:
             sent[sequence] = number, message
         if self._transactional:
             self._commit(self._sequence)
-        self._remote.wake()
+        self.remote.wake()
 
     def _commit(self, last: int) -> None:
-        answer = self._remote.request(Commit(CHANNEL, None))
+        answer = self.remote.request(Commit(self._channel, None))
 
         def committed(answer: "asyncio.Future[object]") -> None:
             if not answer.cancelled() and answer.exception() is None:
-                self._conclude(last, True, True)
+                self.conclude(last, True, True)
 
         answer.add_done_callback(committed)
 
-    def _conclude(self, sequence: int, multiple: bool, accepted: bool) -> None:
+    def conclude(self, sequence: int, multiple: bool, accepted: bool) -> None:
+        """The broker has accepted or refused a publish; with ``multiple`` all up to it. Hot."""
         sent = self._sent
         concluded = [sequence]
         if multiple:
@@ -218,7 +229,11 @@ class RemoteDestination:
         sequence = operation.sequence or self._find(operation.message)
         if sequence not in self._sent:
             raise Refusal(Condition.INTERNAL_ERROR, "the broker returned an unknown message")
-        self._report(self._sent.pop(sequence)[0], Fate.UNROUTABLE, operation.text)
+        number, message = self._sent.pop(sequence)
+        found = operation.condition
+        missing = found is Condition.NOT_FOUND and not message.exchange  # in 1.0: no such queue
+        fate = Fate.UNROUTABLE if missing or found in UNROUTED else Fate.REFUSED
+        self._report(number, fate, operation.text)
 
     def _find(self, message: Message) -> int:
         """A publish with the same octets, or the same body if the broker has changed the header;
@@ -234,20 +249,40 @@ class RemoteDestination:
                 alike = alike or sequence
         return alike
 
+    def handle(self, operation: Operation) -> None:
+        """An operation of the other broker but for confirms. Raises ``Refusal`` when the channel or
+        the connection is lost."""
+        raise_if_lost(operation)
+        if isinstance(operation, Returned):
+            self._returned(operation)
+
     async def watch(self) -> None:
-        async for operation in self._remote:
+        async for operation in self.remote:
             if isinstance(operation, Confirm):
-                self._conclude(operation.sequence, operation.multiple, operation.accepted)
-                continue
-            raise_if_lost(operation)
-            if isinstance(operation, Returned):
-                self._returned(operation)
+                self.conclude(operation.sequence, operation.multiple, operation.accepted)
+            else:
+                self.handle(operation)
+
+    @property
+    def unconfirmed(self) -> set[int]:
+        """Numbers of the messages that were sent and have no fate yet."""
+        return {number for number, _ in self._sent.values()}
+
+    async def beside(self, channel: int) -> "RemoteDestination":
+        """The same on another channel of the connection, or again on one that has ended. Raises
+        ``Refusal`` or ``LocalError``."""
+        await self.remote.request(BeginSession(channel, None))
+        select = Select if self._transactional else SelectConfirms
+        await self.remote.request(select(channel, None))
+        return RemoteDestination(
+            self._upstream, self.remote, self._report, self._transactional, channel
+        )
 
     async def drain(self) -> None:
-        await self._remote.drain()
+        await self.remote.drain()
 
     async def close(self) -> None:
-        await self._upstream.disconnect(self._remote)
+        await self._upstream.disconnect(self.remote)
 
 
 async def open_destination(
