@@ -38,6 +38,7 @@ from gateway.http.dependencies import ChannelInfo, ConnectionInfo, HttpDependenc
 from gateway.http.publish.spool import open_partial_bodies, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.inventory.observing import Observing, plan_of
+from gateway.journal.keeping import Keeper
 from gateway.message import cross_with, plainly
 from gateway.net.alarms import ResourceMonitor, memory_total
 from gateway.net.failures import FailureRecords
@@ -99,6 +100,7 @@ class Gateway:
             raise
         self.crossing = Crossing(key, crossing.mode, crossing.fidelity)
         cross_with(self.crossing)
+        self.keeper: Keeper | None = None
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -198,6 +200,10 @@ class Gateway:
             self._tasks.append(asyncio.create_task(self._servers[1].serve(sockets=[admin])))
         self.turn.begin()
         self.turn.end()
+        if isinstance(self.store, SqliteStore):
+            journal = self.broker.state.journal
+            self.keeper = Keeper(journal, settings.journal, settings.data_dir, self._turn)
+            self._tasks.append(asyncio.create_task(self.keeper.run()))
         self.bridge.start()
 
     async def _observe(self) -> None:
@@ -422,10 +428,11 @@ class Gateway:
         for one in self._servers:
             one.should_exit = True
         await self.listener.close("the gateway is shutting down", GOODBYE_SECONDS)
-        ticker, *serving = self._tasks
-        await asyncio.wait(serving, timeout=GOODBYE_SECONDS * 2)
+        await asyncio.wait(self._tasks[1 : 1 + len(self._servers)], timeout=GOODBYE_SECONDS * 2)
         for task in self._tasks:
             task.cancel()
+        if self.keeper is not None:
+            await self.keeper.close()
         await self.turn.drain()
         self.turn.close()
         self.store.close()

@@ -220,16 +220,18 @@ class Journal:
 
     # --- trimming -------------------------------------------------------------------------------
 
-    def trim(self, ranges: dict[int, tuple[int, int]], start: int) -> None:
-        """Remove entries from the store: the first and last offsets by number of the address, and
-        the index before ``start``, which begins a batch. What belongs to other numbers than those
-        of ``addresses`` stays, as event sources keep their own."""
+    def remove(self, number: int, first: int, last: int) -> None:
+        """Remove entries of an address from the store, from a first to a last offset. Event sources
+        remove theirs themselves."""
+        address = next((one for one in self.addresses.values() if one.number == number), None)
+        if address is not None:
+            self._save_address(address)
+            self.state.store.remove_ranges(number, [(first, last)])
+
+    def trim(self, start: int) -> None:
+        """Remove the index before ``start``, which begins a batch, when all entries before it have
+        been removed."""
         store = self.state.store
-        for address in self.addresses.values():
-            given = ranges.get(address.number)
-            if given is not None:
-                self._save_address(address)
-                store.remove_ranges(address.number, [given])
         if start:
             store.remove_ranges(self._index, [(0, start - 1)])
         while len(self._epochs) > 1 and self._epochs[1][0] <= start:

@@ -1,5 +1,7 @@
 """The journal of what the gateway accepts and forwards."""
 
+from pathlib import Path
+
 from pydantic import Field
 
 from gateway.config.section import Section
@@ -17,8 +19,29 @@ class RecordingSettings(Section):
 
 
 class JournalSettings(Section):
-    """What is recorded: docs/pipeline.md."""
+    """What the journal has, and for how long: docs/pipeline.md."""
 
     recording: list[RecordingSettings] = Field(
         [], description="the first that fits an address says whether it is recorded; none: no"
+    )
+    directory: Path | None = Field(
+        None, description="directory of the sealed segments; unset: `journal` in the data directory"
+    )
+    seal: bool = Field(
+        True, description="move older entries into Parquet files (needs the extra `journal`)"
+    )
+    segment_messages: int = Field(
+        65_536, ge=1, description="entries in the store from which on they are sealed"
+    )
+    segment_octets: int = Field(
+        64 << 20, ge=1024, description="octets of entries that a segment has at most, or one entry"
+    )
+    seal_seconds: float = Field(
+        300, gt=0, description="time after which entries are sealed, however few they are"
+    )
+    keep_seconds: float = Field(
+        604_800, gt=0, description="time after which entries are removed, a segment at a time"
+    )
+    keep_octets: int = Field(
+        4 << 30, ge=0, description="octets of segments and entries above which the oldest go"
     )

@@ -9,6 +9,9 @@ MOST_ENTRIES = 1000
 MOST_OCTETS = 8 << 20
 """Entries, and octets of them, in one portion that is read."""
 
+MOST_INLINE = 8 << 20
+"""Octets of a body above which sealing puts it into a file of its own."""
+
 
 class JournalError(Exception):
     """The journal cannot be read: it is damaged, or another one than was asked for."""

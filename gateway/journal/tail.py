@@ -39,6 +39,15 @@ class Head(NamedTuple):
     origin_lane: int
 
 
+class Ranges(NamedTuple):
+    """Rows of the store: the first and last offsets by number of the address, and the ``key`` of
+    the index (the first position of a batch) before which none is needed; 0: nothing is to be
+    removed."""
+
+    offsets: dict[int, tuple[int, int]]
+    key: int
+
+
 class Located(NamedTuple):
     """An entry of the index: where its row is."""
 
@@ -155,6 +164,50 @@ class Tail:
             text = name[0] if kind == ADDRESS else source_address(*name)
             self._names[read_plain(value)["number"]] = vhost, text
         return self._names
+
+    def octets(self) -> int:
+        """Octets of all entries in the store."""
+        with self._reading():
+            total = 0
+            for number in self._read_names():
+                bounds = [number << SHIFT, (number + 1 << SHIFT) - 1]
+                for table in ("messages", "shares"):
+                    sql = f"SELECT ifnull(sum(octets), 0) FROM {table} WHERE id BETWEEN ? AND ?"
+                    total += self._connection.execute(sql, bounds).fetchone()[0]
+            return total
+
+    def ranges(self, end: int) -> Ranges:
+        """The rows of all batches that end before a position."""
+        start, last = self.span()
+        if end < last:
+            end = self._batch(end)
+        if end <= start:
+            return Ranges({}, 0)
+        key = end
+        offsets: dict[int, tuple[int, int]] = {}
+        while start < end:
+            with self._reading():
+                head = self._head()
+                assert head is not None
+                located, reached = self._locate(head, start, end)
+            for one in located:
+                low, high = offsets.get(one.number, (one.offset, one.offset))
+                offsets[one.number] = min(low, one.offset), max(high, one.offset)
+            if reached <= start:
+                break
+            start = reached
+        return Ranges(offsets, key)
+
+    def _batch(self, position: int) -> int:
+        """The first position of the batch that has this one."""
+        with self._reading():
+            head = self._head()
+            if head is None:
+                return 0
+            base = head.index_lane << SHIFT
+            sql = "SELECT max(id) FROM messages WHERE id BETWEEN ? AND ?"
+            (found,) = self._connection.execute(sql, [base, base + position]).fetchone()
+            return 0 if found is None else int(found) - base
 
     # --- entries --------------------------------------------------------------------------------
 

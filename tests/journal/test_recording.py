@@ -160,7 +160,8 @@ def test_trimmed(tmp_path: Path) -> None:
         recording.commit()
     journal = recording.broker.state.journal
     number = journal.addresses["/", "/queues/orders"].number
-    journal.trim({number: (0, 3)}, 4)
+    journal.remove(number, 0, 3)
+    journal.trim(4)
     recording.commit()
     tail = Tail(recording.folder)
     assert tail.span() == (4, 6)
@@ -169,7 +170,8 @@ def test_trimmed(tmp_path: Path) -> None:
         assert [one.pos for one in recording.entries()] == [4, 5]
         recording = recording.again()
     journal = recording.broker.state.journal
-    journal.trim({number: (4, 5)}, 6)
+    journal.remove(number, 4, 5)
+    journal.trim(6)
     recording.commit()
     recording = recording.again()
     recording.channel.publish(message(b"6", b"", "", "orders"))
@@ -187,7 +189,8 @@ def test_publishers_are_described_again_behind_what_was_trimmed(tmp_path: Path) 
         assert [one.publisher.connection for one in recording.entries()] == ["one"]
         number = journal.addresses["/", "/queues/orders"].number
         if pos < 3:
-            journal.trim({number: (pos, pos)}, pos + 1)
+            journal.remove(number, pos, pos)
+            journal.trim(pos + 1)
             recording.commit()
     lane = journal._origins
     rows = recording.store.reader.execute(

@@ -1,0 +1,151 @@
+"""Entries as columns of Arrow: the form of sealed segments and of portions over HTTP.
+
+A message stays as it came, so that writing costs little and loses nothing. What a reader sees of it
+(``canonical``) is made when it is read. This module needs pyarrow (the extra ``journal``); it is
+imported where that is known to be there.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from gateway.bodies import LargeBody
+from gateway.errors import StoreError
+from gateway.journal.entries import Entry, JournalError, Publisher
+from gateway.message import DIALECTS, Essentials, Message
+from gateway.store.plain import read_plain, write_plain
+
+VERSION = "1"
+"""Of the columns. A reader refuses others."""
+PUBLISHER = tuple(Publisher._fields)
+SCHEMA = pa.schema(
+    [
+        ("pos", pa.int64()),
+        ("stamp", pa.int64()),
+        ("vhost", pa.string()),
+        ("address", pa.string()),
+        ("offset", pa.int64()),
+        *((name, pa.string()) for name in PUBLISHER),
+        ("dialect", pa.string()),
+        ("exchange", pa.binary()),
+        ("routing_key", pa.binary()),
+        ("header", pa.binary()),
+        ("added", pa.binary()),
+        ("body", pa.binary()),
+        ("size", pa.int64()),
+        ("reference", pa.string()),
+    ],
+    {"version": VERSION},
+)
+"""``stamp`` is ms since 1970; ``header`` the properties as the publisher has encoded them, in the
+``dialect`` of its version; ``added`` the headers of the gateway, as JSON; ``size`` octets of the
+body, which is null if it was not asked for or stands in the file ``reference``."""
+LIGHT = [name for name in SCHEMA.names if name != "body"]
+
+
+def to_batch(entries: list[Entry], bodies: bool = True) -> Any:
+    """A ``RecordBatch`` of these entries."""
+    columns: list[list[Any]] = [
+        [one.pos for one in entries],
+        [one.stamp for one in entries],
+        [one.vhost for one in entries],
+        [one.address for one in entries],
+        [one.offset for one in entries],
+        *([one.publisher[at] for one in entries] for at in range(len(PUBLISHER))),
+        [one.message.dialect.name for one in entries],
+        [one.message.exchange.encode("utf-8", "surrogatepass") for one in entries],
+        [one.message.key.encode("utf-8", "surrogatepass") for one in entries],
+        [one.message.header for one in entries],
+        [_added(one.message) for one in entries],
+        [_octets(one) if bodies else None for one in entries],
+        [one.size for one in entries],
+        [one.reference or None for one in entries],
+    ]
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, SCHEMA.types, strict=True)]
+    return pa.record_batch(arrays, schema=SCHEMA)
+
+
+def _added(message: Message) -> bytes | None:
+    return write_plain(message.added_headers).encode() if message.added_headers else None
+
+
+def _octets(entry: Entry) -> bytes | None:
+    if entry.reference:
+        return None
+    body = entry.message.body
+    return b"".join(body.chunks()) if isinstance(body, LargeBody) else body
+
+
+def to_entries(batch: Any, bodies: bool = True) -> list[Entry]:
+    """The entries in a batch or table of these columns, of which ``body`` may be missing. Raises
+    ``JournalError``."""
+    given = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+    missing = [name for name in LIGHT if name not in given]
+    if missing:
+        raise JournalError(f"a segment has no column {missing[0]!r}")
+    count = len(given["pos"])
+    contents = given.get("body") if bodies else None
+    publishers: dict[tuple[str, ...], Publisher] = {}
+    found: list[Entry] = []
+    who = list(zip(*(given[name] for name in PUBLISHER), strict=True))
+    for at in range(count):
+        publisher = publishers.get(who[at])
+        if publisher is None:
+            publisher = publishers[who[at]] = Publisher(*(text or "" for text in who[at]))
+        name = given["dialect"][at]
+        dialect = DIALECTS.get(name)
+        if dialect is None:
+            raise JournalError(f"a segment has a message in the unknown dialect {name!r}")
+        added = given["added"][at]
+        try:
+            headers = read_plain(added) if added else None
+        except (ValueError, LookupError, TypeError, StoreError) as error:
+            raise JournalError(f"a segment is damaged: {error}") from error
+        message = Message(
+            dialect,
+            given["header"][at],
+            (contents[at] or b"") if contents is not None else b"",
+            given["exchange"][at].decode("utf-8", "surrogatepass"),
+            given["routing_key"][at].decode("utf-8", "surrogatepass"),
+            NONE,
+            headers,
+            publisher.user,
+        )
+        found.append(
+            Entry(
+                given["pos"][at],
+                given["stamp"][at],
+                given["vhost"][at],
+                given["address"][at],
+                given["offset"][at],
+                publisher,
+                message,
+                given["size"][at],
+                given["reference"][at] or "",
+            )
+        )
+    return found
+
+
+NONE = Essentials()
+"""Readers of the journal need none of them."""
+
+
+def stream_of(batches: Iterable[Any]) -> bytes:
+    """Batches as one Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    octets: bytes = sink.getvalue().to_pybytes()
+    return octets
+
+
+def batches_of(stream: bytes) -> list[Any]:
+    """The batches in an Arrow IPC stream. Raises ``JournalError``."""
+    try:
+        with pa.ipc.open_stream(stream) as reader:
+            return list(reader)
+    except pa.ArrowInvalid as error:
+        raise JournalError(f"not a portion of a journal: {error}") from error

@@ -1,0 +1,254 @@
+"""Older entries are in Parquet files, and readers see no seam."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.bodies import LargeBody, Spool
+from gateway.config.journal import JournalSettings
+from gateway.journal.entries import ALL, Entry, JournalError, Trimmed
+from gateway.journal.keeping import Keeper
+from gateway.journal.reader import JournalReader
+from gateway.journal.segments import list_segments
+from tests.journal.recording import Recording
+from tests.store.samples import message
+from tests.test_bodies import spooled
+
+pytest.importorskip("pyarrow", reason="sealing needs the extra `journal` (pyarrow)")
+pytestmark = pytest.mark.extras
+
+LONG_AGO = 1_000_000
+FEW: dict[str, Any] = {"segment_messages": 10, "seal_seconds": 1e12}
+
+
+class Sealing(Recording):
+    """With a keeper, which looks when it is told to."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.broker.state.now = int(time.time() * 1000)
+
+    def keeper(self, **given: Any) -> Keeper:
+        journal = self.broker.state.journal
+        return Keeper(journal, JournalSettings(**FEW | given), self.folder, self.turn)
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        yield
+        self.commit()
+
+    async def look(self, **given: Any) -> Keeper:
+        keeper = self.keeper(**given)
+        await keeper.look()
+        await keeper.close()
+        assert keeper.failing == ""
+        return keeper
+
+    def publish(self, *bodies: Any) -> None:
+        for body in bodies:
+            self.channel.publish(message(body, b"", "", "orders"))
+        self.commit()
+
+    def numbers(self, first: int, end: int, batch: int = 3) -> None:
+        """Messages whose bodies are these numbers."""
+        for start in range(first, end, batch):
+            self.publish(*(b"%d" % one for one in range(start, min(end, start + batch))))
+
+
+def read(reader: JournalReader, start: int = 0, question: Any = ALL) -> list[Entry]:
+    found: list[Entry] = []
+    end = reader.overview().end
+    while start < end:
+        portion = reader.read(start, question)
+        found += portion.entries
+        assert portion.next > start
+        start = portion.next
+    return found
+
+
+def everything(folder: Path, question: Any = ALL) -> list[Entry]:
+    with contextlib.closing(JournalReader(folder)) as reader:
+        return read(reader, reader.overview().start, question)
+
+
+def plain(entries: list[Entry]) -> list[tuple[Any, ...]]:
+    return [
+        (*one[:6], one.message.dialect.name, one.message.header, one.message.exchange,
+         one.message.key, bytes(one.message.body[:]), one.size)
+        for one in entries
+    ]  # fmt: skip
+
+
+def run(coroutine: Any) -> Any:
+    return asyncio.run(coroutine)
+
+
+def test_sealed(tmp_path: Path) -> None:
+    sealing = Sealing(tmp_path)
+    sealing.numbers(0, 35)
+    before = plain(everything(tmp_path))
+    assert [one[0] for one in before] == list(range(35))
+    run(sealing.look())
+    spans = [(one.start, one.end) for one in list_segments(tmp_path / "journal")]
+    assert spans == [(0, 10), (10, 20), (20, 30)]
+    assert plain(everything(tmp_path)) == before
+    left = [one.pos for one in sealing.entries(sealing_start(sealing))]
+    assert left == list(range(30, 35))
+    sealing.numbers(35, 37)
+    assert [one.pos for one in everything(tmp_path)] == list(range(37))
+
+
+def sealing_start(sealing: Sealing) -> int:
+    with contextlib.closing(JournalReader(sealing.folder)) as reader:
+        assert reader.tail is not None
+        return reader.tail.span().start
+
+
+def test_the_next_process_goes_on(tmp_path: Path) -> None:
+    sealing = Sealing(tmp_path)
+    sealing.numbers(0, 30)
+    run(sealing.look())
+    sealing.store.abandon()
+    sealing = Sealing(tmp_path)
+    sealing.numbers(30, 40)
+    assert [int(one.message.body[:]) for one in everything(tmp_path)] == list(range(40))
+    assert [one.offset for one in everything(tmp_path)] == list(range(40))
+    assert len({one.pos for one in everything(tmp_path)}) == 40
+
+
+def test_everything_is_sealed_in_time(tmp_path: Path) -> None:
+    sealing = Sealing(tmp_path)
+    sealing.broker.state.now = LONG_AGO
+    sealing.numbers(0, 5)
+    run(sealing.look(seal_seconds=1, keep_seconds=1e12))
+    assert [(one.start, one.end) for one in list_segments(tmp_path / "journal")] == [(0, 5)]
+    sealing.store.abandon()
+    sealing = Sealing(tmp_path)
+    sealing.numbers(5, 7)
+    found = everything(tmp_path)
+    assert [(one.pos, one.offset) for one in found] == [(at, at) for at in range(7)]
+
+
+def test_killed_before_the_rows_were_removed(tmp_path: Path) -> None:
+    """The segment has its name, and the store its rows still: each entry is read once."""
+    sealing = Sealing(tmp_path)
+    sealing.numbers(0, 20, 4)
+    keeper = sealing.keeper()
+    keeper._work()
+    run(keeper.close())
+    before = everything(tmp_path)
+    assert [one.pos for one in before] == list(range(20))
+    sealing.store.abandon()
+    (tmp_path / "journal" / "00000000000000000020.part").write_bytes(b"half")
+    sealing = Sealing(tmp_path)
+    run(sealing.look())
+    assert plain(everything(tmp_path)) == plain(before)
+    assert sealing_start(sealing) == 20
+    assert not list((tmp_path / "journal").glob("*.part"))
+
+
+def test_a_reader_goes_on_while_it_is_sealed(tmp_path: Path) -> None:
+    sealing = Sealing(tmp_path)
+    sealing.numbers(0, 30)
+    with contextlib.closing(JournalReader(tmp_path)) as reader:
+        few = ALL._replace(entries=4)
+        first = reader.read(0, few)
+        run(sealing.look())
+        rest = read(reader, first.next, few)
+    assert [one.pos for one in (*first.entries, *rest)] == list(range(30))
+
+
+def test_retention_by_size(tmp_path: Path) -> None:
+    sealing = Sealing(tmp_path)
+    sealing.numbers(0, 30)
+    run(sealing.look())
+    size = list_segments(tmp_path / "journal")[0].octets
+    run(sealing.look(keep_octets=size * 2))
+    with contextlib.closing(JournalReader(tmp_path)) as reader:
+        overview = reader.overview()
+        assert (overview.start, overview.end) == (10, 30)
+        assert [one.pos for one in read(reader, 10)] == list(range(10, 30))
+        with pytest.raises(Trimmed, match="begins at position 10, behind position 3"):
+            reader.read(3)
+
+
+def test_retention_by_time(tmp_path: Path) -> None:
+    sealing = Sealing(tmp_path)
+    sealing.broker.state.now = LONG_AGO
+    sealing.numbers(0, 10)
+    run(sealing.look(keep_seconds=1e12))
+    sealing.broker.state.now = int(time.time() * 1000)
+    sealing.numbers(10, 20)
+    run(sealing.look(keep_seconds=3600))
+    assert [one.pos for one in everything(tmp_path)] == list(range(10, 20))
+    run(sealing.look(keep_seconds=0.001))
+    assert everything(tmp_path) == []
+    sealing.numbers(20, 22)
+    assert [one.pos for one in everything(tmp_path)] == [20, 21]
+
+
+@pytest.mark.parametrize("given", [{"keep_seconds": 3600}, {"keep_octets": 45}])
+def test_retention_without_sealing(tmp_path: Path, given: dict[str, Any]) -> None:
+    sealing = Sealing(tmp_path)
+    sealing.broker.state.now = LONG_AGO
+    sealing.numbers(0, 12)
+    sealing.broker.state.now = int(time.time() * 1000)
+    sealing.publish(b"x" * 40, b"y")
+    run(sealing.look(seal=False, **given))
+    assert not (tmp_path / "journal").exists()
+    assert [bytes(one.message.body[:1]) for one in everything(tmp_path)] == [b"x", b"y"]
+
+
+def test_bodies_of_every_kind(tmp_path: Path) -> None:
+    (tmp_path / "spool").mkdir()
+    spool = Spool(str(tmp_path / "spool"))
+    sealing = Sealing(tmp_path / "data")
+    large, larger = b"l" * (2 << 20), b"m" * ((8 << 20) + 1)
+    sealing.publish(b"", b"s" * 3000, spooled(spool, large), spooled(spool, larger))
+    before = everything(tmp_path / "data")
+    assert isinstance(before[2].message.body, LargeBody)
+    run(sealing.look(segment_messages=4))
+    found = everything(tmp_path / "data", ALL._replace(octets=1 << 30))
+    assert [one.size for one in found] == [0, 3000, len(large), len(larger)]
+    assert [bytes(one.message.body[:]) for one in found[:3]] == [b"", b"s" * 3000, large]
+    assert found[3].message.body == b""
+    file = tmp_path / "data" / "journal" / found[3].reference
+    assert file.read_bytes() == larger
+    run(sealing.look(keep_octets=0))
+    assert not file.exists()
+
+
+def test_segments_alone(tmp_path: Path) -> None:
+    """As on shared storage, without the store."""
+    sealing = Sealing(tmp_path)
+    sealing.numbers(0, 25)
+    journal = sealing.broker.state.journal.id
+    run(sealing.look())
+    with contextlib.closing(JournalReader(None, tmp_path / "journal")) as reader:
+        assert reader.overview()[:4] == (journal, 0, 20, 20)
+        assert [one.pos for one in read(reader)] == list(range(20))
+        wanted = ALL._replace(wanted=lambda vhost, address: address == "/queues/other")
+        assert read(reader, 0, wanted) == []
+    (tmp_path / "journal" / f"{20:020d}-{30:020d}.parquet").write_bytes(b"nonsense")
+    with (
+        contextlib.closing(JournalReader(None, tmp_path / "journal")) as reader,
+        pytest.raises(JournalError, match="parquet"),
+    ):
+        read(reader)
+
+
+def test_the_log_is_not_kept_from_being_reset(tmp_path: Path) -> None:
+    """An open reader between two portions holds no transaction."""
+    sealing = Sealing(tmp_path)
+    sealing.publish(b"x")
+    with contextlib.closing(JournalReader(tmp_path)) as reader:
+        reader.read(0)
+        busy, *_ = sealing.store.writer.connection.execute(
+            "PRAGMA wal_checkpoint(TRUNCATE)"
+        ).fetchone()
+        assert busy == 0
