@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -29,6 +30,13 @@ from tests.net.running import Running
 VERSIONS = ("0-9-1", "0-10", "0-8", "1.0")
 ROUNDS = 3
 COUNT = 200
+
+
+class Listening(Protocol):
+    @property
+    def port(self) -> int: ...
+
+
 Offence = Callable[[int, int], Awaitable[None]]
 """Of a publisher, with the ports of the facade and of its upstream."""
 LARGEST = 4096
@@ -104,22 +112,23 @@ async def too_large(front: int, old: int) -> None:
     await remote.close()
 
 
-@pytest.mark.parametrize("offend", [to_a_lost_exchange, too_large])
-def test_only_its_publisher_notices(old: Running, front: Running, offend: Offence) -> None:
-    """Another at full rate has nothing refused, and in order; what was under way comes twice at
-    most, and its consumer and the connections stay."""
+def offend_others(
+    front: Listening, old: int, offend: Offence, connections: Callable[[], set[str]]
+) -> None:
+    """Offend the upstream, while another publishes at full rate. ``connections`` tells the names of
+    those at the upstream."""
 
     async def use() -> None:
         remote = await entered(front.port)
         await remote.request(DeclareQueue(1, None, "steady", durable=True))
         await remote.close()
-        before = await asyncio.to_thread(connections, old, front)
+        before = await asyncio.to_thread(connections)
         steady = Steady(front.port, "steady")
 
         async def offences() -> None:
             for _ in range(ROUNDS):
                 await steady.some_more()
-                await offend(front.port, old.port)
+                await offend(front.port, old)
             await steady.some_more()
 
         await steady.during(offences())
@@ -127,9 +136,17 @@ def test_only_its_publisher_notices(old: Running, front: Running, offend: Offenc
         assert steady.in_order
         assert max(Counter(steady.taken).values()) <= 2
         assert steady.repeated <= ROUNDS * WINDOW
-        assert await asyncio.to_thread(connections, old, front) == before
+        assert await asyncio.to_thread(connections) == before
 
     run(use())
+
+
+@pytest.mark.parametrize("offend", [to_a_lost_exchange, too_large])
+def test_only_its_publisher_notices(old: Running, front: Running, offend: Offence) -> None:
+    """Another at full rate has nothing refused, and in order; what was under way comes twice at
+    most, and its consumer and the connections stay."""
+
+    offend_others(front, old.port, offend, lambda: connections(old, front))
 
 
 def test_the_others_of_its_publisher_keep_their_order(old: Running, front: Running) -> None:

@@ -329,8 +329,8 @@ def start_rabbitmq(
     return server
 
 
-def rabbitmqctl(server: Server, *words: str) -> None:
-    """Command a node that `start_rabbitmq` has started."""
+def rabbitmqctl(server: Server, *words: str) -> str:
+    """Command a node that `start_rabbitmq` has started; what it says."""
     _, mapper = server.processes[:2]
     environment = {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
@@ -342,6 +342,7 @@ def rabbitmqctl(server: Server, *words: str) -> None:
     command = ["/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "-n", f"interop{server.port}@localhost"]
     done = subprocess.run([*command, *words], env=environment, capture_output=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.decode()
 
 
 @contextmanager
