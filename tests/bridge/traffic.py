@@ -36,6 +36,9 @@ class Traffic:
         self.taken: Counter[int] = Counter()
         self.unmarked = 0
         """Messages that came again and were not marked as redelivered."""
+        self.repeated: set[int] = set()
+        """Their numbers."""
+        self.unconfirmed: set[int] = set()
         self.published = 0
         self.reconnects = 0
         self.stopping = False
@@ -98,6 +101,7 @@ class Traffic:
                 sequence += 1
                 sent[sequence] = self.published
                 waiting.append(self.published)
+                self.unconfirmed.add(self.published)
                 remote.send(Publish(1, self._message(self.published), True, False))
             remote.wake()
             if not sent:
@@ -109,11 +113,11 @@ class Traffic:
                 first = min(sent) if operation.multiple else operation.sequence
                 for one in range(first, operation.sequence + 1):
                     number = sent.pop(one, 0)
+                    if number:
+                        waiting.remove(number)
+                        self.unconfirmed.discard(number)
                     if number and operation.accepted:
                         self.confirmed.add(number)
-                        waiting.remove(number)
-                    elif number:
-                        waiting.remove(number)
 
     def _message(self, number: int) -> Message:
         properties = Properties(durable=True, application={"n": number, "t": f"ü{number}"})
@@ -132,6 +136,7 @@ class Traffic:
                         number = int(operation.message.body[:])
                         if self.taken[number] and not operation.redelivered:
                             self.unmarked += 1
+                            self.repeated.add(number)
                         self.taken[number] += 1
                         remote.send(Settle(1, operation.delivery, False, Outcome.ACCEPT))
                         remote.wake()
