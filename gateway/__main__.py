@@ -17,6 +17,7 @@ from gateway import __version__
 from gateway.administration import add_commands, err, fail, out
 from gateway.errors import GatewayError, Refusal, StoreError
 from gateway.inventory.command_line import add_commands as add_inventory_commands
+from gateway.journal_commands import journal
 from gateway.migration_commands.group import bridge
 from gateway.topology_commands import add_topology_commands
 
@@ -45,6 +46,7 @@ users = typer.Typer(help="Add, list and remove users, also while the gateway run
 cli.add_typer(users, name="user", no_args_is_help=True)
 add_commands(cli)
 cli.add_typer(bridge, name="bridge", no_args_is_help=True)
+cli.add_typer(journal, name="journal", no_args_is_help=True)
 add_inventory_commands(cli)
 add_topology_commands(cli)
 

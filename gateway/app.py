@@ -39,6 +39,7 @@ from gateway.http.publish.spool import open_partial_bodies, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.inventory.observing import Observing, plan_of
 from gateway.journal.keeping import Keeper
+from gateway.journal.reader import JournalReader
 from gateway.message import cross_with, plainly
 from gateway.net.alarms import ResourceMonitor, memory_total
 from gateway.net.failures import FailureRecords
@@ -312,7 +313,11 @@ class Gateway:
             observers=self.observers,
             crossing=self.crossing,
             figures=self._figures,
+            journal=self._open_journal if self.settings.durable else None,
         )
+
+    def _open_journal(self) -> JournalReader:
+        return JournalReader(self.settings.data_dir, self.settings.journal.directory)
 
     def _figures(self) -> dict[str, float]:
         return {

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from gateway.adapters.support import markdown, support
 from gateway.config import Settings, read_settings
+from gateway.journal.canonical import COLUMNS
 from gateway.message import DIALECTS, Properties
 from specs import message_model
 
@@ -88,3 +89,9 @@ def test_dependencies_have_a_line_in_the_design() -> None:
     design = (ROOT / "DESIGN.md").read_text()
     for name in re.findall(r'"([a-z-]+)', block):
         assert name in design, f"{name} has no line in DESIGN.md"
+
+
+def test_columns_of_the_journal_are_documented() -> None:
+    written = (ROOT / "docs" / "pipeline.md").read_text()
+    for one in COLUMNS:
+        assert f"| `{one.name}` | {one.type} | {one.description} |" in written, one.name

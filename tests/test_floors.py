@@ -17,7 +17,7 @@ FLOOR = {
     "bridge": 6, "inventory": 6,
     "http": 7,
     "app": 8, "administration": 8,
-    "migration_commands": 9, "topology_commands": 9,
+    "migration_commands": 9, "journal_commands": 9, "topology_commands": 9,
     "__main__": 10,
 }  # fmt: skip
 

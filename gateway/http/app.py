@@ -25,6 +25,7 @@ from gateway.http.events.hub import Hub
 from gateway.http.events.opening import routes as event_routes
 from gateway.http.events.stream_admin import routes as stream_routes
 from gateway.http.fast_path import FastPath
+from gateway.http.journal.routes import routes as journal_routes
 from gateway.http.leases import LeaseTable
 from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
@@ -49,6 +50,7 @@ ROOMS: tuple[Room, ...] = (
     receive_routes,
     admin_routes,
     access_routes,
+    journal_routes,
 )
 """Each room's ``routes(context)``, in any order: a new room adds its line here."""
 

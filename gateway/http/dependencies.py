@@ -16,6 +16,7 @@ from gateway.broker.broker import Broker
 from gateway.config.web import DeclaredRoute, HttpSettings
 from gateway.crossing.crossing import Crossing
 from gateway.inventory.observing import Observing
+from gateway.journal.reader import JournalReader
 from gateway.message import Table
 from gateway.net.passwords import Passwords
 from gateway.sessions.named import NamedSessions
@@ -93,6 +94,8 @@ class HttpDependencies:
     bridge: Bridge | None = None
     observers: Sequence[Observing] = ()
     """Proxies before old brokers."""
+    journal: Callable[[], JournalReader] | None = None
+    """Opens the journal for reading; ``None``: the gateway is not durable."""
     passwords: Passwords | None = None
     """Checks passwords for all protocols; ``None``: HTTP has its own."""
     clock: Callable[[], float] = time.time

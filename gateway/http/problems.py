@@ -54,6 +54,7 @@ UNSUPPORTED_MEDIA = Row(415, "unsupported-media-type", "Unsupported media type",
 WITH_KEY = "with-idempotency-key"
 """Safe to retry if the retry carries the same ``Idempotency-Key``."""
 LEASE_LOST = Row(410, "lease-lost", "The lease has expired", "refused", False)
+TRIMMED = Row(410, "journal-trimmed", "The journal begins later", "refused", False)
 ALREADY_SETTLED = Row(
     409, "already-settled", "Already settled with another outcome", "refused", False
 )

@@ -30,6 +30,8 @@ LOOK_SECONDS = 2.0
 """Between two looks at the journal."""
 ROWS = 4096
 """Rows removed in one batch of the store: a few milliseconds."""
+SLOWLY = 30
+"""Looks until the ages and octets of all there is are looked at again."""
 PORTION = ALL._replace(entries=2048)
 FIRST = Question(bodies=False, entries=1)
 
@@ -120,7 +122,7 @@ class Keeper:
             pass
         self._retire(tail)
         gone = span_of(list_segments(self.directory)).end
-        if not self.sealing:
+        if not self.sealing and self.rounds % SLOWLY == 0:
             gone = max(gone, self._outdated(tail))
         return tail.ranges(max(gone, self._first(tail)))
 
@@ -180,7 +182,7 @@ class Keeper:
         segments = list_segments(self.directory)
         left = tail.span().start
         octets = sum(one.octets for one in segments)
-        if octets > self.settings.keep_octets or self.rounds % 30 == 0:
+        if octets > self.settings.keep_octets or self.rounds % SLOWLY == 0:
             oldest = (time.time() - self.settings.keep_seconds) * 1000
             # One whose entries are still in the store would be sealed again.
             for one in [one for one in segments if one.end <= left]:

@@ -52,6 +52,8 @@ ABOUT: dict[str, str] = {
     "unsupported-media-type": "This route does not accept the content type of the body.",
     "lease-lost": "The lease has expired, and the message may have been delivered to another "
     "receiver. Its processing may be repeated.",
+    "journal-trimmed": "Retention has removed the entries at this position. `start` is the first "
+    "position that there is.",
     "already-settled": "The delivery was settled earlier with another outcome.",
     "outcome-unsupported": "The queue cannot apply this outcome, such as a reject without a dead "
     "letter exchange.",

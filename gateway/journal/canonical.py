@@ -1,0 +1,281 @@
+"""Entries as rows of canonical columns: one table for REST, the command line and Spark.
+
+``COLUMNS`` says what each column is called, its type as Spark writes it, and what is in it. What a
+row does not need is not made: properties are decoded for columns that show them, and the message is
+converted to 1.0 for those that need that.
+"""
+
+import json
+from binascii import crc32
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.sections import pieces
+from gateway.bodies import LargeBody
+from gateway.crossing.crossing import Crossed, Crossing, Fidelity
+from gateway.journal.entries import Entry
+from gateway.message import UNFORESEEN, Properties, Table
+from gateway.values import Described, IeeeDecimal, ULong
+
+BUCKETS = 16
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+UNSIGNED = (1 << 63) - 1
+ODD = (*UNFORESEEN, ValueError)
+"""Errors of messages whose properties cannot be decoded or converted: their columns are null."""
+LEGACY = ("x-exchange", "x-routing-key")
+EMPTY = Properties()
+
+
+class Row:
+    """One entry, of which parts are decoded when a column needs them."""
+
+    def __init__(self, journal: str, entry: Entry, crossing: Crossing) -> None:
+        self.journal = journal
+        self.entry = entry
+        self.crossing = crossing
+
+    @cached_property
+    def properties(self) -> Properties:
+        try:
+            return self.entry.message.properties
+        except ODD:
+            return EMPTY
+
+    @cached_property
+    def body(self) -> bytes | None:
+        """``None`` if it is in a file of its own."""
+        if self.entry.reference:
+            return None
+        body = self.entry.message.body
+        return b"".join(body.chunks()) if isinstance(body, LargeBody) else body
+
+    @cached_property
+    def crossed(self) -> Crossed | None:
+        """As a reader of 1.0 gets it; ``None`` if there is no such form."""
+        message = self.entry.message
+        try:
+            if message.dialect is SECTIONS:
+                header, body = message.form_for(SECTIONS)
+                return Crossed(header, body, Fidelity.EXACT)
+            crossed = self.crossing.cross(message, SECTIONS)
+        except ODD:
+            return None
+        if message.added_headers:
+            header = SECTIONS.with_headers(crossed.header, message.added_headers)
+            return crossed._replace(header=header)
+        return crossed
+
+    @property
+    def annotations(self) -> Table:
+        found = dict(self.properties.annotations or {})
+        message = self.entry.message
+        return {LEGACY[0]: message.exchange, LEGACY[1]: message.key} | found
+
+    def day(self) -> date:
+        return (EPOCH + timedelta(milliseconds=self.entry.stamp)).date()
+
+
+def _named(name: str) -> Callable[[Row], Any]:
+    return lambda row: getattr(row.properties, name)
+
+
+def text_of(value: Any) -> str | None:
+    """A value in a readable form."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case bytes():
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return value.hex()
+        case str() | int() | float() | UUID() | IeeeDecimal():
+            return clean(str(value))
+        case _:
+            return clean(json.dumps(plain(value), ensure_ascii=False))
+
+
+def plain(value: Any) -> Any:
+    """What JSON can say of a value."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case list() | tuple():
+            return [plain(one) for one in value]
+        case dict():
+            return {clean(str(key)): plain(one) for key, one in value.items()}
+        case Described():
+            return plain(value.value)
+        case _:
+            return text_of(value) if not isinstance(value, LargeBody) else None
+
+
+def clean(text: str) -> str:
+    """Without surrogates, which UTF-8 does not have."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _text(name: str) -> Callable[[Row], str | None]:
+    return lambda row: text_of(getattr(row.properties, name))
+
+
+def _number(name: str) -> Callable[[Row], int | None]:
+    def read(row: Row) -> int | None:
+        value = getattr(row.properties, name)
+        if not isinstance(value, int):
+            return None
+        return max(-UNSIGNED - 1, min(int(value), UNSIGNED))
+
+    return read
+
+
+def _kind(name: str) -> Callable[[Row], str | None]:
+    def read(row: Row) -> str | None:
+        match getattr(row.properties, name):
+            case None:
+                return None
+            case UUID():
+                return "uuid"
+            case bytes():
+                return "binary"
+            case ULong() | int():
+                return "ulong"
+            case _:
+                return "string"
+
+    return read
+
+
+def texts(table: Table | None) -> dict[str, str | None]:
+    return {clean(str(key)): text_of(value) for key, value in (table or {}).items()}
+
+
+def _priority(row: Row) -> int | None:
+    value = row.properties.priority
+    return value if isinstance(value, int) and 0 <= value < 1 << 15 else None
+
+
+def _sections(row: Row) -> bytes | None:
+    crossed = row.crossed
+    if crossed is None or row.entry.reference:
+        return None
+    found = pieces(crossed.header, crossed.body)
+    return b"".join(
+        b"".join(one.chunks()) if isinstance(one, LargeBody) else bytes(one) for one in found
+    )
+
+
+def _lossy(row: Row) -> list[dict[str, str]]:
+    crossed = row.crossed
+    if crossed is None:
+        return [{"feature": "message", "detail": "has no form in 1.0", "severity": "error"}]
+    return [
+        {"feature": clean(name), "detail": "not natural in 1.0", "severity": "warning"}
+        for name in crossed.inexact
+    ]
+
+
+def _origin(name: str) -> Callable[[Row], str | None]:
+    return lambda row: getattr(row.entry.publisher, name) or None
+
+
+class Column(NamedTuple):
+    """``type`` is Spark's, ``description`` is for documents. ``body``: it needs the message's
+    body."""
+
+    name: str
+    type: str
+    value: Callable[[Row], Any]
+    description: str
+    body: bool = False
+
+
+STRING, BIGINT, BINARY = "STRING", "BIGINT", "BINARY"
+TEXTS = "MAP<STRING,STRING>"
+LOSSES = "ARRAY<STRUCT<feature:STRING,detail:STRING,severity:STRING>>"
+HOPS = "ARRAY<STRUCT<hop:STRING,enter_us:BIGINT,leave_us:BIGINT>>"
+
+COLUMNS = (
+    Column("journal_id", STRING, lambda row: row.journal, "the journal; another one has another"),
+    Column("pos", BIGINT, lambda row: row.entry.pos, "commit position, rising"),
+    Column("vhost", STRING, lambda row: row.entry.vhost, "virtual host"),
+    Column("address", STRING, lambda row: row.entry.address, "such as `/queues/orders`"),
+    Column("offset", BIGINT, lambda row: row.entry.offset, "at the address, rising by one"),
+    Column("ingest_ts", "TIMESTAMP",
+           lambda row: EPOCH + timedelta(milliseconds=row.entry.stamp), "when it was taken"),
+    Column("ingest_date", "DATE", Row.day, "the same as a date, UTC"),
+    Column("address_bucket", "INT", lambda row: crc32(row.entry.address.encode()) % BUCKETS,
+           "CRC-32 of the address, modulo 16"),
+    Column("protocol", STRING, _origin("protocol"), "such as `amqp-0-9-1`, `http` or `shovel`"),
+    Column("client_id", STRING, _origin("client_id"), "name that the client gave itself"),
+    Column("connection_id", STRING, _origin("connection"), "connection of the publisher"),
+    Column("user_id", STRING, _origin("user"), "user of the publisher"),
+    Column("client_product", STRING, _origin("product"), "product of the client"),
+    Column("client_version", STRING, _origin("product_version"), "and its version"),
+    Column("listener", STRING, lambda row: None, "null"),
+    Column("message_id", STRING, _text("message_id"), "message id, as text"),
+    Column("message_id_type", STRING, _kind("message_id"), "string, ulong, uuid or binary"),
+    Column("correlation_id", STRING, _text("correlation_id"), "correlation id, as text"),
+    Column("correlation_id_type", STRING, _kind("correlation_id"), "as of the message id"),
+    Column("reply_to", STRING, _text("reply_to"), "reply-to"),
+    Column("subject", STRING, _text("subject"), "subject"),
+    Column("content_type", STRING, _text("content_type"), "content type"),
+    Column("content_encoding", STRING, _text("content_encoding"), "content encoding"),
+    Column("group_id", STRING, _text("group_id"), "group id"),
+    Column("group_sequence", BIGINT, _number("group_sequence"), "sequence in its group"),
+    Column("creation_ms", BIGINT, _number("creation_time"), "creation time, ms since 1970"),
+    Column("expiry_ms", BIGINT, _number("absolute_expiry_time"), "expiry time, ms since 1970"),
+    Column("ttl_ms", BIGINT, _number("ttl"), "time to live"),
+    Column("durable", "BOOLEAN", lambda row: bool(row.properties.durable), "durable"),
+    Column("priority", "SMALLINT", _priority, "priority"),
+    Column("delivery_count", BIGINT, _number("delivery_count"), "deliveries before"),
+    Column("properties", TEXTS, lambda row: texts(row.properties.application),
+           "application properties (headers), as text"),
+    Column("annotations", TEXTS, lambda row: texts(row.annotations),
+           "message annotations, with `x-exchange` and `x-routing-key`, as text"),
+    Column("body_kind", STRING, lambda row: row.properties.body_kind or "data",
+           "data, sequence, value or none"),
+    Column("body", BINARY, lambda row: row.body, "null if `body_ref` is set", True),
+    Column("body_len", BIGINT, lambda row: row.entry.size, "octets of the body"),
+    Column("body_sha256", BINARY,
+           lambda row: None if row.body is None else sha256(row.body).digest(),
+           "digest of the body", True),
+    Column("body_ref", STRING, lambda row: row.entry.reference or None,
+           "file with the body in the directory of segments, if it has more than 8 MiB"),
+    Column("amqp10", BINARY, _sections, "all sections of the message in 1.0", True),
+    Column("wire", BINARY, lambda row: None, "null: frames are not captured"),
+    Column("lossy", LOSSES, _lossy, "what 1.0 expresses with a capsule alone", True),
+    Column("hops", HOPS, lambda row: [], "empty"),
+    Column("dedup_key", STRING,
+           lambda row: f"{row.journal}/{row.entry.pos}" if row.journal else None,
+           "key that no other entry has"),
+)  # fmt: skip
+
+BY_NAME = {one.name: one for one in COLUMNS}
+DDL = ", ".join(f"`{one.name}` {one.type}" for one in COLUMNS)
+COSTLY = frozenset({"amqp10", "lossy", "body_sha256"})
+"""Columns that are made only if they are asked for by name."""
+
+
+class Rows:
+    """Makes rows of some columns. For one thread at a time."""
+
+    def __init__(self, journal: str, names: list[str]) -> None:
+        """Raises ``KeyError`` for a column that there is none of."""
+        self.journal = journal
+        self.columns = [BY_NAME[name] for name in names]
+        self.needs_bodies = any(one.body for one in self.columns)
+        # Capsules are bound to their message; there is no gateway that would open these.
+        self._crossing = Crossing(bytes(32), "lossless", "values")
+
+    def of(self, entries: list[Entry]) -> list[list[Any]]:
+        """The values of the columns, for each entry."""
+        rows = (Row(self.journal, entry, self._crossing) for entry in entries)
+        return [[one.value(row) for one in self.columns] for row in rows]
