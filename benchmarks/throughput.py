@@ -13,7 +13,7 @@ from benchmarks.servers import Failed, Missing, Server, gateway, machine_busy, r
 
 GROUP = "throughput"
 SIZES = {"16 B": 16, "256 B": 256, "16 KiB": 16 << 10}
-WARM_UP = {16: 20_000, 256: 20_000, 16 << 10: 3_000}
+WARM_UP = {16: 20_000, 256: 20_000, 1024: 20_000, 16 << 10: 3_000}
 LIMIT_SECONDS = 60
 MOST_MESSAGES = 3_000_000
 DISTURBED = 0.25  # processors; above, the row says so

@@ -1,14 +1,16 @@
 """The journal: what the gateway has accepted or forwarded, in the order of its commits.
 
 Each entry has a global *commit position* and, at its address, an *offset*. Its message is a row of
-the store like one in a queue, under the number of the address and the offset. Which position has
-which row is told by the *index*: one row for each batch of the store, written in that batch. So an
-entry is in the same batch as the publish that it records, and what is confirmed is recorded. A
-process that is killed takes the positions of unwritten batches with it; nobody has seen them, as
-readers read the database (``gateway.journal``).
+the store under that position. What else there is to say of it stands in the *index*: one row for
+each batch of the store, written in that batch. So an entry is in the same batch as the publish that
+it records, and what is confirmed is recorded. A process that is killed takes the positions of
+unwritten batches with it; nobody has seen them, as readers read the database (``gateway.journal``).
+
+The journals of durable event sources are addresses too. Their messages are rows under a number of
+their own, which the source reads and removes; the index has their positions.
 
 Addresses are nodes: ``/exchanges/NAME``, and ``/queues/NAME`` for messages that are published to
-the default exchange. The journals of durable event sources are addresses too.
+the default exchange.
 """
 
 import json
@@ -31,6 +33,7 @@ MOST_ADDRESSES = 10_000
 """Recorded addresses; messages for further ones are not recorded."""
 MOST_REMEMBERED = 16_384
 """Names whose address is remembered."""
+pack = ENTRY.pack
 UNKNOWN = 0
 """The origin of messages that the gateway publishes for nobody who is connected."""
 PRIVATE = "amq."
@@ -67,15 +70,16 @@ class JournalState(Protocol):
 
 
 class Address:
-    """``number`` is where the store has its entries, ``next`` the offset of the next one."""
+    """``number`` names it in the index, ``next`` is the offset of the next entry; ``saved`` the one
+    that its record has."""
 
-    __slots__ = ("vhost", "name", "number", "next")
+    __slots__ = ("vhost", "name", "number", "next", "saved")
 
     def __init__(self, vhost: str, name: str, number: int, next: int) -> None:
         self.vhost = vhost
         self.name = name
         self.number = number
-        self.next = next
+        self.next = self.saved = next
 
 
 def name_of(exchange: str, key: str) -> str:
@@ -96,7 +100,8 @@ class Journal:
         """Of the journal; "" before its first entry."""
         self.next = 0
         self.addresses: dict[tuple[str, str], Address] = {}
-        self._index = self._origins = 0
+        self._index = self._origins = self._lane = 0
+        """Numbers of the index, of publishers, and of the messages."""
         self._next_origin = self._fresh = UNKNOWN + 1
         """Origins from ``_fresh`` on are described in rows behind which nothing is trimmed."""
         self._epochs: list[tuple[int, int]] = []
@@ -108,29 +113,32 @@ class Journal:
     def restore(self, records: Iterable[Record], depths: dict[int, Depth]) -> set[int]:
         """Go on where an earlier process has ended. Returns the numbers that belong to it."""
         numbers: set[int] = set()
+        by_number: dict[int, Address] = {}
         for kind, key, value in records:
             if kind == ADDRESS:
                 vhost, name = key
-                number = value["number"]
-                depth = depths.get(number)
-                following = max(value["next"], 0 if depth is None else depth.last + 1)
-                self.addresses[vhost, name] = Address(vhost, name, number, following)
-                numbers.add(number)
+                found = Address(vhost, name, value["number"], value["next"])
+                self.addresses[vhost, name] = by_number[found.number] = found
             elif kind == INDEX:
-                self.id = value["id"]
-                self._index, self._origins = value["index"], value["origins"]
-                numbers |= {self._index, self._origins}
-                self.next = value["next"]
-                last = depths.get(self._index)
-                if last is not None:
-                    written = self.state.store.octets_at(self._index, last.last)
-                    self.next = max(self.next, last.last + len(written) // ENTRY.size)
-                origins = depths.get(self._origins)
+                self.id, self.next = value["id"], value["next"]
+                self._index, self._origins, self._lane = (
+                    value["index"], value["origins"], value["lane"],
+                )  # fmt: skip
                 self._next_origin = value["next_origin"]
-                if origins is not None:
-                    self._next_origin = max(self._next_origin, origins.last + 1)
-                self._begin_epoch()
-        return numbers
+                numbers |= {self._index, self._origins, self._lane}
+        if not self.id:
+            return numbers
+        self.state.store.record_under(self._lane)
+        for first, octets in self.state.store.kept(self._index):
+            self.next = max(self.next, first + len(octets) // ENTRY.size)
+            for number, offset, _ in ENTRY.iter_unpack(octets):
+                if number in by_number:
+                    by_number[number].next = offset + 1
+        origins = depths.get(self._origins)
+        if origins is not None:
+            self._next_origin = max(self._next_origin, origins.last + 1)
+        self._begin_epoch()
+        return numbers | by_number.keys()
 
     def recorder(self, vhost: str) -> "Recorder | None":
         """Records what is published in a virtual host; ``None`` if that is nothing."""
@@ -144,7 +152,7 @@ class Journal:
         position, which is returned. Hot."""
         if self.state.store.mark != self._mark:
             self._begin_batch()
-        self._entries += ENTRY.pack(number, offset, origin)
+        self._entries += pack(number, offset, origin)
         position = self.next
         self.next = position + 1
         return position
@@ -153,7 +161,9 @@ class Journal:
         store = self.state.store
         if not self.id:
             self.id = str(uuid4())
-            self._index, self._origins = self.state.number(), self.state.number()
+            number = self.state.number
+            self._index, self._origins, self._lane = number(), number(), number()
+            store.record_under(self._lane)
             self._begin_epoch()
             self._save()
         self._mark = store.mark
@@ -165,6 +175,7 @@ class Journal:
             "id": self.id,
             "index": self._index,
             "origins": self._origins,
+            "lane": self._lane,
             "next": self.next,
             "next_origin": self._next_origin,
         }
@@ -173,21 +184,23 @@ class Journal:
     def append(self, address: Address, message: Message, origin: Origin | None) -> bool:
         """Record a message. Returns false if the store cannot keep it. Hot."""
         state = self.state
-        offset = address.next
+        store = state.store
+        if store.mark != self._mark:
+            self._begin_batch()
+        position = self.next
         try:
-            state.store.append(address.number, offset, message, state.now, True)
+            store.record(position, message, state.now)
         except Unstorable as reason:
             state.report(f"{message} is not in the journal: {reason}")
             return False
-        address.next = offset + 1
-        if self.state.store.mark != self._mark:
-            self._begin_batch()
         if origin is None:
             number = UNKNOWN
         elif (number := origin.journal_origin) < self._fresh:
             number = self._describe(origin)
-        self._entries += ENTRY.pack(address.number, offset, number)
-        self.next += 1
+        offset = address.next
+        self._entries += pack(address.number, offset, number)
+        address.next = offset + 1
+        self.next = position + 1
         return True
 
     def _describe(self, origin: Origin) -> int:
@@ -215,23 +228,24 @@ class Journal:
         return found
 
     def _save_address(self, address: Address) -> None:
+        address.saved = address.next
         value = {"number": address.number, "next": address.next}
         self.state.store.save(ADDRESS, (address.vhost, address.name), value)
 
     # --- trimming -------------------------------------------------------------------------------
 
-    def remove(self, number: int, first: int, last: int) -> None:
-        """Remove entries of an address from the store, from a first to a last offset. Event sources
-        remove theirs themselves."""
-        address = next((one for one in self.addresses.values() if one.number == number), None)
-        if address is not None:
-            self._save_address(address)
-            self.state.store.remove_ranges(number, [(first, last)])
+    def remove(self, first: int, last: int) -> None:
+        """Remove the messages of entries, from a first to a last position. Event sources remove
+        theirs themselves."""
+        self.state.store.remove_ranges(self._lane, [(first, last)])
 
     def trim(self, start: int) -> None:
-        """Remove the index before ``start``, which begins a batch, when all entries before it have
+        """Remove the index before ``start``, which begins a batch, when all messages before it have
         been removed."""
         store = self.state.store
+        for address in self.addresses.values():
+            if address.saved != address.next:
+                self._save_address(address)
         if start:
             store.remove_ranges(self._index, [(0, start - 1)])
         while len(self._epochs) > 1 and self._epochs[1][0] <= start:

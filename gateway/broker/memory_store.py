@@ -40,6 +40,7 @@ class MemoryStore:
         self._records: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
         self._queues: dict[int, QueueRows] = {}
         self._delivered: dict[int, int] = {}
+        self._journal = 0
         self._fresh: set[tuple[int, int]] = set()
         self._octets: dict[tuple[int, int], bytearray] = {}
         self._other = False
@@ -146,8 +147,14 @@ class MemoryStore:
             self._octets[queue, position] = octets
             self._touch()
 
-    def octets_at(self, queue: int, position: int) -> bytes:
-        return bytes(self._octets.get((queue, position), b""))
+    def kept(self, queue: int) -> Iterable[tuple[int, bytes]]:
+        return [(at, bytes(kept)) for (number, at), kept in self._octets.items() if number == queue]
+
+    def record_under(self, queue: int) -> None:
+        self._journal = queue
+
+    def record(self, position: int, message: Message, stamp: int) -> None:
+        self.append(self._journal, position, message, stamp, True)
 
     def read(self, queue: int, start: int, limit: int) -> list[StoredMessage]:
         rows = self._queues.get(queue)

@@ -121,8 +121,16 @@ class Store(Protocol):
         the batch is taken."""
         ...
 
-    def octets_at(self, queue: int, position: int) -> bytes:
-        """Octets that were kept and are written; b"" if there are none."""
+    def kept(self, queue: int) -> Iterable[tuple[int, bytes]]:
+        """Positions and octets that were kept under a number and are written, in order."""
+        ...
+
+    def record_under(self, queue: int) -> None:
+        """Messages of this number are those of the journal, which ``read`` must not meet."""
+        ...
+
+    def record(self, position: int, message: Message, stamp: int) -> None:
+        """Append a message to the journal, with the time when it came. Raises ``Unstorable``."""
         ...
 
     def read(self, queue: int, start: int, limit: int) -> list[StoredMessage]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gateway.broker.journal import Journal
 from gateway.config.journal import JournalSettings
-from gateway.journal.entries import ALL, JournalError, Question
+from gateway.journal.entries import ALL, JournalError, Question, Span
 from gateway.journal.reader import SEGMENTS
 from gateway.journal.segments import (
     SegmentWriter,
@@ -22,7 +22,7 @@ from gateway.journal.segments import (
     remove_segment,
     span_of,
 )
-from gateway.journal.tail import Ranges, Tail
+from gateway.journal.tail import Tail
 
 log = logging.getLogger("gateway.journal")
 
@@ -91,20 +91,20 @@ class Keeper:
             self.failing = ""
         self.rounds += 1
 
-    async def _trim(self, trimming: Ranges) -> None:
+    async def _trim(self, trimming: Span) -> None:
         """Remove rows from the store in portions, and the index at last: what a crash leaves is
         found by it."""
-        if not trimming.key:
+        first, end = trimming
+        if first >= end:
             return
-        for number, (first, last) in trimming.offsets.items():
-            while first <= last:
-                upper = min(last, first + ROWS - 1)
-                with self._turn():
-                    self.journal.remove(number, first, upper)
-                first = upper + 1
-                await asyncio.sleep(0)
+        while first < end:
+            last = min(end, first + ROWS) - 1
+            with self._turn():
+                self.journal.remove(first, last)
+            first = last + 1
+            await asyncio.sleep(0)
         with self._turn():
-            self.journal.trim(trimming.key)
+            self.journal.trim(end)
 
     async def close(self) -> None:
         self._pool.shutdown(wait=True)
@@ -113,8 +113,8 @@ class Keeper:
 
     # --- on the thread --------------------------------------------------------------------------
 
-    def _work(self) -> Ranges:
-        """What may leave the store."""
+    def _work(self) -> Span:
+        """The positions that may leave the store."""
         if self._tail is None:
             self._tail = Tail(self.data_dir)
         tail = self._tail
@@ -124,7 +124,7 @@ class Keeper:
         gone = span_of(list_segments(self.directory)).end
         if not self.sealing and self.rounds % SLOWLY == 0:
             gone = max(gone, self._outdated(tail))
-        return tail.ranges(max(gone, self._first(tail)))
+        return tail.batches(max(gone, self._first(tail)))
 
     def _first(self, tail: Tail) -> int:
         """The position of the oldest entry that there is: event sources have let go of others."""

@@ -27,25 +27,19 @@ assert _dialects  # registers the dialects of stored messages
 
 SOURCE = "journal"
 """Kind of the records of durable event sources (``gateway.http.events.durable``)."""
+DENSE = 4
+"""A run of keys is dense if it has one in so many."""
 ROWS = 4096
 """Entries of the index that are looked at in one transaction."""
 
 
 class Head(NamedTuple):
-    """The journal's id, and the numbers of its index and its origins."""
+    """The journal's id, and the numbers of its index, its publishers and its messages."""
 
     id: str
     index_lane: int
     origin_lane: int
-
-
-class Ranges(NamedTuple):
-    """Rows of the store: the first and last offsets by number of the address, and the ``key`` of
-    the index (the first position of a batch) before which none is needed; 0: nothing is to be
-    removed."""
-
-    offsets: dict[int, tuple[int, int]]
-    key: int
+    lane: int
 
 
 class Located(NamedTuple):
@@ -80,6 +74,8 @@ class Tail:
             raise JournalError(f"{file}: {error}") from error
         self._unpacker = Unpacker()
         self._names: dict[int, tuple[str, str]] = {}
+        self._sources: set[int] = set()
+        """Numbers of event sources, which have rows of their own."""
         self._publishers: dict[int, Publisher] = {}
         try:
             with self._reading():
@@ -124,7 +120,7 @@ class Tail:
         if row is None:
             return None
         value = read_plain(row[0])
-        return Head(value["id"], value["index"], value["origins"])
+        return Head(value["id"], value["index"], value["origins"], value["lane"])
 
     def span(self) -> Span:
         """The positions in the store. The gateway has given out none from its end on, as far as
@@ -162,52 +158,37 @@ class Tail:
         for kind, key, value in rows:
             vhost, *name = read_plain(key)
             text = name[0] if kind == ADDRESS else source_address(*name)
-            self._names[read_plain(value)["number"]] = vhost, text
+            number = read_plain(value)["number"]
+            self._names[number] = vhost, text
+            if kind == SOURCE:
+                self._sources.add(number)
         return self._names
 
     def octets(self) -> int:
-        """Octets of all entries in the store."""
-        with self._reading():
-            total = 0
-            for number in self._read_names():
-                bounds = [number << SHIFT, (number + 1 << SHIFT) - 1]
-                for table in ("messages", "shares"):
-                    sql = f"SELECT ifnull(sum(octets), 0) FROM {table} WHERE id BETWEEN ? AND ?"
-                    total += self._connection.execute(sql, bounds).fetchone()[0]
-            return total
-
-    def ranges(self, end: int) -> Ranges:
-        """The rows of all batches that end before a position."""
-        start, last = self.span()
-        if end < last:
-            end = self._batch(end)
-        if end <= start:
-            return Ranges({}, 0)
-        key = end
-        offsets: dict[int, tuple[int, int]] = {}
-        while start < end:
-            with self._reading():
-                head = self._head()
-                assert head is not None
-                located, reached = self._locate(head, start, end)
-            for one in located:
-                low, high = offsets.get(one.number, (one.offset, one.offset))
-                offsets[one.number] = min(low, one.offset), max(high, one.offset)
-            if reached <= start:
-                break
-            start = reached
-        return Ranges(offsets, key)
-
-    def _batch(self, position: int) -> int:
-        """The first position of the batch that has this one."""
+        """Octets of all messages in the store that were recorded."""
         with self._reading():
             head = self._head()
             if head is None:
                 return 0
+            (total,) = self._connection.execute(
+                "SELECT ifnull(sum(octets), 0) FROM journal"
+            ).fetchone()
+            bounds = [head.lane << SHIFT, (head.lane + 1 << SHIFT) - 1]
+            sql = "SELECT ifnull(sum(octets), 0) FROM shares WHERE id BETWEEN ? AND ?"
+            return int(total) + int(self._connection.execute(sql, bounds).fetchone()[0])
+
+    def batches(self, end: int) -> Span:
+        """The batches in the store that end at or before a position."""
+        start, last = self.span()
+        if end >= last:
+            return Span(start, last)
+        with self._reading():
+            head = self._head()
+            assert head is not None
             base = head.index_lane << SHIFT
             sql = "SELECT max(id) FROM messages WHERE id BETWEEN ? AND ?"
-            (found,) = self._connection.execute(sql, [base, base + position]).fetchone()
-            return 0 if found is None else int(found) - base
+            (found,) = self._connection.execute(sql, [base, base + end]).fetchone()
+            return Span(start, start if found is None else int(found) - base)
 
     # --- entries --------------------------------------------------------------------------------
 
@@ -226,19 +207,26 @@ class Tail:
                 for one in located
                 if one.number in names and question.wanted(*names[one.number])
             ]
-            sizes = self._sizes(known)
-            taken: list[Located] = []
+            keys = [self._key(head, one) for one in known]
+            sizes = self._sizes(keys)
+            taken: list[tuple[int, Located]] = []
             octets = 0
-            for one in known:
-                size = sizes.get(one[1:3])
+            for key, one in zip(keys, known, strict=True):
+                size = sizes.get(key)
                 if size is None:
                     continue  # its event source has let go of it
                 if taken and (len(taken) >= question.entries or octets + size > question.octets):
                     reached = one.pos
                     break
-                taken.append(one)
+                taken.append((key, one))
                 octets += size if question.bodies else 0
             return Portion(self._entries(head, taken, sizes, question.bodies), reached)
+
+    def _key(self, head: Head, one: Located) -> int:
+        """The key of the row with its message."""
+        if one.number in self._sources:
+            return one.number << SHIFT | one.offset
+        return head.lane << SHIFT | one.pos
 
     def _locate(self, head: Head, start: int, end: int | None) -> tuple[list[Located], int]:
         """Where the rows of entries are, and the position behind the last."""
@@ -264,43 +252,42 @@ class Tail:
                     reached = pos + 1
         return located, reached
 
-    def _ranges(self, located: list[Located]) -> Iterator[tuple[int, int]]:
-        """First and last keys of rows: those between them belong to entries between these."""
-        bounds: dict[int, tuple[int, int]] = {}
-        for one in located:
-            low, high = bounds.get(one.number, (one.offset, one.offset))
-            bounds[one.number] = min(low, one.offset), max(high, one.offset)
-        for number, (low, high) in bounds.items():
-            yield number << SHIFT | low, number << SHIFT | high
+    def _rows(self, keys: list[int], columns: str) -> Iterator[Any]:
+        """These columns of the rows with these keys, which ascend for each number. Runs that are
+        dense are read as ranges, with rows that nobody has asked for."""
+        lanes: dict[int, list[int]] = {}
+        for key in keys:
+            lanes.setdefault(key >> SHIFT, []).append(key)
+        for found in lanes.values():
+            dense = found[-1] - found[0] < DENSE * len(found)
+            groups = (
+                [found] if dense else [found[at : at + 500] for at in range(0, len(found), 500)]
+            )
+            for group in groups:
+                marks = ", ".join("?" * len(group))
+                where = "s.id BETWEEN ? AND ?" if dense else f"s.id IN ({marks})"
+                values = [group[0], group[-1]] if dense else group
+                for table in ("messages s", "journal s", "shares s"):
+                    source, chosen = table, columns
+                    if table.startswith("shares"):
+                        source += " JOIN bodies b ON b.id = s.body"
+                        chosen = columns.replace("s.body", "b.body")
+                    sql = f"SELECT s.id, {chosen} FROM {source} WHERE {where}"
+                    yield from self._connection.execute(sql, values)
 
-    def _sizes(self, located: list[Located]) -> dict[tuple[int, ...], int]:
-        """Octets of header and body, by number and offset."""
-        found: dict[tuple[int, ...], int] = {}
-        for bounds in self._ranges(located):
-            for table in ("messages", "shares"):
-                sql = f"SELECT id, octets FROM {table} WHERE id BETWEEN ? AND ?"
-                for key, octets in self._connection.execute(sql, bounds):
-                    found[key >> SHIFT, key % POSITIONS] = octets
-        return found
+    def _sizes(self, keys: list[int]) -> dict[int, int]:
+        """Octets of header and body, by key."""
+        return dict(self._rows(keys, "s.octets"))
 
     def _entries(
-        self, head: Head, located: list[Located], sizes: dict[tuple[int, ...], int], bodies: bool
+        self, head: Head, taken: list[tuple[int, Located]], sizes: dict[int, int], bodies: bool
     ) -> list[Entry]:
-        rows: dict[tuple[int, int], tuple[bytes, Any]] = {}
-        for bounds in self._ranges(located):
-            for sql in (
-                f"SELECT id, head, {'body' if bodies else 'NULL'} FROM messages",
-                f"SELECT s.id, s.head, {'b.body' if bodies else 'NULL'} FROM shares s"
-                " JOIN bodies b ON b.id = s.body",
-            ):
-                where = (
-                    " WHERE s.id BETWEEN ? AND ?" if " s" in sql else " WHERE id BETWEEN ? AND ?"
-                )
-                for key, packed, body in self._connection.execute(sql + where, bounds):
-                    rows[key >> SHIFT, key % POSITIONS] = packed, body
+        columns = "s.head, s.body" if bodies else "s.head, NULL"
+        keys = [key for key, _ in taken]
+        rows = {key: (packed, body) for key, packed, body in self._rows(keys, columns)}
         found: list[Entry] = []
-        for one in located:
-            row = rows.get((one.number, one.offset))
+        for key, one in taken:
+            row = rows.get(key)
             if row is None:
                 continue
             packed, content = row
@@ -309,7 +296,7 @@ class Tail:
                 message, stamp = self._unpacker.message(packed, body)
             except (StoreError, OSError):
                 continue  # the store has reported it
-            size = sizes[one.number, one.offset] - len(message.header)
+            size = sizes[key] - len(message.header)
             vhost, address = self._names[one.number]
             publisher = self._publisher(head, one.origin)
             found.append(

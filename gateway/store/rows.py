@@ -47,10 +47,12 @@ def _front(flags: int, dialect: str, exchange: str, key: str) -> bytes:
 
 
 class Packer:
-    """Writes heads. The front of a plain head depends on the route only and is cached."""
+    """Writes heads. The front of a head without added headers depends on the route only and is
+    cached, with and without an expiry."""
 
     def __init__(self) -> None:
         self.fronts: dict[tuple[str, str, str], bytes] = {}
+        self.expiring: dict[tuple[str, str, str], bytes] = {}
 
     def head(self, message: Message, expires: int | None, added: bytes | None) -> bytes:
         route = (message.dialect.name, message.exchange, message.key)
@@ -61,6 +63,14 @@ class Packer:
                     self.fronts.clear()
                 front = self.fronts[route] = _front(0, *route)
             return front + message.header
+        if added is None:
+            front = self.expiring.get(route)
+            if front is None:
+                if len(self.expiring) >= REMEMBERED:
+                    self.expiring.clear()
+                front = self.expiring[route] = _front(EXPIRES, *route)
+            assert expires is not None
+            return front + _TIME.pack(expires if expires < NEVER else NEVER) + message.header
         flags = (EXPIRES if expires is not None else 0) | (ADDED if added is not None else 0)
         pieces = [_front(flags, *route)]
         if expires is not None:

@@ -14,7 +14,7 @@ which they were taken; a failed ``write`` is repeated with the same batch.
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -251,13 +251,39 @@ class SqliteStore:
         self.gathering.octets[queue << SHIFT | position] = octets
         self.dirty = True
 
-    def octets_at(self, queue: int, position: int) -> bytes:
-        """Octets that were kept and are written; b"" if there are none."""
-        with disk_errors(f"cannot read row {position} of number {queue}"):
-            row = self.reader.execute(
-                "SELECT body FROM messages WHERE id = ?", [queue << SHIFT | position]
-            ).fetchone()
-        return b"" if row is None else bytes(row[0])
+    def kept(self, queue: int) -> Iterator[tuple[int, bytes]]:
+        """Positions and octets that were kept under a number and are written, in order."""
+        bounds = (queue << SHIFT, (queue + 1 << SHIFT) - 1)
+        sql = "SELECT id, body FROM messages WHERE id BETWEEN ? AND ? ORDER BY id"
+        with (
+            disk_errors(f"cannot read number {queue}"),
+            closing(self.reader.execute(sql, bounds)) as rows,
+        ):
+            for key, octets in rows:
+                yield key % POSITIONS, bytes(octets)
+
+    def record_under(self, queue: int) -> None:
+        """Messages of this number are only appended: they have a table of their own."""
+        self.writer.journal = queue
+
+    def record(self, position: int, message: Message, stamp: int) -> None:
+        """As ``append`` for the journal. Hot: ordinary messages fit without being looked at."""
+        body = message.body
+        if (
+            message.added_headers
+            or body.__class__ is not bytes
+            or len(message.key) > LONGEST_NAME
+            or len(body) > MOST_OCTETS
+        ):
+            self.append(self.writer.journal, position, message, stamp, True)
+            return
+        try:
+            self.gathering.puts[self.writer.journal][position] = message, stamp, True, None
+        except KeyError:
+            self.append(self.writer.journal, position, message, stamp, True)
+            return
+        self.appended += 1
+        self.pending_octets += len(body)
 
     def remove(self, queue: int, position: int) -> None:
         """Delete a message, written or not. A message of the gathering batch costs no statement."""

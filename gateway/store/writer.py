@@ -78,6 +78,8 @@ class Writer:
         """Numbers of deleted queues whose messages are being removed."""
         self.paged: set[int] = set()
         self.sharing: set[int] = set()
+        self.journal = -1
+        """Number whose messages are in the table ``journal``; -1: of none."""
         connection.execute("PRAGMA cache_size=-32768")
         connection.execute("PRAGMA journal_size_limit=67108864").fetchone()
         connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}").fetchone()
@@ -166,6 +168,7 @@ class Writer:
         shared = batch.shared()
         head = self.packer.head
         kept: list[Any] = []
+        recorded: list[Any] = []
         paged: list[Any] = []
         sharing: list[Any] = []
         bodies: list[Any] = []
@@ -174,6 +177,7 @@ class Writer:
             kept += (key, 0, b"", content)
         for queue, puts in batch.puts.items():
             base = queue << SHIFT
+            rows = recorded if queue == self.journal else kept
             for position, (message, expires, keep, added) in puts.items():
                 body = message.body
                 octets = len(message.header) + len(body)
@@ -200,8 +204,9 @@ class Writer:
                         self.large_files.put(queue, position, number)
                     sharing += (base + position, octets, packed, number)
                 else:
-                    kept += (base + position, octets, packed, body)
+                    rows += (base + position, octets, packed, body)
         yield from inserts("messages", 4, kept)
+        yield from inserts("journal", 4, recorded)
         yield from inserts("bodies", 2, bodies)
         yield from inserts("shares", 4, sharing)
         yield from inserts("paged.paged", 4, paged)
@@ -218,6 +223,8 @@ class Writer:
         tables = ["messages"]
         if not self.sharing.isdisjoint(queues):
             tables.append("shares")
+        if self.journal in queues:
+            tables.append("journal")
         if not self.paged.isdisjoint(queues):
             tables.append("paged.paged")
         return tables

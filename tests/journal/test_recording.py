@@ -159,8 +159,7 @@ def test_trimmed(tmp_path: Path) -> None:
         recording.channel.publish(message(b"%d" % number, b"", "", "orders"))
         recording.commit()
     journal = recording.broker.state.journal
-    number = journal.addresses["/", "/queues/orders"].number
-    journal.remove(number, 0, 3)
+    journal.remove(0, 3)
     journal.trim(4)
     recording.commit()
     tail = Tail(recording.folder)
@@ -170,7 +169,7 @@ def test_trimmed(tmp_path: Path) -> None:
         assert [one.pos for one in recording.entries()] == [4, 5]
         recording = recording.again()
     journal = recording.broker.state.journal
-    journal.remove(number, 4, 5)
+    journal.remove(4, 5)
     journal.trim(6)
     recording.commit()
     recording = recording.again()
@@ -187,9 +186,8 @@ def test_publishers_are_described_again_behind_what_was_trimmed(tmp_path: Path) 
         recording.channel.publish(message(b"x", b"", "", "orders"))
         recording.commit()
         assert [one.publisher.connection for one in recording.entries()] == ["one"]
-        number = journal.addresses["/", "/queues/orders"].number
         if pos < 3:
-            journal.remove(number, pos, pos)
+            journal.remove(pos, pos)
             journal.trim(pos + 1)
             recording.commit()
     lane = journal._origins

@@ -19,10 +19,12 @@ class JournalQuery(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     start: Annotated[
-        int | None, Field(ge=0, le=MOST, description="first position; default: the oldest")
+        int | None,
+        Field(ge=0, le=MOST, description="first position; default: the oldest", examples=[0]),
     ] = None
     end: Annotated[
-        int | None, Field(ge=0, le=MOST, description="position before which to stop")
+        int | None,
+        Field(ge=0, le=MOST, description="position before which to stop", examples=[17]),
     ] = None
     limit: Annotated[
         int, Field(ge=0, le=MOST_ENTRIES, description="entries; 0 shows only where it ends")
