@@ -30,6 +30,7 @@ from gateway.operations import (
     SelectConfirms,
     Settle,
     Subscribe,
+    Unbind,
 )
 from tests.bridge.relay import Relay
 from tests.bridge.test_facade import confirmed, deliveries, depth, entered, message, run
@@ -276,6 +277,36 @@ def test_an_exchange_changes_its_broker(front: Running, brokers: tuple[Running, 
         reading.cancel()
         await inward.close()
         await remote.close()
+
+    run(scenario())
+
+
+def test_an_exchange_does_not_go_before_its_queues(front: Running) -> None:
+    """Where nothing would bring its messages over; the refusal names the queues."""
+
+    async def scenario() -> None:
+        remote = await entered(front.port)
+        await remote.request(DeclareExchange(1, None, "first", "topic", durable=True))
+        for queue in ("seen", "shut"):
+            await remote.request(DeclareQueue(1, None, queue, durable=True))
+            await remote.request(Bind(1, None, queue, "first", "#"))
+        await remote.request(Unbind(1, None, "shut", "first", "#"))
+        answer = await asyncio.to_thread(ask, front, "new-primary", exchanges=("first",))
+        assert answer.status_code == 409
+        assert "'first' and its queues 'seen' would" in answer.json()["detail"]
+        assert "first" not in modes(front)
+        await asyncio.to_thread(change, front, "mirror", "seen")
+        await asyncio.to_thread(change, front, "new-primary", exchanges=("first",))
+        assert await confirmed(remote, [message(1, "k", "first")]) == 1
+        reader = await entered(front.port)
+        await reader.request(Subscribe(1, None, "seen"))
+        (found,) = await deliveries(reader, 1)
+        assert bytes(found.message.body[:]) == b"body 1"
+        answer = await asyncio.to_thread(ask, front, "old-only", "seen")
+        assert answer.status_code == 409
+        await asyncio.to_thread(change, front, "old-only", "seen", exchanges=("first",))
+        for one in (remote, reader):
+            await one.close()
 
     run(scenario())
 

@@ -101,13 +101,13 @@ def observe(folder: Path, old: Server) -> None:
     assert queues == set(topology.QUEUES)
 
 
-def plan(folder: Path, old: Server) -> Path:
+def plan(folder: Path, old: Server, *inventories: str) -> Path:
     """The configuration of Artemis, from RabbitMQ's definitions and the rules."""
     url = f"http://127.0.0.1:{old.http_port}/api/definitions"
     answer = httpx.get(url, auth=("guest", "guest"), timeout=PATIENCE)
     (folder / "definitions.json").write_bytes(answer.raise_for_status().content)
     (folder / "rules.toml").write_text(guide.file("rules.toml"))
-    for seen in ("definitions.json", "old.json"):
+    for seen in ("definitions.json", *inventories):
         command(
             folder, "bridge", "addresses", "--rules", "rules.toml", "--against", seen,
             "--vhost", "/", "--json",
@@ -144,12 +144,13 @@ class Rehearsal:
 
     def change(self, *words: str) -> None:
         """All queues and exchanges together; then clients of each still publish and consume."""
-        told = command(self.folder, "bridge", *words, *QUEUES, *EXCHANGES, *self.gateway, "--json")[
-            "modes"
-        ]
+        told = command(self.folder, *self.words(*words))["modes"]
         assert len(told) == len(topology.QUEUES) + len(topology.EXCHANGES)
         assert not [one for one in told if one["error"]]
         self.traffic.goes_on()
+
+    def words(self, *words: str) -> list[str]:
+        return ["bridge", *words, *QUEUES, *EXCHANGES, *self.gateway, "--json"]
 
     def modes(self) -> dict[str, dict[str, Any]]:
         told = command(self.folder, "bridge", "modes", *self.gateway, "--json")["modes"]
@@ -164,19 +165,23 @@ def compared(modes: dict[str, dict[str, Any]]) -> bool:
     return all(one["compared"] for one in used)
 
 
+def behind(old: Server, new: Server, folder: Path) -> Server:
+    """The gateway before both brokers."""
+    settings, rules = folder / "gateway.toml", folder / "rules.toml"
+    settings.write_text(CONFIGURATION.format(old=old.port, new=new.port, rules=rules))
+    return servers.start_gateway(folder / "gateway", extra=["--config", str(settings)])
+
+
 def test_rehearsal(parts: tuple[Server, Path]) -> None:
     """Observe, shadow, mirror, cut-over, rollback, cut-over: nothing is lost, nothing comes twice,
     each producer's messages come in order, and no client loses its connection."""
     old, folder = parts
     with contextlib.ExitStack() as stack:
         observe(folder, old)
-        file = plan(folder, old)
+        file = plan(folder, old, "old.json")
         new = brokers.start_artemis(folder / "artemis", file)
         stack.callback(new.stop)
-        settings = folder / "gateway.toml"
-        rules = folder / "rules.toml"
-        settings.write_text(CONFIGURATION.format(old=old.port, new=new.port, rules=rules))
-        front = servers.start_gateway(folder / "gateway", extra=["--config", str(settings)])
+        front = behind(old, new, folder)
         stack.callback(front.stop)
         with Traffic(front.port, front.http_port) as traffic:
             traffic.publish("waiting", BACKLOG)
@@ -196,5 +201,6 @@ def test_rehearsal(parts: tuple[Server, Path]) -> None:
             traffic.goes_on()
             traffic.drain()
         assert not traffic.faults()
+        assert not any(one.unconfirmed for one in traffic.producers)
         assert traffic.book.repeated() == 0  # no connection was lost
         assert "Traceback" not in front.log.read_text()

@@ -7,6 +7,7 @@ import contextlib
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -127,43 +128,66 @@ def survive_at_target(folder: Path, target_of: tuple[str, str], count: int) -> N
 
 THERE_AND_BACK = """
 [[upstreams]]
-name = "artemis"
+name = "middle"
 addresses = ["amqp://127.0.0.1:{port}"]
-version = "1.0"
+version = "{version}"
+connect_seconds = 5
 
 [[shovels]]
 name = "over"
 source = {{ queue = "leaving" }}
-destination = {{ upstream = "artemis", queue = "queue.middle" }}
+destination = {{ upstream = "middle", queue = "queue.middle" }}
 window = 100
 
 [[shovels]]
 name = "back"
-source = {{ upstream = "artemis", queue = "queue.middle" }}
+source = {{ upstream = "middle", queue = "queue.middle" }}
 destination = {{ queue = "arrived" }}
 window = 100
 """
 
 
-def survive_there_and_back(folder: Path, count: int) -> None:
-    """Clients of 0.8a2 talk to the gateway, which sends their messages over Artemis."""
-    needs(brokers.artemis_missing())
+def start_broker_j(folder: Path) -> Server:
+    server = brokers.start_broker_j(folder)
+    moving.declare(server, "queue.middle")
+    return server
+
+
+class Between(NamedTuple):
+    """The broker between two shovels, the version of these, and that of the clients."""
+
+    missing: Callable[[], str | None]
+    begin: Callable[[Path], Server]
+    version: str
+    clients: str
+
+
+BETWEEN = {
+    "Artemis": Between(brokers.artemis_missing, brokers.start_artemis, "1.0", "0.8a2"),
+    "Broker-J": Between(brokers.broker_j_missing, start_broker_j, "0-10", "0-9-1"),
+}
+
+
+def survive_there_and_back(folder: Path, name: str, count: int) -> None:
+    """Clients talk to the gateway, which sends their messages over another broker."""
+    between = BETWEEN[name]
+    needs(between.missing())
     with contextlib.ExitStack() as stack:
-        artemis = Restarted(lambda _: brokers.start_artemis(folder / "artemis"))
-        stack.callback(artemis.kill)
-        relay = stack.enter_context(Relay(artemis.port))
+        middle = Restarted(lambda _: between.begin(folder / "middle"))
+        stack.callback(middle.kill)
+        relay = stack.enter_context(Relay(middle.port))
         (folder / "gateway").mkdir()
         file = folder / "gateway" / "gateway.toml"
-        file.write_text(THERE_AND_BACK.format(port=relay.port))
+        file.write_text(THERE_AND_BACK.format(port=relay.port, version=between.version))
         gateway = stack.enter_context(Running(folder / "gateway", "--config", file))
         moving.declare(gateway, faults.SOURCE, faults.TARGET)
-        traffic = faults.Traffic(gateway, faults.taking(gateway, version="0.8a2"), "0.8a2")
-        stack.enter_context(traffic)
+        taking = faults.taking(gateway, version=between.clients)
+        traffic = stack.enter_context(faults.Traffic(gateway, taking, between.clients))
         known = {
             "the gateway is killed": faults.kills(gateway),
-            "Artemis is killed": faults.kills(artemis, relay),
-            "Artemis is cut off": faults.cuts(relay),
-            "Artemis is far away": faults.delays(relay),
+            f"{name} is killed": faults.kills(middle, relay),
+            f"{name} is cut off": faults.cuts(relay),
+            f"{name} is far away": faults.delays(relay),
             "nobody takes from the gateway": faults.slows(traffic, 0.5),
         }
         faults.survive(known, traffic, gateway, count, 9)
@@ -198,13 +222,15 @@ def test_nothing_is_lost_at_rabbitmq(target: tuple[str, str], tmp_path: Path) ->
     survive_at_target(tmp_path, target, 8)
 
 
-def test_nothing_of_0_8a2_is_lost_over_artemis_and_back(tmp_path: Path) -> None:
-    survive_there_and_back(tmp_path, 10)
+@pytest.mark.parametrize("name", BETWEEN)
+def test_nothing_is_lost_there_and_back(name: str, tmp_path: Path) -> None:
+    survive_there_and_back(tmp_path, name, 10)
 
 
 @pytest.mark.long
-def test_nothing_of_0_8a2_is_lost_by_a_hundred_faults(tmp_path: Path) -> None:
-    survive_there_and_back(tmp_path, 105)
+@pytest.mark.parametrize("name", BETWEEN)
+def test_nothing_is_lost_by_a_hundred_faults_there_and_back(name: str, tmp_path: Path) -> None:
+    survive_there_and_back(tmp_path, name, 105)
 
 
 @pytest.mark.long

@@ -16,7 +16,14 @@ from gateway.bridge.migration.in_gateway import GatewayMoves
 from gateway.bridge.migration.move import Move, State
 from gateway.bridge.migration.settings import MoveSettings, QueuePair
 from gateway.bridge.modes.address import MOST, Address, AddressInfo, Kind
-from gateway.bridge.modes.mode import ARRANGEMENTS, NO_SHARE, Mode, Share, can_change
+from gateway.bridge.modes.mode import (
+    ARRANGEMENTS,
+    NO_SHARE,
+    Arrangement,
+    Mode,
+    Share,
+    can_change,
+)
 from gateway.bridge.modes.pair import UpstreamPair
 from gateway.bridge.waiting import Turn
 from gateway.errors import Condition, GatewayError, Refusal
@@ -33,6 +40,8 @@ EMPTY_SECONDS = 600.0
 brought over."""
 LONGEST_SECONDS = 2.0
 """Time after which a move ends that has brought all that was there when it began."""
+MOST_NAMED = 10
+"""Queues that a refusal names."""
 MOST_AT_ONCE = 4
 """Queues that are moved at a time."""
 GRACE_SECONDS = 0.3
@@ -52,6 +61,11 @@ def crosses(address: Address) -> bool:
     """Whether its messages change their broker."""
     target = address.mode if address.target is None else address.target
     return ARRANGEMENTS[target].primary != address.arrangement.primary
+
+
+def arranged(address: Address, mode: Mode | None) -> Arrangement:
+    """Of an address when its changes are over; ``mode``: it is to change to this one."""
+    return ARRANGEMENTS[mode or address.target or address.mode]
 
 
 def passed(move: Move) -> bool:
@@ -119,6 +133,7 @@ class ModeChanges:
             if not can_change(current, mode):
                 text = f"{kind} {name!r} is {current.value}: new-primary comes between"
                 raise Refusal(Condition.PRECONDITION_FAILED, f"{text} this and {mode.value}")
+        self._check_bindings(set(places), mode)
         chosen = []
         for kind, name in dict.fromkeys(places):
             address = self.addresses.add(kind, name)
@@ -129,6 +144,28 @@ class ModeChanges:
                 chosen.append(address)
         self._wanted += grouped(chosen)
         self._some.set()
+
+    def _check_bindings(self, places: set[tuple[Kind, str]], mode: Mode) -> None:
+        """Raises ``Refusal`` if an exchange and a queue of its would have different brokers, and
+        nothing would bring the messages over: they would wait where nobody takes them."""
+        stranded: dict[str, list[str]] = {}
+        for exchange, queue in self.pair.bindings:
+            changes = ("exchange", exchange) in places, ("queue", queue) in places
+            if not any(changes) or self.pair.is_temporary(queue):
+                continue
+            source = self.addresses.exchanges.get(exchange, self.addresses.others)
+            there = arranged(source, mode if changes[0] else None)
+            here = arranged(self.addresses.queue(queue), mode if changes[1] else None)
+            if there.primary != here.primary and not here.copy:
+                stranded.setdefault(exchange, []).append(queue)
+        for exchange, queues in stranded.items():
+            names = ", ".join(map(repr, queues[:MOST_NAMED]))
+            more = f" and {len(queues) - MOST_NAMED} more" if len(queues) > MOST_NAMED else ""
+            text = f"the exchange {exchange!r} and its queues {names}{more} would have different"
+            raise Refusal(
+                Condition.PRECONDITION_FAILED,
+                f"{text} brokers, and nothing would bring the messages over: change them together",
+            )
 
     # --- one after the other ----------------------------------------------------------------------
 

@@ -8,12 +8,14 @@ changes, its publishes wait here.
 import logging
 import secrets
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 from gateway.bridge.facade import Facade
 from gateway.bridge.modes.address import Address, Addresses
+from gateway.bridge.modes.bindings import Bindings
 from gateway.bridge.modes.copies import KEPT, Expected, copied, copy_id, copy_of, original_id
 from gateway.bridge.modes.follower import Follower
 from gateway.bridge.modes.mode import NEW, NO_SHARE, OLD
@@ -48,6 +50,7 @@ class UpstreamPair:
     def __init__(self, old: Facade, new: Facade, addresses: Addresses) -> None:
         self.addresses = addresses
         self.sides = {OLD: old, NEW: new}
+        self.bindings = Bindings()
         self.host: FacadeVirtualHost
         self._epoch = secrets.token_hex(4)
         self._expected = Expected()
@@ -67,8 +70,7 @@ class UpstreamPair:
     def _side(self, queue: str) -> Facade:
         """Where the consumers of a queue have their subscriptions. Exclusive queues, and those that
         end with the connection to the upstream, stay where they were declared."""
-        found = self.host.queues.known(queue)
-        if isinstance(found, UpstreamQueue) and found.restore:
+        if self.is_temporary(queue):
             return self.sides[OLD]
         return self.sides[self.addresses.queue(queue).arrangement.primary]
 
@@ -220,7 +222,7 @@ class UpstreamPair:
         elif name:
             side = OLD if self._side(name) is self.sides[OLD] else NEW
         known = None if exchange else self.host.queues.known(name)
-        temporary = isinstance(known, UpstreamQueue) and bool(known.restore)
+        temporary = not exchange and self.is_temporary(name)
         unknown = known is None and isinstance(operation, Bind | Unbind) and not exchange
         looked = isinstance(operation, FindQueue) or getattr(operation, "passive", False)
         if not (exclusive or temporary or unknown or looked):
@@ -232,7 +234,18 @@ class UpstreamPair:
         if answer is None:  # the successor has no such request: its topology was prepared
             answer = self._ask(OLD, operation)
         assert answer is not None
+        answer.then(lambda: self._performed(operation, answer))
         return answer
+
+    def _performed(self, operation: Any, answer: Answer) -> None:
+        with suppress(Refusal):
+            answer.value()
+            self.bindings.follow(operation)
+
+    def is_temporary(self, queue: str) -> bool:
+        """Whether a queue stays at the old broker, in every mode."""
+        found = self.host.queues.known(queue)
+        return isinstance(found, UpstreamQueue) and bool(found.restore)
 
     def _ask(self, side: int, operation: Any) -> Answer | None:
         facade = self.sides[side]

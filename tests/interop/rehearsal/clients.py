@@ -7,8 +7,11 @@ import asyncio
 import contextlib
 import json
 import socket
+import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -32,8 +35,10 @@ from gateway.operations import (
     Settle,
     Subscribe,
 )
+from tests.interop import servers
 from tests.interop.rehearsal.book import Book, priority
 from tests.interop.rehearsal.topology import Flow, Reader, rejected
+from tests.interop.restarts import LINES, java
 
 HOST = "127.0.0.1"
 PATIENCE = 60.0
@@ -44,6 +49,9 @@ WINDOW = 5
 LOOK = 0.2
 """Seconds after which a waiting client looks whether it should stop."""
 AUTH = ("guest", "guest")
+UNKNOWN = 504
+"""The answer to a publish that has no confirm in time."""
+JMS = Path(__file__).parents[1] / "clients/jms"
 MARKS = ("x-gateway-move-again", "x-gateway-duplicate")
 """Headers of messages that may have come before."""
 
@@ -90,6 +98,8 @@ class Producer(Client):
         self.flow = flow
         self.sent = 0
         self.confirmed = 0
+        self.unconfirmed = 0
+        """Messages that were not confirmed in time; they may come."""
 
     def messages(self, pause: float = PAUSE) -> Iterator[tuple[int, str, str, str]]:
         """Number, exchange, key and body of each, with a pause after it."""
@@ -169,6 +179,9 @@ class HttpProducer(Producer):
                     content=body,
                     headers={"content-type": "text/plain"},
                 )
+                if answer.status_code == UNKNOWN:
+                    self.unconfirmed += 1
+                    continue
                 assert answer.status_code == 201, answer.text
                 self.confirm(number)
 
@@ -381,6 +394,49 @@ class EventConsumer(Consumer):
             self._socket.shutdown(socket.SHUT_RDWR)
 
 
+class JmsConsumer(Consumer):
+    """Qpid's JMS client for AMQP 0-10, in a process of its own."""
+
+    _process: subprocess.Popen[str] | None = None
+
+    def work(self) -> None:
+        with (
+            tempfile.TemporaryDirectory() as classes,
+            subprocess.Popen(
+                self._command(Path(classes)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            ) as self._process,
+        ):
+            try:
+                self._read(self._process)
+            finally:
+                servers.end_group(self._process)  # type: ignore[arg-type]
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if self.ready.is_set():
+                found = json.loads(line)
+                self.take(found["body"], bool(found["again"]))
+            self.ready.set()
+        assert process.wait(PATIENCE) == 0
+
+    def _command(self, classes: Path) -> list[str]:
+        sources = [JMS / "QueueReader.java", JMS / "legacy/Dial.java", LINES]
+        program, *words = java("qpid-client", "qpid-client", sources, classes)
+        given = ["-Dqpid.amqp.version=0-10", "-Dmax_prefetch=10"]
+        return [program, *given, *words, HOST, str(self.port), self.queue, *MARKS]
+
+    def stop(self) -> None:
+        super().stop()
+        process = self._process
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+
+
 def text(shown: dict[str, Any]) -> str:
     body = shown["body"]
     found = body.get("text", body.get("value"))
@@ -398,6 +454,7 @@ CONSUMERS: dict[str, Callable[..., Consumer]] = {
     "proton": ProtonConsumer,
     "lease": LeaseConsumer,
     "events": EventConsumer,
+    "jms": JmsConsumer,
 }
 OVER_HTTP = ("http", "lease", "events")
 """Kinds of clients whose port is that of HTTP."""

@@ -83,7 +83,7 @@ FLOWS = (
 READERS = (
     Reader("orders", "pika"),
     Reader("bills", "0-8"),
-    Reader("mails", "0-10"),
+    Reader("mails", "jms"),
     Reader("stock", "proton"),
     Reader("calls", "lease"),
     Reader("old", "0.8a2"),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Self
 
+from tests.interop import brokers
 from tests.interop.rehearsal.book import Book
 from tests.interop.rehearsal.clients import (
     CONSUMERS,
@@ -43,7 +44,7 @@ class Traffic:
         ]
         self.consumers: list[Consumer] = [
             CONSUMERS.get(one.version, RemoteConsumer)(one, ports.get(one.version, port), self.book)
-            for one in readers
+            for one in map(possible, readers)
         ]
         counted = Counter(one.queue for one in readers)
         leased = {one.queue for one in readers if one.version == "lease"}
@@ -127,3 +128,10 @@ class Traffic:
 
     def faults(self) -> list[str]:
         return self.book.faults(self.single)
+
+
+def possible(reader: Reader) -> Reader:
+    """The gateway's own client, where there is no JMS client."""
+    if reader.version == "jms" and brokers.java_missing("qpid-client", "qpid-client"):
+        return reader._replace(version="0-10")
+    return reader
