@@ -10,7 +10,7 @@ from gateway.bridge.places import SAME_PLACES, Places
 from gateway.bridge.remote_ends import can_drain
 from gateway.bridge.waiting import Turn
 from gateway.broker.facade import FacadeVirtualHost
-from gateway.broker.feed_queue import MOST_AHEAD, FeedQueue
+from gateway.broker.feed_queue import MOST_AHEAD, FeedQueue, Subscription
 from gateway.broker.stream_queues import STREAM
 from gateway.errors import Condition, GatewayError, LocalError, Refusal
 from gateway.message import Message
@@ -63,8 +63,9 @@ class FeedOwner(Protocol):
 class Feed:
     """One channel of the upstream's connection, with one consumer or for fetches. Its credit there
     is the room that the consumer has here: by ``Credit`` where the version has it, else by the
-    prefetch limit of the channel, or of the consumer for the ``FIXED_LIMIT`` types. ``lost``: it
-    delivers no more, and settles nothing."""
+    prefetch limit of the channel, or of the consumer for the ``FIXED_LIMIT`` types and where that
+    is enough: for each message under a limit of the channel RabbitMQ asks a process of its own.
+    ``lost``: it delivers no more, and settles nothing."""
 
     def __init__(self, owner: FeedOwner, remote: Remote, queue: FeedQueue, number: int) -> None:
         self.lost = False
@@ -86,6 +87,10 @@ class Feed:
         """The queue is a stream queue."""
         self._fixed = False
         """The limit cannot be changed while the subscription lives."""
+        self._own = 0
+        """The limit of the consumer at the upstream, if its channel needs one only below it."""
+        self._shared = 0
+        """The limit of the channel at the upstream."""
         self._unsubscribed = False
         """A channel that ends before its subscription has a broker that answers late (Artemis to
         a drain) answer on no channel."""
@@ -136,10 +141,16 @@ class Feed:
         if self._fixed:
             return
         limit = len(self._unsettled) + room
+        if self._own:
+            consumer = self._queue.consumer
+            if consumer is None or not consumer.started:
+                return
+            limit = min(limit, self._own)
         if limit > self._limit or limit * 2 < self._limit:
             limit = min(max(limit, 1), 65535)
             if limit != self._limit:
-                self._set(Prefetch(self._number, None, limit, shared=True), limit)
+                self._shared = 0 if limit == self._own else limit
+                self._set(Prefetch(self._number, None, self._shared, shared=True), limit)
 
     def _set(self, request: Any, limit: int) -> None:
         self._limit = limit
@@ -177,10 +188,11 @@ class Feed:
             kind = await self._type()
             self._stream, self._fixed = kind == STREAM, kind in FIXED_LIMIT
             subscription = queue.subscription or subscription  # with the place in a stream
-            if self._fixed:
-                room = min(max(room, subscription.limit), MOST_AHEAD)
-            shared = not self._fixed
-            await remote.request(Prefetch(number, None, min(max(room, 1), 65535), shared=shared))
+            if self._fixed or (subscription.lasting and self._free_of_others(subscription)):
+                await self._limit_consumer(min(max(room, subscription.limit), MOST_AHEAD))
+            else:
+                self._own, self._shared = 0, max(room, 1)
+                await remote.request(Prefetch(number, None, self._shared, shared=True))
         tag = await remote.request(
             Subscribe(
                 number,
@@ -197,6 +209,19 @@ class Feed:
         if self._by_credit:
             self._limit = 0
         self._grant()
+
+    def _free_of_others(self, subscription: Subscription) -> bool:
+        """Whether no deliveries of an earlier connection hold a part of the consumer's limit."""
+        queue = self._queue
+        return queue.consumer is None or queue.room >= subscription.limit
+
+    async def _limit_consumer(self, limit: int) -> None:
+        """The consumer that begins next may have so many deliveries unsettled."""
+        if self._shared:
+            self._shared = 0
+            await self._remote.request(Prefetch(self._number, None, 0, shared=True))
+        self._own = self._limit = max(limit, 1)
+        await self._remote.request(Prefetch(self._number, None, self._own))
 
     def _opened(self, task: "asyncio.Task[None]") -> None:
         if task.cancelled():

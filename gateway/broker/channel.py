@@ -256,7 +256,7 @@ class Channel:
         return tag
 
     def prepare_consumer(
-        self, queue: str, exclusive: bool, arguments: Table, credit: int | None
+        self, queue: str, no_ack: bool, exclusive: bool, arguments: Table, credit: int | None
     ) -> None:
         """Ask the upstream of a facade whether there may be such a consumer. Does nothing in other
         virtual hosts."""
@@ -264,8 +264,8 @@ class Channel:
         if answers is not None and self.topology.named(queue) != REPLY_TO:
             found = self.readable(queue)
             assert isinstance(found, UpstreamQueue)
-            limit = most_unsettled(self.consumer_limit, self.window, credit)
-            found.open_feed(answers, Subscription(exclusive, arguments, credit == 0, limit))
+            limits = most_unsettled(no_ack, self.consumer_limit, self.window, credit)
+            found.open_feed(answers, Subscription(exclusive, arguments, credit == 0, *limits))
 
     def start(self, tag: str) -> None:
         """Deliveries may begin."""

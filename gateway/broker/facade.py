@@ -77,8 +77,10 @@ class UpstreamQueue(Queue):
             consumer.window.consumers.pop(consumer.tag, None)
             raise Refusal(Condition.NOT_IMPLEMENTED, text)
         if feed is None or feed.gone:
-            limit = most_unsettled(consumer.limit, consumer.window, consumer.credit)
-            subscription = Subscription(consumer.exclusive, consumer.arguments, False, limit)
+            limits = most_unsettled(
+                consumer.no_ack, consumer.limit, consumer.window, consumer.credit
+            )
+            subscription = Subscription(consumer.exclusive, consumer.arguments, False, *limits)
             feed = FeedQueue(self, subscription)
         feed.consumer = consumer
         consumer.queue = feed
@@ -316,8 +318,14 @@ class FacadeVirtualHost(VirtualHost):
         self.outbound.publish(NOBODY, None, message, False)
 
 
-def most_unsettled(limit: int, window: Window, credit: int | None) -> int:
+def most_unsettled(
+    no_ack: bool, limit: int, window: Window, credit: int | None
+) -> tuple[int, bool]:
     """Deliveries that a consumer may have unsettled, with a prefetch limit of its own and so much
-    credit; as many as are given when it gets credit, if it has none."""
+    credit; as many as are given when it gets credit, if it has none. And whether that lasts as long
+    as the consumer: others share the limit of their channel, and credit is given."""
+    if no_ack and credit is None:
+        return MOST_AHEAD, True
     limits = [one for one in (limit, window.limit, credit) if one]
-    return 1 if credit == 0 else min(limits, default=MOST_AHEAD)
+    lasting = credit is None and not window.limit and 0 < limit <= MOST_AHEAD
+    return 1 if credit == 0 else min(limits, default=MOST_AHEAD), lasting

@@ -89,12 +89,13 @@ class Borrowed(Entry):
 
 class Subscription(NamedTuple):
     """A consumer as the upstream gets it. ``paused``: it begins without credit. ``limit``: the
-    most deliveries that it may have unsettled."""
+    most deliveries that it may have unsettled; ``lasting``: that does not change."""
 
     exclusive: bool
     arguments: Table
     paused: bool
     limit: int
+    lasting: bool = False
 
 
 class FeedDispatcher(Dispatcher):

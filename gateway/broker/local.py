@@ -379,7 +379,7 @@ class LocalChannel:
         """Ask the upstream of a facade whether there may be such a consumer, whose rights the
         caller has checked; ``subscribe`` follows. Raises ``AwaitsUpstream``, or the refusal."""
         self._channel.permissions.grant("read", queue)
-        self._channel.prepare_consumer(queue, False, arguments, None)
+        self._channel.prepare_consumer(queue, False, False, arguments, None)
 
     def start(self, tag: str) -> None:
         """Deliveries may begin."""

@@ -57,7 +57,11 @@ class ConsumerOperations:
     def _subscribe(self, channel: Channel, operation: Subscribe) -> None:
         if not operation.copy and operation.filter is None:
             channel.prepare_consumer(
-                operation.queue, operation.exclusive, operation.arguments or {}, operation.credit
+                operation.queue,
+                operation.no_ack,
+                operation.exclusive,
+                operation.arguments or {},
+                operation.credit,
             )
         tag = channel.subscribe(
             operation.queue,
