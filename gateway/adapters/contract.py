@@ -15,7 +15,7 @@ Rules every adapter keeps:
 
 from collections.abc import Callable
 from enum import Enum, Flag, auto
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gateway.message import Message
 from gateway.operations import Operation
@@ -164,4 +164,15 @@ class Adapter(Protocol):
         """The connection is over: drop all references; nothing more is received or sent. Engines
         and their parts refer to each other, and garbage is collected so seldom that short
         connections would fill the memory."""
+        ...
+
+
+@runtime_checkable
+class Publisher(Protocol):
+    """An adapter of a client that can publish without an operation object for each message."""
+
+    def publisher(self, channel: int) -> Callable[[Message, bool, bool], None]:
+        """Same effect as ``send`` with a ``Publish``: a message, mandatory and immediate or not.
+        Raises ``LocalError`` if the channel is not open. The function raises that or ``ValueError``
+        before any octet is written."""
         ...

@@ -118,6 +118,7 @@ class Facade:
         self.places = places
         self.serves: Callable[[str], bool] = lambda name: True
         self.conclude: Conclude = self._conclude_one
+        self.taken: Callable[[list[int]], None] = self._taken
         self.on_lost: Callable[[], None] = lambda: None
         self.is_copy: Callable[[Message], bool] | None = None
         """Deliveries that are removed here, and go to no consumer."""
@@ -184,6 +185,9 @@ class Facade:
 
     def _conclude_one(self, number: int, fate: PublishFate, text: str) -> None:
         self.host.outbound.conclude(number, fate, text)
+
+    def _taken(self, numbers: list[int]) -> None:
+        self.host.outbound.taken(numbers)
 
     def relieved(self) -> None:
         self.on_full()
@@ -356,24 +360,24 @@ class Facade:
     # --- consuming --------------------------------------------------------------------------------
 
     async def _read(self, remote: Remote) -> None:
-        async for first in remote:
-            operation: Any = first
+        while operations := await remote.some(BATCH):
             with self.turn():
-                for _ in range(BATCH):
-                    self._handle(operation)
-                    operation = remote.waiting()
-                    if operation is None:
-                        break
-                else:
-                    self._handle(operation)
+                self._handle_all(operations)
             await asyncio.sleep(0)
 
+    def _handle_all(self, operations: list[Any]) -> None:
+        """Hot."""
+        feeds = self.feeds
+        for operation in operations:
+            if operation.__class__ is Deliver:
+                feed = feeds.get(operation.channel)
+                if feed is not None:
+                    feed.deliver(operation)
+            else:
+                self._handle(operation)
+
     def _handle(self, operation: Any) -> None:
-        if operation.__class__ is Deliver:
-            feed = self.feeds.get(operation.channel)
-            if feed is not None:
-                feed.deliver(operation)
-        elif isinstance(operation, SessionLost) and operation.channel != CONTROL:
+        if isinstance(operation, SessionLost) and operation.channel != CONTROL:
             feed = self.feeds.get(operation.channel)
             if feed is not None:
                 feed.ended(operation.condition, operation.text)
@@ -458,8 +462,8 @@ class Facade:
         """Handle the deliveries that have come before an answer."""
         remote = self.remote
         with self.turn():
-            while remote is not None and (operation := remote.waiting()) is not None:
-                self._handle(operation)
+            while remote is not None and (operations := remote.waiting_some(BATCH)):
+                self._handle_all(operations)
 
     def _lose_feeds(self) -> None:
         with self.turn():

@@ -70,6 +70,8 @@ class PublisherOwner(Protocol):
     turn: Turn
     side: int
     conclude: Conclude
+    taken: Callable[[list[int]], None]
+    """``conclude`` for messages that the upstream has taken."""
     on_full: Callable[[], None]
     on_lost: Callable[[], None]
 
@@ -92,7 +94,8 @@ class FacadePublisher:
         self._batch: list[tuple[int, Message]] = []
         self._backlog: deque[int] = deque()
         """Messages that wait for the channel, in order."""
-        self._reports: list[tuple[int, Fate, str]] = []
+        self._reports: list[tuple[int, Fate, str] | list[int]] = []
+        """Fates that were told in this turn of the loop; lists are of messages that are taken."""
         self._suspects = Suspects()
         self._tried: list[Suspect] = []
         """Those that are published again now."""
@@ -114,11 +117,24 @@ class FacadePublisher:
         """Hot."""
         if self._owner.host.outbound.full:
             self._owner.on_full()
-        if (self._destination is None or self._held) and self._keep(number):
+        destination = self._destination
+        if (destination is None or self._held) and self._keep(number):
+            return
+        if destination is not None and not destination.transactional:
+            self._write(destination, number, message)
             return
         if not self._batch:
             asyncio.get_running_loop().call_soon(self._send)
         self._batch.append((number, message))
+
+    def _write(self, destination: RemoteDestination, number: int, message: Message) -> None:
+        """Publish a message without a transaction. Hot."""
+        if self._owner.places is not SAME_PLACES or message.essentials.user_id is not None:
+            message = self.sendable(message)
+        try:
+            destination.send(number, message)
+        except GatewayError as error:  # the channel or the connection is lost, which is watched
+            log.debug("facade %s: %s", self._owner.vhost, error)
 
     def _keep(self, number: int) -> bool:
         """Keep a message for later, if it has to wait."""
@@ -152,6 +168,7 @@ class FacadePublisher:
     async def open(self, name: str) -> None:
         """Connect. Raises ``OSError`` or ``Refusal``."""
         self._opened = await open_destination(self._owner.upstream, name, self._report, "")
+        self._opened.on_confirmed = self._confirmed
         self._channels[CHANNEL] = self._opened
 
     async def run(self) -> None:
@@ -188,16 +205,19 @@ class FacadePublisher:
         """Raises when the connection for publishes is lost."""
         channels = self._channels
         try:
-            async for operation in opened.remote:
-                if isinstance(operation, Confirm):
-                    channel = channels.get(operation.channel)
-                    if channel is not None:
-                        channel.conclude(operation.sequence, operation.multiple, operation.accepted)
-                elif isinstance(operation, SessionLost):
-                    self._end_channel(operation)
-                else:
-                    number = getattr(operation, "channel", CHANNEL)
-                    channels.get(number, opened).handle(operation)
+            while operations := await opened.remote.some(BATCH):
+                for operation in operations:
+                    if isinstance(operation, Confirm):
+                        channel = channels.get(operation.channel)
+                        if channel is not None:
+                            channel.conclude(
+                                operation.sequence, operation.multiple, operation.accepted
+                            )
+                    elif isinstance(operation, SessionLost):
+                        self._end_channel(operation)
+                    else:
+                        number = getattr(operation, "channel", CHANNEL)
+                        channels.get(number, opened).handle(operation)
         except Refusal as refusal:
             if refusal.lost is not Lost.CONNECTION or refusal.condition in FAULTS:
                 self._doubt_all(refusal)
@@ -413,10 +433,19 @@ class FacadePublisher:
             asyncio.get_running_loop().call_soon(self._conclude)
         self._reports.append((number, fate, text))
 
+    def _confirmed(self, numbers: list[int]) -> None:
+        """Hot."""
+        if not self._reports:
+            asyncio.get_running_loop().call_soon(self._conclude)
+        self._reports.append(numbers)
+
     def _conclude(self) -> None:
         reports, self._reports = self._reports, []
-        conclude = self._owner.conclude
         with self._owner.turn():
-            for number, fate, text in reports:
-                conclude(number, FATES[fate], text)
+            for report in reports:
+                if isinstance(report, list):
+                    self._owner.taken(report)
+                else:
+                    number, fate, text = report
+                    self._owner.conclude(number, FATES[fate], text)
         self._concluded.set()

@@ -1,8 +1,7 @@
 """Another broker as the source or the destination of a shovel, over any version of AMQP."""
 
 import asyncio
-from collections.abc import Iterable
-from itertools import takewhile
+from collections.abc import Callable, Iterable
 
 from gateway.adapters.contract import Capability
 from gateway.bridge.clock import now
@@ -24,7 +23,6 @@ from gateway.operations import (
     Operation,
     Outcome,
     Prefetch,
-    Publish,
     Returned,
     Select,
     SelectConfirms,
@@ -177,29 +175,38 @@ class RemoteDestination:
         self.remote = remote
         self._upstream = upstream
         self._report = report
-        self._transactional = transactional
+        self.transactional = transactional
+        """A batch is committed as a whole."""
         self._channel = channel
+        self.on_confirmed: Callable[[list[int]], None] | None = None
+        """Is told the messages that one confirm covers, in place of ``report``."""
+        self._write = remote.publisher(channel)
         self._sequence = 0
+        self._told = 0
+        """A confirm of many has come for all publishes up to this one."""
         self._sent: dict[int, tuple[int, Message]] = {}
         """Messages that have no fate yet and their numbers, by publish, in order."""
         links = Capability.LINKS in remote.adapter.capabilities
         self._takes_dates = links or remote.peer.product != "RabbitMQ"
 
     def publish(self, messages: Iterable[tuple[int, Message]]) -> None:
-        send, sent, channel = self.remote.send, self._sent, self._channel
         for number, message in messages:
-            try:
-                if message.essentials.expiry is not None and not self._takes_dates:
-                    message = for_rabbitmq(message, now())
-                send(Publish(channel, message, True, False))
-            except (LocalError, ValueError) as error:
-                self._report(number, Fate.UNWRITABLE, str(error))
-                continue
-            self._sequence = sequence = self._sequence + 1
-            sent[sequence] = number, message
-        if self._transactional:
+            self.send(number, message)
+        if self.transactional:
             self._commit(self._sequence)
         self.remote.wake()
+
+    def send(self, number: int, message: Message) -> None:
+        """Publish one message of a batch, or of none if it is not ``transactional``. Hot."""
+        try:
+            if message.essentials.expiry is not None and not self._takes_dates:
+                message = for_rabbitmq(message, now())
+            self._write(message, True, False)
+        except (LocalError, ValueError) as error:
+            self._report(number, Fate.UNWRITABLE, str(error))
+            return
+        self._sequence = sequence = self._sequence + 1
+        self._sent[sequence] = number, message
 
     def _commit(self, last: int) -> None:
         answer = self.remote.request(Commit(self._channel, None))
@@ -212,16 +219,23 @@ class RemoteDestination:
 
     def conclude(self, sequence: int, multiple: bool, accepted: bool) -> None:
         """The broker has accepted or refused a publish; with ``multiple`` all up to it. Hot."""
-        sent = self._sent
-        concluded = [sequence]
+        take, numbers = self._sent.pop, []
+        first = sequence
         if multiple:
-            concluded = list(takewhile(lambda one: one <= sequence, sent))
+            first, sequence = self._told + 1, min(sequence, self._sequence)
+            self._told = max(self._told, sequence)
+        for one in range(first, sequence + 1):
+            found = take(one, None)
+            if found is not None:
+                numbers.append(found[0])
+        if accepted and self.on_confirmed is not None:
+            self.on_confirmed(numbers)
+            return
         fate, text = Fate.CONFIRMED, ""
         if not accepted:
             fate, text = Fate.REFUSED, "the broker refused the message"
-        for one in concluded:
-            if one in sent:
-                self._report(sent.pop(one)[0], fate, text)
+        for number in numbers:
+            self._report(number, fate, text)
 
     def _returned(self, operation: Returned) -> None:
         """Its confirm follows, and means nothing then. Raises ``Refusal`` if the message cannot be
@@ -272,11 +286,13 @@ class RemoteDestination:
         """The same on another channel of the connection, or again on one that has ended. Raises
         ``Refusal`` or ``LocalError``."""
         await self.remote.request(BeginSession(channel, None))
-        select = Select if self._transactional else SelectConfirms
+        select = Select if self.transactional else SelectConfirms
         await self.remote.request(select(channel, None))
-        return RemoteDestination(
-            self._upstream, self.remote, self._report, self._transactional, channel
+        other = RemoteDestination(
+            self._upstream, self.remote, self._report, self.transactional, channel
         )
+        other.on_confirmed = self.on_confirmed
+        return other
 
     async def drain(self) -> None:
         await self.remote.drain()

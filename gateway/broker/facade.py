@@ -315,7 +315,7 @@ class FacadeVirtualHost(VirtualHost):
 
     def send(self, message: Message) -> None:
         """Publish without a publisher that waits."""
-        self.outbound.publish(NOBODY, None, message, False)
+        self.outbound.publish(NOBODY, 0, message, False)
 
 
 def most_unsettled(

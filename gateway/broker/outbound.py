@@ -4,10 +4,11 @@ The upstream has them when it confirms them. Until then they are kept here, and 
 a connection was lost: an upstream may get a message twice, and never less than once.
 """
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Protocol
 
-from gateway.broker.confirms import SAFE, Run
+from gateway.broker.confirms import SAFE
 from gateway.broker.journal import Recorder
 from gateway.errors import Condition
 from gateway.message import Message
@@ -38,7 +39,9 @@ class Publishing(Protocol):
 
     def give_back(self, message: Message, condition: Condition, text: str) -> None: ...
 
-    def confirm_soon(self) -> None: ...
+    def decide(self, first: int, last: int, mark: int, accepted: bool) -> None:
+        """The fate of publishes in a row, by their numbers, and the mark on which they wait."""
+        ...
 
 
 class Nobody:
@@ -50,27 +53,31 @@ class Nobody:
 
     def give_back(self, message: Message, condition: Condition, text: str) -> None: ...
 
-    def confirm_soon(self) -> None: ...
+    def decide(self, first: int, last: int, mark: int, accepted: bool) -> None: ...
 
 
 NOBODY = Nobody()
 
 
 class Passage:
-    """One message that has no fate yet. ``run`` is the confirm that its publisher waits for.
-    ``awaits`` are the upstreams that have to confirm it, a bit for each; none, while it is held
-    back. ``copier``: the one of these that gets only a ``copy``, 0 without; ``told``: the
-    fate that the other told before that one had confirmed the copy."""
+    """One message that has no fate yet. ``sequence`` is the number under which its publisher waits
+    for its confirm, 0 if it does not; ``weight`` are its octets in memory. ``awaits`` are the
+    upstreams that have to confirm it, a bit for each; none, while it is held back. ``copier``: the
+    one of these that gets only a ``copy``, 0 without; ``told``: the fate that the other told before
+    that one had confirmed the copy."""
 
-    __slots__ = ("path", "run", "message", "mandatory", "awaits", "copier", "copy", "told")
+    __slots__ = (
+        "path", "sequence", "message", "mandatory", "weight", "awaits", "copier", "copy", "told",
+    )  # fmt: skip
 
     def __init__(
-        self, path: Publishing, run: Run | None, message: Message, mandatory: bool
+        self, path: Publishing, sequence: int, message: Message, mandatory: bool, weight: int
     ) -> None:
         self.path = path
-        self.run = run
+        self.sequence = sequence
         self.message = message
         self.mandatory = mandatory
+        self.weight = weight
         self.awaits = FIRST
         self.copier = 0
         self.copy: Message | None = None
@@ -104,12 +111,15 @@ class Outbound:
         self._sender = sender
         self._last = 0
 
-    def publish(self, path: Publishing, run: Run | None, message: Message, mandatory: bool) -> None:
-        """Hot."""
+    def publish(self, path: Publishing, sequence: int, message: Message, mandatory: bool) -> None:
+        """``sequence``: its number among the confirmed publishes of the path, or 0. Hot."""
         self._last = number = self._last + 1
-        self.under_way[number] = Passage(path, run, message, mandatory)
-        self.octets += message.weight
-        if len(self.under_way) >= MOST_MESSAGES or self.octets >= MOST_OCTETS:
+        body = message.body  # its weight, without a call
+        weight = len(message.header) + (len(body) if body.__class__ is bytes else 0)
+        under_way = self.under_way
+        under_way[number] = Passage(path, sequence, message, mandatory, weight)
+        self.octets += weight
+        if self.octets >= MOST_OCTETS or len(under_way) >= MOST_MESSAGES:
             self.full = True
         self._sender.publish(number, message)
 
@@ -127,25 +137,55 @@ class Outbound:
         passage = self.under_way.pop(number, None)
         if passage is None:
             return
-        self.octets -= passage.message.weight
+        self.octets -= passage.weight
         if fate is PublishFate.REFUSED:
             self.refused += 1
         else:
             self.published += 1
-        path, run = passage.path, passage.run
+        path, sequence = passage.path, passage.sequence
         mark = self.record(passage) if fate is PublishFate.TAKEN else SAFE
         if not path.closed:
             if fate is PublishFate.UNROUTABLE and passage.mandatory:
-                path.returning = 0 if run is None else run.last
+                path.returning = sequence
                 path.give_back(passage.message, Condition.NO_ROUTE, text or "NO_ROUTE")
                 path.returning = 0
-            if run is not None:
-                run.mark, run.accepted = mark, fate is not PublishFate.REFUSED
-                path.confirm_soon()
-        if (
-            self.full
-            and len(self.under_way) <= MOST_MESSAGES // 2
-            and (self.octets <= MOST_OCTETS // 2)
-        ):
+            if sequence:
+                path.decide(sequence, sequence, mark, fate is not PublishFate.REFUSED)
+        if self.full:
+            self._relieve()
+
+    def taken(self, numbers: Iterable[int]) -> None:
+        """``conclude`` for messages that the upstream has taken. Hot: publishes in a row are
+        decided at once."""
+        if self.recorder is not None:
+            for number in numbers:
+                self.conclude(number, PublishFate.TAKEN, "")
+            return
+        under_way = self.under_way
+        path: Publishing = NOBODY
+        first = last = octets = count = 0
+        for number in numbers:
+            passage = under_way.pop(number, None)
+            if passage is None:
+                continue
+            count += 1
+            octets += passage.weight
+            sequence = passage.sequence
+            if passage.path is path and sequence == last + 1:
+                last = sequence
+                continue
+            if first and not path.closed:
+                path.decide(first, last, SAFE, True)
+            path, first, last = passage.path, sequence, sequence
+        if first and not path.closed:
+            path.decide(first, last, SAFE, True)
+        self.octets -= octets
+        self.published += count
+        if self.full:
+            self._relieve()
+
+    def _relieve(self) -> None:
+        """Publishers go on when half of what held them back has left."""
+        if len(self.under_way) <= MOST_MESSAGES // 2 and self.octets <= MOST_OCTETS // 2:
             self.full = False
             self._sender.relieved()

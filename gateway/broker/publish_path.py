@@ -12,7 +12,7 @@ from gateway.broker.confirms import SAFE, Confirms
 from gateway.broker.deadletters import header_keys, peek_properties, reencoded
 from gateway.broker.exchanges import Exchange
 from gateway.broker.limits import type_name
-from gateway.broker.names import check_key
+from gateway.broker.names import ALWAYS_FITS, check_key
 from gateway.broker.outbound import Outbound
 from gateway.broker.permissions import PermissionCache
 from gateway.broker.queues import KEPT, REFUSED, Queue
@@ -70,7 +70,7 @@ class PublishPath:
     __slots__ = (
         "vhost", "state", "permissions", "origin", "listener", "confirming", "plain", "writable",
         "confirms", "transaction", "no_reply_header", "replies", "returns_refused", "user",
-        "returning", "closed", "recorder",
+        "returning", "closed", "recorder", "outbound",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +92,9 @@ class PublishPath:
         self.confirming = confirming
         self.recorder = vhost.recorder
         self.plain = self.unchecked
+        self.outbound = self.direct
+        """The way to the upstream, if publishes need no look but at their user, exchange, key and
+        reply-to."""
         self.writable: dict[str, Exchange] = {}
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
@@ -111,6 +114,11 @@ class PublishPath:
         most = self.state.limits.max_message
         return most is None and self.vhost.outbound is None and self.recorder is None
 
+    @property
+    def direct(self) -> Outbound | None:
+        """The way to the upstream of messages whose size is not limited."""
+        return self.vhost.outbound if self.state.limits.max_message is None else None
+
     def publish(self, message: Message, mandatory: bool = False, immediate: bool = False) -> None:
         """Hot. Measured in benchmarks/: no calls but the recipient's on the direct way."""
         message.user = self.user
@@ -127,7 +135,20 @@ class PublishPath:
             or not self.plain
             or (header is not self.no_reply_header and header.find(OCTETS) >= 0)
         ):
-            self.full_publish(message, mandatory, immediate)
+            outbound = self.outbound
+            if (
+                outbound is not None
+                and exchange is not None
+                and user_id is None
+                and not immediate
+                and len(message.key) <= ALWAYS_FITS
+                and (message.exchange or message.key not in self.vhost.replies)
+                and header.find(OCTETS) < 0
+            ):
+                sequence = 0 if self.confirms is None else self.confirms.wait()
+                outbound.publish(self, sequence, message, mandatory)
+            else:
+                self.full_publish(message, mandatory, immediate)
             return
         self.no_reply_header = header
         queues = exchange.routes.get(message.key)
@@ -194,16 +215,19 @@ class PublishPath:
                 self.confirming[self] = None
             return
         check_key(message.key)
-        run = None if self.confirms is None else self.confirms.wait()
-        outbound.publish(self, run, message, mandatory)
+        sequence = 0 if self.confirms is None else self.confirms.wait()
+        outbound.publish(self, sequence, message, mandatory)
 
     def give_back(self, message: Message, condition: Condition, text: str) -> None:
         """A message that was published earlier comes back."""
         self.listener.returned(message, condition, text)
 
-    def confirm_soon(self) -> None:
-        """Confirms are due at the end of the turn."""
-        self.confirming[self] = None
+    def decide(self, first: int, last: int, mark: int, accepted: bool) -> None:
+        """The upstream has told the fate of publishes, which are confirmed at the end of the turn,
+        or when the batch ``mark`` is safe."""
+        if self.confirms is not None:
+            self.confirms.decide(first, last, mark, accepted)
+            self.confirming[self] = None
 
     def enqueue(
         self, exchange: Exchange, message: Message, mandatory: bool, immediate: bool
@@ -290,6 +314,7 @@ class PublishPath:
     def work_in(self, transaction: Transaction | None) -> None:
         """Publishes wait in this transaction, or in none."""
         self.transaction = transaction
+        self.outbound = self.direct if transaction is None else None
         self.plain = transaction is None and self.confirms is None and self.unchecked
 
     # --- checks and routes ----------------------------------------------------------------------

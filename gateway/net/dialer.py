@@ -21,11 +21,12 @@ from typing import Any, cast
 
 from gateway import operations as op
 from gateway.adapters import Adapter, Credentials, Limits, Product, Role, adapter_for
-from gateway.adapters.contract import Capability
+from gateway.adapters.contract import Capability, Publisher
 from gateway.adapters.registry import PREFERRED, VERSIONS
 from gateway.adapters.search import Search
 from gateway.bodies import Spool
 from gateway.errors import Condition, Lost, Refusal
+from gateway.message import Message
 from gateway.net.gathering import write
 from gateway.net.pauses import Pauses
 from gateway.net.version_probe import probe
@@ -46,8 +47,6 @@ TICK_SECONDS = 1.0
 
 CARRIERS = frozenset({op.Deliver, op.Publish, op.Returned})
 """Operations with a message."""
-UNANSWERED = (op.Deliver, op.Confirm)
-"""The most frequent operations that answer no request."""
 HOPELESS = (Condition.ACCESS_REFUSED, Condition.NOT_ALLOWED, Condition.NOT_IMPLEMENTED)
 """Refusals after which dialling again does not help."""
 
@@ -71,6 +70,9 @@ class Remote(asyncio.Protocol):
         self._window = window
         self._inbox: deque[op.Operation] = deque()
         self._load = 0
+        """Octets of the operations in the inbox, or more: exact while nothing is read."""
+        self._received = 0
+        """Octets received since the last operation that went into the inbox."""
         self._arrived = asyncio.Event()
         self.kept: dict[int, op.KeptState] = {}
         """Sessions, by channel, that the server keeps now that the connection is lost: their state
@@ -143,6 +145,24 @@ class Remote(asyncio.Protocol):
         self.adapter.send(operation)
         self._gathered += weight(operation)
 
+    def publisher(self, channel: int) -> Callable[[Message, bool, bool], None]:
+        """A function that sends a message, mandatory and immediate or not, as ``send`` does with a
+        ``Publish``; without that object where the adapter's channel publishes itself."""
+        adapter = self.adapter
+        publish = adapter.publisher(channel) if isinstance(adapter, Publisher) else None
+
+        def send(message: Message, mandatory: bool, immediate: bool) -> None:
+            """Hot."""
+            if publish is None or self.closed is not None or self._dead or adapter.closing:
+                self.send(op.Publish(channel, message, mandatory, immediate))
+                return
+            publish(message, mandatory, immediate)
+            self._gathered += WEIGHT + len(message.header) + len(message.body)
+            if not self._flushing:
+                self.wake()
+
+        return send
+
     async def drain(self) -> None:
         """Wait while the socket is full or the peer holds publishers back.
 
@@ -190,13 +210,31 @@ class Remote(asyncio.Protocol):
 
     def waiting(self) -> op.Operation | None:
         """The next operation, if it has come already."""
-        if not self._inbox:
-            return None
-        operation = self._inbox.popleft()
-        self._load -= weight(operation)
+        found = self.waiting_some(1)
+        return found[0] if found else None
+
+    def waiting_some(self, most: int) -> list[op.Operation]:
+        """The next operations, of those that have come already."""
+        inbox = self._inbox
+        if len(inbox) <= most:
+            found = list(inbox)
+            inbox.clear()
+            self._load = 0
+        else:
+            take = inbox.popleft
+            found = [take() for _ in range(most)]
+            if not self._reading:
+                self._load -= sum(map(weight, found))
         if not self._reading:
             self._regulate()
-        return operation
+        return found
+
+    async def some(self, most: int) -> list[op.Operation]:
+        """The next operations, one at least; none when the connection has ended."""
+        while not self._inbox and self.closed is None:
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self.waiting_some(most)
 
     def lost(self, channel: int) -> bool:
         """Whether the peer has ended this channel."""
@@ -223,6 +261,7 @@ class Remote(asyncio.Protocol):
         self._tick()
 
     def data_received(self, data: bytes) -> None:
+        self._received += len(data)
         self._take(self.adapter.receive(data))
         self._flush()
         self._regulate()
@@ -255,8 +294,11 @@ class Remote(asyncio.Protocol):
 
     def _take(self, operations: list[op.Operation]) -> None:
         """Give replies to the callers of ``request``, other operations to the reader."""
+        inbox = self._inbox
+        before = len(inbox)
         for operation in operations:
-            if isinstance(operation, UNANSWERED):
+            kind = operation.__class__
+            if kind is op.Deliver or kind is op.Confirm:  # the most frequent ones
                 pass
             elif isinstance(operation, op.Done):
                 if operation.token is not None and not operation.token.done():
@@ -283,9 +325,10 @@ class Remote(asyncio.Protocol):
                 continue
             elif isinstance(operation, op.Closed):
                 self._end(operation)
-            self._inbox.append(operation)
-            self._load += weight(operation)
-        if self._inbox:
+            inbox.append(operation)
+        if len(inbox) > before:
+            self._load += self._received + WEIGHT * (len(inbox) - before)
+            self._received = 0
             self._arrived.set()
 
     def _end(self, closed: op.Closed) -> None:
@@ -328,6 +371,8 @@ class Remote(asyncio.Protocol):
 
     def _regulate(self) -> None:
         """Read, unless the window is full and no request waits for its answer."""
+        if self._reading and self._load >= self._window:
+            self._load = sum(map(weight, self._inbox))
         reading = self._load < self._window or bool(self._asked) or self.adapter.closing
         transport = self._transport
         if reading is not self._reading and transport is not None and not transport.is_closing():

@@ -32,6 +32,29 @@ def test_runs_are_told_together_and_in_order() -> None:
     assert told[2:] == [(5, False, True)]
 
 
+def test_ranges_are_decided_in_any_order() -> None:
+    confirms = Confirms()
+    told: list[tuple[int, bool, bool]] = []
+
+    def tell(safe: int = 0) -> bool:
+        return confirms.tell(safe, 0, lambda *one: told.append(one))
+
+    assert [confirms.wait() for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+    confirms.add(SAFE, True)  # it does not ride on those that wait
+    assert confirms.wait() == 8
+    confirms.decide(3, 4, SAFE, True)
+    assert not tell() and told == []
+    confirms.decide(1, 1, SAFE, True)
+    assert not tell() and told == [(1, False, True)]
+    confirms.decide(2, 2, 7, True)
+    assert not tell(6) and told == [(1, False, True)]
+    assert not tell(7) and told[1:] == [(4, True, True)]
+    confirms.decide(8, 8, SAFE, False)
+    confirms.decide(5, 6, SAFE, True)
+    assert tell() and told[2:] == [(7, True, True), (8, False, False)]
+    assert confirms.decided == {}
+
+
 def test_transient_is_confirmed_at_the_end_of_the_turn(house: House) -> None:
     channel, heard = house.channel()
     declare(channel)

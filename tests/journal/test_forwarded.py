@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.broker.confirms import UNDECIDED, Confirms
+from gateway.broker.confirms import Confirms
 from gateway.broker.outbound import Outbound, PublishFate
 from gateway.errors import Condition
 from gateway.message import Message
@@ -18,12 +18,11 @@ class OnePath:
     closed = False
     returning = 0
 
-    def __init__(self, origin: object) -> None:
+    def __init__(self, origin: object, confirms: Confirms) -> None:
         self.origin = origin
+        self.decide = confirms.decide
 
     def give_back(self, message: Message, condition: Condition, text: str) -> None: ...
-
-    def confirm_soon(self) -> None: ...
 
 
 class Sender:
@@ -43,10 +42,10 @@ def test_recorded_with_its_fate(tmp_path: Path, fate: PublishFate) -> None:
     recording = Recording(tmp_path)
     sender, confirms = Sender(), Confirms()
     outbound = Outbound(sender, recording.broker.vhosts["/"].recorder)
-    run = confirms.wait()
-    outbound.publish(OnePath(recording.client), run, message(b"x", b"", "x", "k"), False)
+    path, sequence = OnePath(recording.client, confirms), confirms.wait()
+    outbound.publish(path, sequence, message(b"x", b"", "x", "k"), False)
     recording.commit()
-    assert run.mark == UNDECIDED and recording.entries() == []
+    assert confirms.decided == {} and recording.entries() == []
     outbound.conclude(sender.sent[0], fate, "")
     waiting: list[tuple[int, bool, bool]] = []
     taken = fate is PublishFate.TAKEN

@@ -34,6 +34,8 @@ ADDRESSES = 1024
 """Encoded consumer, exchange and key kept by a channel before it starts anew."""
 
 
+BITS = ("0", "1", "2", "3")
+"""Flags of a publish: mandatory, immediate."""
 ALWAYS_FITS = 4096 - 8 - 12
 """Octets of a content header that the smallest frame holds, beside its fixed fields and the
 frame."""
@@ -285,7 +287,7 @@ class Channel:
         """Hot for a client: like ``deliver``, with the whole method frame kept encoded."""
         if self.state is not states.OPEN:
             raise LocalError(f"channel {self.number} is {self.state}")
-        bits = str(mandatory | immediate << 1)
+        bits = BITS[mandatory | immediate << 1]
         address = self._addresses.get((bits, message.exchange, message.key))
         if address is None:
             address = self._publication(bits, message.exchange, message.key)

@@ -27,6 +27,7 @@ from gateway.adapters.methods.wire.tables import VERSIONS
 from gateway.adapters.options import MECHANISMS, Credentials, Limits, Product
 from gateway.bodies import Body, Spool
 from gateway.errors import LocalError
+from gateway.message import Message
 from gateway.operations import Confirm, Operation, Outcome, Settle
 from gateway.partial_bodies import Key, PartialBodyStore
 
@@ -136,6 +137,9 @@ class Engine:
         if channel is None:
             raise LocalError(f"channel {number} is not open")
         return channel
+
+    def publisher(self, channel: int) -> Callable[[Message, bool, bool], None]:
+        return self.channel(channel).publish
 
     def write_content(
         self, channel: Channel, record: Any, header: bytes, body: Body, group: int = 0

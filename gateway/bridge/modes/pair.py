@@ -64,6 +64,7 @@ class UpstreamPair:
         new.serves = lambda name: self._side(name) is new
         for side, facade in self.sides.items():
             facade.conclude = partial(self._conclude, side)
+            facade.taken = partial(self._taken, side)
             facade.on_lost = partial(self._lose_copies, side)
             facade.is_copy = is_copy
 
@@ -151,6 +152,10 @@ class UpstreamPair:
             passage.told = fate, text
         if not passage.awaits and passage.told is not None:
             self.host.outbound.conclude(number, *passage.told)
+
+    def _taken(self, side: int, numbers: list[int]) -> None:
+        for number in numbers:
+            self._conclude(side, number, PublishFate.TAKEN, "")
 
     def _copied(self, address: Address, fate: PublishFate, text: str) -> None:
         if fate is PublishFate.TAKEN:
