@@ -83,6 +83,8 @@ class Feed:
         self._by_credit = bool(
             remote.adapter.capabilities & (Capability.LINKS | Capability.SESSIONS)
         )
+        self._simple = not self._by_credit and owner.is_copy is None and owner.places is SAME_PLACES
+        """Deliveries are passed on as they come."""
         self._stream = False
         """The queue is a stream queue."""
         self._fixed = False
@@ -281,7 +283,7 @@ class Feed:
         if self._queue.attachment is self:
             self._queue.attachment = None
         await self._rests()
-        self._retired = True
+        self._retired, self._simple = True, False
         await self._end()
 
     async def _close(self) -> None:
@@ -330,9 +332,12 @@ class Feed:
         if self.lost:
             return
         self._unsettled[operation.delivery] = None
+        queue = self._queue
+        if self._simple and not queue.gone:
+            queue.arrive(self, operation.delivery, operation.redelivered, operation.message)
+            return
         if self._by_credit:
             self._limit -= 1
-        queue = self._queue
         if queue.gone or self._retired:
             self.settle(operation.delivery, Outcome.RELEASE)
             return
@@ -487,21 +492,25 @@ class Feed:
         self._queue.release_to_others()
 
     def settle(self, delivery: int, outcome: Outcome) -> None:
+        """A stream keeps its messages, and takes nothing but that."""
+        if outcome is Outcome.ACCEPT or (self._stream and not self.lost):
+            self.accept(delivery)
+        elif self.lost:
+            self._queue.want()  # its consumer may have room for the next feed now
+        else:
+            self._unsettled.pop(delivery, None)
+            self._send([Settle(self._number, delivery, False, outcome)])
+
+    def accept(self, delivery: int) -> None:
         """Hot. Accepted deliveries are settled at the end of the turn, as many at once as stand
         in a row."""
         if self.lost:
-            self._queue.want()  # its consumer may have room for the next feed now
+            self._queue.want()
             return
-        if outcome is Outcome.ACCEPT:
-            self._accepted.append(delivery)
-            if not self._settling:
-                self._settling = True
-                asyncio.get_running_loop().call_soon(self._settle)
-            return
-        if self._stream:
-            outcome = Outcome.ACCEPT  # a stream keeps its messages, and takes nothing else
-        self._unsettled.pop(delivery, None)
-        self._send([Settle(self._number, delivery, False, outcome)])
+        self._accepted.append(delivery)
+        if not self._settling:
+            self._settling = True
+            asyncio.get_running_loop().call_soon(self._settle)
 
     def _settle(self) -> None:
         self._settling = False
@@ -509,6 +518,11 @@ class Feed:
             return
         accepted, unsettled = self._accepted, self._unsettled
         self._accepted = []
+        if len(accepted) == len(unsettled):
+            front = next(reversed(unsettled))
+            unsettled.clear()
+            self._send([Settle(self._number, front, True, Outcome.ACCEPT)])
+            return
         done = set(accepted)
         front = 0
         for delivery in unsettled:

@@ -23,6 +23,10 @@ class Feed(Protocol):
 
     def settle(self, delivery: int, outcome: Outcome) -> None: ...
 
+    def accept(self, delivery: int) -> None:
+        """``settle`` one that is accepted."""
+        ...
+
 
 class UpstreamPort(OutboundSender, Protocol):
     """The connections of a facade to its upstream."""
@@ -82,7 +86,14 @@ class Borrowed(Entry):
     def __init__(
         self, lane: Lane, position: int, message: Message, feed: Feed, delivery: int
     ) -> None:
-        super().__init__(lane, position, message, None, False, None)
+        self.lane = lane  # as ``Entry`` does, without a call
+        self.position = position
+        self.message = message
+        self.expires = None
+        self.deliveries = 0
+        self.stored = False
+        self.origin = None
+        self.consumer = None
         self.feed = feed
         self.delivery = delivery
 
@@ -153,7 +164,7 @@ class FeedQueue(Queue):
         self.place = Place(home.type)
         self.attachment: Any = None
         """What the owner of the connections keeps for it."""
-        self.dispatcher: FeedDispatcher = FeedDispatcher(cast(DispatchedQueue, self), False, False)
+        self.dispatcher: FeedDispatcher = FeedDispatcher(cast(DispatchedQueue, self), False, True)
         self.consumers = self.dispatcher.consumers
         self.waiting = self.dispatcher.waiting
         self.filtered_waiting = self.dispatcher.filtered_waiting
@@ -188,7 +199,19 @@ class FeedQueue(Queue):
     # --- in -------------------------------------------------------------------------------------
 
     def arrive(self, feed: Feed, delivery: int, redelivered: bool, message: Message) -> None:
-        """The upstream has delivered a message. Hot."""
+        """The upstream has delivered a message. Hot: one for a consumer that settles at once is not
+        even here."""
+        waiting = self.waiting
+        if waiting and not self.backlog.depth:
+            consumer = waiting[0]
+            if consumer.simple and self.home.host.on_settled is None and self.place.offset is None:
+                self.passed += 1
+                self.redelivered += redelivered
+                window = consumer.window
+                window.last = tag = window.last + 1
+                feed.accept(delivery)
+                consumer.deliver(consumer.tag, tag, redelivered, message)
+                return
         lane = self.backlog.lanes[0]
         position = lane.next
         lane.next = position + 1
@@ -196,13 +219,14 @@ class FeedQueue(Queue):
         if redelivered:
             entry.deliveries = 1
         self.published += 1
-        self.state.octets += message.weight
+        body = message.body  # its weight, without a call
+        self.state.octets += len(message.header) + (len(body) if body.__class__ is bytes else 0)
         if self.place.offset is not None:
             self.place.note(message)
-        waiting = self.waiting
         if waiting and not self.backlog.depth and (consumer := waiting[0]).takes(message):
             consumer.give(entry)
-            self.dispatcher.rest_if_spent()
+            if consumer.credit is not None:
+                self.dispatcher.rest_if_spent()
             return
         lane.ready.append(entry)
         self.backlog.depth += 1
@@ -242,7 +266,12 @@ class FeedQueue(Queue):
     # --- out ------------------------------------------------------------------------------------
 
     def finish(self, entry: Entry) -> None:
-        self.conclude(entry, Outcome.ACCEPT)
+        """Hot: ``conclude`` of one that is accepted."""
+        Queue.finish(self, entry)
+        on_settled = self.home.host.on_settled
+        if on_settled is not None:
+            on_settled(self.name, entry.message, Outcome.ACCEPT)
+        entry.feed.accept(entry.delivery)  # type: ignore[attr-defined]
 
     def discard(self, entry: Entry, reason: str) -> None:
         self.conclude(entry, Outcome.REJECT)

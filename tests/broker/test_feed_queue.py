@@ -25,6 +25,9 @@ class Upstream:
     def settle(self, delivery: int, outcome: Outcome) -> None:
         self.settled.append(delivery)
 
+    def accept(self, delivery: int) -> None:
+        self.settled.append(delivery)
+
 
 class Fed:
     """A consumer that needs no acknowledgements, and its feed."""
