@@ -121,20 +121,16 @@ class FacadePublisher:
         if (destination is None or self._held) and self._keep(number):
             return
         if destination is not None and not destination.transactional:
-            self._write(destination, number, message)
+            if self._owner.places is not SAME_PLACES or message.essentials.user_id is not None:
+                message = self.sendable(message)
+            try:
+                destination.send(number, message)
+            except GatewayError as error:  # the channel or the connection is lost, as is watched
+                log.debug("facade %s: %s", self._owner.vhost, error)
             return
         if not self._batch:
             asyncio.get_running_loop().call_soon(self._send)
         self._batch.append((number, message))
-
-    def _write(self, destination: RemoteDestination, number: int, message: Message) -> None:
-        """Publish a message without a transaction. Hot."""
-        if self._owner.places is not SAME_PLACES or message.essentials.user_id is not None:
-            message = self.sendable(message)
-        try:
-            destination.send(number, message)
-        except GatewayError as error:  # the channel or the connection is lost, which is watched
-            log.debug("facade %s: %s", self._owner.vhost, error)
 
     def _keep(self, number: int) -> bool:
         """Keep a message for later, if it has to wait."""

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Protocol
 
+from gateway.adapters.core.allowance import MOST_VALUES
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.methods.content import BASIC
-from gateway.adapters.methods.essentials import arrived
+from gateway.adapters.methods.essentials import arrived, step_over
 from gateway.adapters.methods.geometry import Version
 from gateway.errors import Condition, LocalError, PeerError
 from gateway.message import Essentials, Message
@@ -159,6 +160,7 @@ class Frames:
         unpack_head, unpack_method = self._unpack_head, self._method_head.unpack_from
         unpack_content, fixed = self._content_head.unpack_from, self._content_octets
         channels, routes, headers = self._channels, self.routes.get, self.headers.get
+        addresses, consumer_octets, consumer = self.addresses.get, b"", ""
         head, method_head = self._geometry.head.size, self._method_head.size
         counts, content_head = self._counts, self._content_head.size
         reach = head - counts  # from the first octet of a frame, past its size, to the end octet
@@ -236,11 +238,24 @@ class Frames:
                                     add(Publish(channel, message, mandatory, immediate))
                                     at = stop + 1
                                     continue
-                            elif self._delivery(
-                                channel, buf, at + method_head, end, header, essentials, body, add
-                            ):
-                                at = stop + 1
-                                continue
+                            else:
+                                first = at + method_head + 1
+                                middle = first + buf[first - 1]  # behind the consumer's tag
+                                raw = buf[middle + 9 : end]
+                                address = addresses(raw) or self.address(raw)
+                                if address is not None and middle + 11 <= end:
+                                    tag, bits = _QB.unpack_from(buf, middle)
+                                    exchange, key = address
+                                    raw = buf[first:middle]
+                                    if raw != consumer_octets:
+                                        consumer_octets = raw
+                                        consumer = raw.decode("utf-8", "surrogateescape")
+                                    message = Message(
+                                        BASIC, header, body, exchange, key, essentials
+                                    )
+                                    add(Deliver(channel, consumer, tag, bits & 1 == 1, message))
+                                    at = stop + 1
+                                    continue
                 kind = kind_method
             elif number == ack and kind == kind_method and length == 13 + counts:
                 if channel != current:
@@ -256,32 +271,6 @@ class Frames:
             at = end + 1
             if self.waiting:
                 return at
-
-    def _delivery(
-        self,
-        channel: int,
-        buf: bytes,
-        at: int,
-        end: int,
-        header: bytes,
-        essentials: Essentials,
-        body: bytes,
-        add: Callable[[Operation], None],
-    ) -> bool:
-        """The client's hot word: consumer tag, delivery tag, redelivered, exchange and key."""
-        middle = at + 1 + buf[at]
-        if middle + 11 > end:
-            return False
-        raw = buf[middle + 9 : end]
-        address = self.addresses.get(raw) or self.address(raw)
-        if address is None:
-            return False
-        tag, bits = _QB.unpack_from(buf, middle)
-        exchange, key = address
-        consumer = buf[at + 1 : middle].decode("utf-8", "surrogateescape")
-        message = Message(BASIC, header, body, exchange, key, essentials)
-        add(Deliver(channel, consumer, tag, bits & 1 == 1, message))
-        return True
 
     def _frame(
         self, kind: int, channel: int, buf: bytes, at: int, end: int, found: list[Operation]
@@ -337,7 +326,8 @@ class Frames:
     def known(self, raw: bytes) -> tuple[bytes, Essentials] | None:
         """One shared copy of these properties, and their essentials; ``None`` if it is not good."""
         try:
-            essentials = arrived(raw) if self._server else BASIC.essentials(raw)
+            bounded = self._server and len(raw) > MOST_VALUES
+            essentials = arrived(raw) if bounded else step_over(raw)
         except (ValueError, struct.error, IndexError):
             return None
         return self.headers.keep(raw, (raw, essentials))
