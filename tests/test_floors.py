@@ -71,6 +71,17 @@ def test_imports_go_down() -> None:
     assert list(breaches(ROOT)) == []
 
 
+def test_the_gateway_knows_no_spark() -> None:
+    """It starts no Java, and needs nothing of it. Arrow is where segments are."""
+    found = {
+        (path.relative_to(ROOT).as_posix(), name.split(".")[0])
+        for path in sorted(ROOT.rglob("*.py"))
+        for name in imported(path)
+        if name.split(".")[0] in ("pyspark", "pyspark_amqp", "pandas", "pyarrow")
+    }
+    assert found == {("journal/columns.py", "pyarrow"), ("journal/segments.py", "pyarrow")}
+
+
 def test_a_breach_is_seen(tmp_path: Path) -> None:
     (tmp_path / "broker").mkdir()
     (tmp_path / "broker" / "bad.py").write_text("from gateway.adapters import sniff\n")

@@ -1,0 +1,153 @@
+"""Where a journal is read: files, or a gateway over HTTP. Both give the same entries."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+
+from gateway.journal.entries import JournalError, Portion, Question, Span, Trimmed
+from gateway.journal.reader import SEGMENTS, JournalReader, Overview
+from pyspark_amqp.options import Options
+
+ARROW = "application/vnd.apache.arrow.stream"
+PATIENCE_SECONDS = 60.0
+"""For a gateway that cannot be reached, such as one that starts again."""
+PORTION = 1000
+
+
+class Journal(Protocol):
+    """A journal that is open for reading. Raises ``JournalError``."""
+
+    def overview(self) -> Overview: ...
+
+    def read(self, start: int, question: Question, end: int | None) -> Portion: ...
+
+    def close(self) -> None: ...
+
+
+def opened(options: Options) -> Journal:
+    """The journal that the options name."""
+    if options.gateway:
+        return Remote(options)
+    directory = Path(options.journal)
+    if (directory / "gateway.db").is_file():
+        return JournalReader(directory)
+    if not directory.is_dir():
+        raise JournalError(f"journal: {directory} is not a directory")
+    return JournalReader(None, directory)
+
+
+def consumer_file(options: Options) -> Path:
+    """Where the first offset of a consumer is kept."""
+    directory = Path(options.journal)
+    if (directory / "gateway.db").is_file():
+        directory = directory / SEGMENTS
+    return directory / "consumers" / f"{options.consumer}.json"
+
+
+def kept_start(options: Options, offset: dict[str, Any]) -> dict[str, Any]:
+    """The first offset of a consumer: the one that was kept, or this one from now on."""
+    file = consumer_file(options)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    fresh = file.with_suffix(f".{os.getpid()}")
+    with fresh.open("w") as sink:
+        json.dump(offset, sink, sort_keys=True)
+        sink.flush()
+        os.fsync(sink.fileno())
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, file)
+    finally:
+        fresh.unlink()
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
+
+
+def wanted_by(options: Options) -> Callable[[str, str], bool]:
+    """Whether entries of an address are wanted."""
+
+    def wanted(vhost: str, address: str) -> bool:
+        if not fnmatchcase(vhost, options.vhost):
+            return False
+        patterns = options.addresses
+        return not patterns or any(fnmatchcase(address, one) for one in patterns)
+
+    return wanted
+
+
+class Remote:
+    """The journal of a gateway, over HTTP."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        headers: dict[str, str] = {}
+        auth = None
+        if options.token:
+            headers["authorization"] = f"Bearer {options.token}"
+        else:
+            auth = httpx.BasicAuth(options.user, options.password)
+        vhost = options.vhost.replace("%", "%25").replace("/", "%2F")
+        self.url = f"{options.gateway}/v1/{vhost}/journal"
+        self.client = httpx.Client(headers=headers, auth=auth, timeout=PATIENCE_SECONDS)
+
+    def close(self) -> None:
+        self.client.close()
+
+    def _get(self, accept: str, **query: Any) -> httpx.Response:
+        """Raises ``JournalError``, after some patience with a gateway that is away."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                answer = self.client.get(self.url, params=query, headers={"accept": accept})
+            except httpx.TransportError as error:
+                if time.monotonic() > deadline:
+                    raise JournalError(f"gateway: {self.options.gateway}: {error}") from None
+                time.sleep(0.5)
+                continue
+            if answer.status_code == 503 and time.monotonic() < deadline:
+                time.sleep(0.5)
+                continue
+            break
+        if answer.status_code == 200:
+            return answer
+        try:
+            problem = answer.json()
+        except ValueError:
+            problem = {}
+        if answer.status_code == 410 and "start" in problem:
+            raise Trimmed(int(query.get("start", 0)), int(problem["start"]))
+        told = problem.get("detail", answer.reason_phrase)
+        option = {401: "user", 403: "addresses", 404: "vhost"}.get(answer.status_code, "gateway")
+        raise JournalError(f"{option}: {self.url}: {answer.status_code} {told}")
+
+    def overview(self) -> Overview:
+        shown = self._get("application/json", limit=0).json()
+        spans = tuple(Span(one["start"], one["end"]) for one in shown["sealed"])
+        sealed = spans[-1].end if spans else shown["start"]
+        return Overview(shown["journal"], shown["start"], sealed, shown["end"], spans)
+
+    def read(self, start: int, question: Question, end: int | None) -> Portion:
+        from gateway.journal.columns import batches_of, to_entries
+
+        query: dict[str, Any] = {"start": start, "limit": min(question.entries, PORTION)}
+        if end is not None:
+            query["end"] = end
+        if len(self.options.addresses) == 1:
+            query["address"] = self.options.addresses[0]
+        query["columns"] = "pos,body" if question.bodies else "pos"
+        answer = self._get(ARROW, **query)
+        if not answer.headers.get("content-type", "").startswith(ARROW):
+            raise JournalError(f"gateway: {self.options.gateway} has no pyarrow, which Spark needs")
+        entries = [
+            one
+            for batch in batches_of(answer.content)
+            for one in to_entries(batch, question.bodies)
+            if question.wanted(one.vhost, one.address)
+        ]
+        return Portion(entries, int(answer.headers["amqp-journal-next"]))
