@@ -9,16 +9,17 @@ from typing import Any, Protocol, cast
 
 from gateway.adapters.contract import Adapter
 from gateway.adapters.registry import VERSIONS
-from gateway.adapters.sniff import FALLBACK, detect
+from gateway.adapters.sniff import detect
 from gateway.broker.broker import Broker
 from gateway.config.amqp import AmqpSettings
 from gateway.errors import Condition
 from gateway.net.gathering import write
-from gateway.net.listener_rules import ListenerRules
+from gateway.net.listener_rules import REFUSALS, ListenerRules
 from gateway.net.login import Login
 from gateway.net.loop_turn import LoopTurn
 from gateway.net.loopback import LOCAL, is_loopback
 from gateway.net.passwords import Passwords
+from gateway.net.read_size import ReadSize
 from gateway.net.tls import common_name
 from gateway.net.uncommitted import Uncommitted
 from gateway.sessions.session import Registrar, Session
@@ -43,15 +44,8 @@ MOST_HANGUPS = 256
 TIME_SLICE_SECONDS = 0.01
 """How long operations of one connection are performed before other connections have their turn."""
 
-LONG_READ_SECONDS = 0.005
+LONG_READ_SECONDS = 0.001
 """How long one read may take before other connections are read from."""
-
-REFUSALS = {
-    "tls": FALLBACK,
-    "http": b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
-    b"Content-Length: 50\r\n\r\nThis port speaks AMQP. HTTP has a port of its own.",
-}
-"""Answers to peers that do not speak AMQP, by protocol."""
 
 
 def address_of(found: Any) -> str:
@@ -86,7 +80,7 @@ class Owner(Protocol):
     def leave(self, connection: "Connection") -> None: ...
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """Carries octets between one socket and one session."""
 
     __slots__ = (
@@ -94,7 +88,7 @@ class Connection(asyncio.Protocol):
         "octets_in", "octets_out", "host", "rules", "encrypted", "mechanisms", "login", "_opening",
         "_flush_due", "_held_back", "_output_full", "_output_stalled", "_uncommitted",
         "_checking_login", "_login_pause", "_deliveries_paused", "_hanging_up",
-        "_deadline", "_lost", "_linger_timer", "_hangup_timer",
+        "_deadline", "_lost", "_linger_timer", "_hangup_timer", "_read_size",
     )  # fmt: skip
 
     def __init__(self, listener: Owner, rules: ListenerRules) -> None:
@@ -114,6 +108,7 @@ class Connection(asyncio.Protocol):
         self.octets_in = 0
         self.octets_out = 0
         self._opening = b""
+        self._read_size = ReadSize()
         self._flush_due = False
         self._uncommitted: Uncommitted | None = None
         """Messages in batches that are not committed; for publishers."""
@@ -136,7 +131,7 @@ class Connection(asyncio.Protocol):
         self._lost = False
         self._linger_timer: asyncio.TimerHandle | None = None
 
-    # --- asyncio.Protocol -----------------------------------------------------------------------
+    # --- asyncio.BufferedProtocol ---------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses of asyncio's; they do the same.
@@ -162,7 +157,14 @@ class Connection(asyncio.Protocol):
         self._deadline = time.monotonic() + self.listener.settings.handshake_seconds
         self.listener.enter(self)
 
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._read_size.room
+
+    def buffer_updated(self, count: int) -> None:
+        self.data_received(bytes(self._read_size.room[:count]))
+
     def data_received(self, data: bytes) -> None:
+        """Octets of the peer."""
         self.octets_in += len(data)
         if self._hanging_up:
             return
@@ -180,7 +182,10 @@ class Connection(asyncio.Protocol):
             log.exception("connection %s: internal error, closed", self.address)
             self.abort()
         turn.end()
-        if time.perf_counter() - begun > LONG_READ_SECONDS:
+        seconds = time.perf_counter() - begun
+        if len(data) >= self._read_size.octets:
+            self._read_size.adapt(seconds)
+        if seconds > LONG_READ_SECONDS:
             self._yield_to_others()
 
     def _in_turn(self, act: Callable[[], None]) -> None:

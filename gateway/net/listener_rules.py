@@ -3,10 +3,18 @@
 from typing import NamedTuple
 
 from gateway.adapters.registry import HeaderMeanings, header_meanings
+from gateway.adapters.sniff import FALLBACK
 from gateway.config.amqp import AmqpListener, AmqpSettings
 
 IN_THE_CLEAR = frozenset({"PLAIN", "AMQPLAIN"})
 """Mechanisms that send the password in the clear."""
+
+REFUSALS = {
+    "tls": FALLBACK,
+    "http": b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+    b"Content-Length: 50\r\n\r\nThis port speaks AMQP. HTTP has a port of its own.",
+}
+"""Answers to peers that do not speak AMQP, by protocol."""
 
 
 class ListenerRules(NamedTuple):

@@ -10,6 +10,7 @@ from gateway.config.amqp import AmqpSettings
 from gateway.net import connection
 from gateway.net.connection import Connection
 from gateway.net.listener_rules import rules_of
+from gateway.net.read_size import LARGEST, LONG_SECONDS, SHORT_SECONDS, SMALLEST, ReadSize
 
 
 class Reading(asyncio.Transport):
@@ -75,3 +76,54 @@ def test_a_lost_connection_is_not_read_from(monkeypatch: pytest.MonkeyPatch) -> 
         assert transport.said == ["pause"]
 
     asyncio.run(read())
+
+
+def test_reads_are_as_large_as_their_time_allows() -> None:
+    """So that receivers do not wait for the first of very many small messages."""
+    size = ReadSize()
+    begun = size.octets
+    size.adapt(LONG_SECONDS * 2)
+    assert size.octets == len(size.room) == begun // 2
+    for _ in range(20):
+        size.adapt(LONG_SECONDS * 2)
+    assert size.octets == len(size.room) == SMALLEST
+    size.adapt((LONG_SECONDS + SHORT_SECONDS) / 2)
+    assert size.octets == SMALLEST
+    size.adapt(SHORT_SECONDS / 2)
+    assert size.octets == SMALLEST * 2
+    for _ in range(20):
+        size.adapt(SHORT_SECONDS / 2)
+    assert size.octets == len(size.room) == LARGEST
+
+
+@pytest.mark.parametrize(("missing", "adapted"), [(0, 1), (1, 0)])
+def test_only_full_reads_say_how_much_is_to_be_read(
+    monkeypatch: pytest.MonkeyPatch, missing: int, adapted: int
+) -> None:
+    said: list[float] = []
+    monkeypatch.setattr(ReadSize, "adapt", lambda self, seconds: said.append(seconds))
+    monkeypatch.setattr(Connection, "_detect", lambda self, data: None)
+
+    async def read() -> None:
+        peer, _ = made()
+        peer.buffer_updated(len(peer.get_buffer(-1)) - missing)
+        assert len(said) == adapted
+        await asyncio.sleep(0)
+
+    asyncio.run(read())
+
+
+def test_what_is_read_is_copied_out_of_the_room_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections read into the same octets."""
+    heard: list[bytes] = []
+    monkeypatch.setattr(Connection, "data_received", lambda self, data: heard.append(data))
+
+    async def read() -> None:
+        for octets in (b"first", b"second one", b"3"):
+            peer, _ = made()
+            room = peer.get_buffer(-1)
+            room[: len(octets)] = octets
+            peer.buffer_updated(len(octets))
+
+    asyncio.run(read())
+    assert heard == [b"first", b"second one", b"3"]
