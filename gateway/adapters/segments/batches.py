@@ -83,7 +83,7 @@ class Performed(NamedTuple):
         routed = [number for number in accepted if number is not None]
         if routed and session.state in (ATTACHED, State.LEFT):
             session.send(w.MessageAccept(ranges_of(routed)))
-        if session.received.complete(*self.numbers):
+        if session.received.complete_all(self.numbers):
             session.tell_soon()
 
     def refused(self, op: Refused) -> None:

@@ -334,6 +334,13 @@ class ClientSession:
         else:
             found.append(Deliver(self.number, destination, delivery, redelivered, message))
 
+    def on_run(
+        self, arguments: bytes, content: list[tuple[bytes, bytes]], found: list[Operation]
+    ) -> None:
+        """Messages are delivered."""
+        for header, body in content:
+            self.on_transfer(False, arguments, header, body, found)
+
     def on_command(
         self,
         code: int,

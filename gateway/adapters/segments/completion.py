@@ -7,7 +7,7 @@ peer costs a step per command that it still concerns, not per number.
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from gateway.adapters.segments.types import Ranges
@@ -91,6 +91,13 @@ class ReceivedCommands:
         self.pending[number] = None
         return number
 
+    def next_run(self, count: int) -> range:
+        """The same of so many commands."""
+        numbers = range(self.following, self.following + count)
+        self.following += count
+        self.pending.update(dict.fromkeys(numbers))
+        return numbers
+
     @property
     def any(self) -> bool:
         """Whether a command has come, or is known not to come."""
@@ -157,10 +164,17 @@ class ReceivedCommands:
     def complete(self, *numbers: int) -> bool:
         """Commands are performed. Whether the peer is to be told: it wants to know, an
         execution.sync is reached, or there are many."""
+        return self.complete_all(dict.fromkeys(numbers))
+
+    def complete_all(self, numbers: Mapping[int, object]) -> bool:
+        """The same of the keys, which ascend. Hot."""
         pending = self.pending
-        for number in numbers:
-            pending.pop(number, None)
-        due = min(numbers, default=self.following) <= self.wanted
+        if pending.keys() == numbers.keys():
+            pending.clear()
+        else:
+            for number in numbers:
+                pending.pop(number, None)
+        due = next(iter(numbers), self.following) <= self.wanted
         syncs = self._syncs
         while syncs and self.oldest == syncs[0]:
             del pending[syncs.popleft()]

@@ -99,28 +99,35 @@ def arrived(header: bytes | None) -> Arrived:
 
 def kind_of(header: bytes) -> bytes:
     """The header without its message id and its timestamp, which most publishers set anew for each
-    message; all of it if the structs are not delivery-properties (or any other) and behind it
-    message-properties. The octets before such a field say where it is, and none of the fields of
-    ``Arrived`` depends on it: headers of one kind are all valid or all not. Hot."""
-    size = len(header)
-    if size < 11:
+    message; all of it if it has no place of the message id. The octets before such a field say
+    where it is, and none of the fields of ``Arrived`` depends on it: headers of one kind are all
+    valid or all not. Hot."""
+    place = place_of_id(header)
+    if not place:
         return header
-    length, code, flags = _FIRST.unpack_from(header)
-    at = length + 4
-    if at + 8 + ID_OCTETS > size:
-        return header
-    _, second, message_flags = _FIRST.unpack_from(header, at)
-    if second != MESSAGE or not message_flags & MESSAGE_ID:
-        return header
-    place = at + 8 + (LENGTH_OCTETS if message_flags & CONTENT_LENGTH else 0)
-    if place + ID_OCTETS > size:
-        return header
+    _, code, flags = _FIRST.unpack_from(header)
     if code == DELIVERY and flags & TIMESTAMP:
         time = 8 + BEFORE_EXCHANGE[flags >> 3 & 7]
         return b"".join(
             (header[:time], header[time + TIME_OCTETS : place], header[place + ID_OCTETS :])
         )
     return header[:place] + header[place + ID_OCTETS :]
+
+
+def place_of_id(header: bytes) -> int:
+    """Where the message id stands; 0 if there is none, or the structs are not delivery-properties
+    (or any other) and behind it message-properties."""
+    size = len(header)
+    if size < 11:
+        return 0
+    at = _FIRST.unpack_from(header)[0] + 4
+    if at + 8 + ID_OCTETS > size:
+        return 0
+    _, second, message_flags = _FIRST.unpack_from(header, at)
+    if second != MESSAGE or not message_flags & MESSAGE_ID:
+        return 0
+    place: int = at + 8 + (LENGTH_OCTETS if message_flags & CONTENT_LENGTH else 0)
+    return place if place + ID_OCTETS <= size else 0
 
 
 def route(arguments: bytes) -> Route:

@@ -25,6 +25,7 @@ from gateway.adapters.segments.assembly import (
     Assembly,
     Room,
 )
+from gateway.adapters.segments.essentials import ID_OCTETS, place_of_id
 from gateway.adapters.segments.violation import Violation, command_invalid, framing_error
 from gateway.adapters.segments.wire.tables import MIN_MAX_FRAME_SIZE, SegmentType
 from gateway.bodies import Body, LargeBody, Spool
@@ -51,6 +52,10 @@ TRANSFER = b"\x04\x01\x01"
 """message.transfer, then the size of ``session.header``."""
 
 
+MOST_VAIN = 4
+"""Transfers of one read that none like them followed, after which no more are expected."""
+
+
 class CommandReceiver(Protocol):
     """A session as the receive loop needs it. Hot: ``on_transfer``, ``on_command``."""
 
@@ -64,6 +69,14 @@ class CommandReceiver(Protocol):
     ) -> None:
         """A message.transfer; ``arguments`` are its presence flags and fields. A segment that did
         not come is ``None``."""
+        ...
+
+    def on_run(
+        self, arguments: bytes, content: list[tuple[bytes, bytes]], found: list[Operation]
+    ) -> None:
+        """Transfers with the same ``arguments`` (the same object) as the one before, without sync,
+        whose headers differ from its header in the message id at most. ``content``: the header and
+        body of each. Hot."""
         ...
 
     def on_command(
@@ -98,6 +111,62 @@ class FrameHandler(Protocol):
     def on_unattached(self, channel: int, found: list[Operation]) -> None:
         """A command began on a channel without a session; its frames are ignored."""
         ...
+
+
+class Likeness:
+    """What transfers have in common with one that has come: all octets up to the body but the
+    message id, which most publishers set anew for each message."""
+
+    __slots__ = ("before", "header", "behind", "behind_at", "size")
+
+    def __init__(self, data: bytes, at: int, stop: int, middle: int, header: bytes) -> None:
+        """The transfer begins ``at``, its header frame at ``stop``, that of its body at
+        ``middle``."""
+        place = stop + HEAD_OCTETS + place_of_id(header)
+        if place == stop + HEAD_OCTETS:
+            place = behind = middle
+        else:
+            behind = place + ID_OCTETS
+        self.before = data[at:place]
+        self.header = stop + HEAD_OCTETS - at
+        """Where the header begins."""
+        self.behind = data[behind:middle]
+        self.behind_at = behind - at
+        self.size = middle - at
+
+    def run(
+        self, data: bytes, at: int, limit: int, max_body: int
+    ) -> tuple[list[tuple[bytes, bytes]], int]:
+        """Header and body of the whole transfers from there on that have it, and where these end.
+        Hot."""
+        content = []
+        end, head, unpack = len(data), HEAD_OCTETS, HEAD.unpack_from
+        before, behind, behind_at = self.before, self.behind, self.behind_at
+        header_at, size = self.header, self.size
+        track, channel = HEAD.unpack_from(before)[2:]
+        closing = b""
+        body_size = 0
+        while data.startswith(before, at) and data.startswith(behind, at + behind_at):
+            middle = at + size
+            if not closing or not data.startswith(closing, middle):
+                if end - middle < head:
+                    break
+                kind, body_size, body_track, body_channel = unpack(data, middle)
+                if (
+                    kind != CLOSING_BODY
+                    or body_track != track
+                    or body_channel != channel
+                    or not head <= body_size <= limit
+                    or body_size - head > max_body
+                ):
+                    break
+                closing = data[middle : middle + head]
+            last = middle + body_size
+            if last > end:
+                break
+            content.append((data[at + header_at : middle], data[middle + head : last]))
+            at = last
+        return content, at
 
 
 class Frames:
@@ -192,9 +261,10 @@ class Frames:
         max_body = self._room.max_body or LARGEST_FRAME
         limit = self.limit
         same = arguments = b""
-        size = track = channel = 0
+        size = track = channel = vain = 0
         while end - at >= head:
-            if same and data.startswith(same, at):  # the command of a transfer like the last one
+            alike = same and data.startswith(same, at)
+            if alike:  # the command of a transfer like the last one
                 kind = OPENING_COMMAND
                 stop = at + size
             else:
@@ -243,9 +313,17 @@ class Frames:
                         same, arguments = data[at:stop], data[at + 16 : stop]
                     if same:
                         sync = data[at + 15] == 1
-                        session.on_transfer(
-                            sync, arguments, data[stop + head : middle], body, found
-                        )
+                        header = data[stop + head : middle]
+                        session.on_transfer(sync, arguments, header, body, found)
+                        if alike and body is not None and not sync and vain < MOST_VAIN:
+                            likeness = Likeness(data, at, stop, middle, header)
+                            content, after = likeness.run(data, last, limit, max_body)
+                            if content:
+                                session.on_run(arguments, content, found)
+                                last = after
+                                vain = 0
+                            else:
+                                vain += 1
                         at = last
                         if self._stopped:
                             return None

@@ -26,6 +26,7 @@ from gateway.adapters.segments.content import SEGMENTS, sent
 from gateway.adapters.segments.essentials import (
     DISCARD_UNROUTABLE,
     IMMEDIATE,
+    NO_HEADER,
     NOWHERE,
     arrived,
     route,
@@ -173,7 +174,7 @@ class Session:
         "sent", "subscriptions", "unsettled", "windowed", "transactional", "branching", "accepted",
         "batches", "acquiring", "owned", "answers", "_serve", "_batched", "_engine",
         "_buffer", "_pending", "timeout", "log",
-        "linked", "known", "given_up", "browsed", "_arguments", "_route",
+        "linked", "known", "given_up", "browsed", "_arguments", "_route", "_arrived",
     )  # fmt: skip
 
     def __init__(
@@ -229,6 +230,8 @@ class Session:
         self._arguments = b""
         self._route = NOWHERE
         """Of the transfer before, with its arguments: many transfers of a read share these."""
+        self._arrived = NO_HEADER
+        """Of the header before."""
         self._serve = serve
         self._batched = batched
         self._engine = engine
@@ -254,7 +257,7 @@ class Session:
                 self._route = route(arguments)
                 self._arguments = arguments
             destination, accept_mode, _ = self._route
-            octets, essentials, _, key, flags = arrived(header)
+            octets, essentials, _, key, flags = self._arrived = arrived(header)
         except FieldError as error:
             self.fail(undecodable(error, self.number, TRANSFER), number, found)
             return
@@ -277,6 +280,34 @@ class Session:
                 found.append(PublishMany(self.number, [message]))
         if sync:
             self.received.wanted = number
+
+    def on_run(
+        self, arguments: bytes, content: list[tuple[bytes, bytes]], found: list[Operation]
+    ) -> None:
+        """Messages are published as the one before. Hot."""
+        destination, accept_mode, _ = self._route
+        _, essentials, _, key, flags = self._arrived
+        if (
+            self.state is not ATTACHED
+            or not self.pointed
+            or arguments is not self._arguments
+            or accept_mode == AcceptMode.EXPLICIT
+            or flags & IMMEDIATE
+        ):
+            for header, body in content:
+                self.on_transfer(False, arguments, header, body, found)
+            return
+        messages = [
+            Message(SEGMENTS, header, body, destination, key, essentials)
+            for header, body in content
+        ]
+        numbers = self.received.next_run(len(messages))
+        self.batches.numbers.update(zip(numbers, messages, strict=True))
+        last = found[-1] if found else None
+        if isinstance(last, PublishMany) and last.channel == self.number:
+            last.messages += messages
+        else:
+            found.append(PublishMany(self.number, messages))
 
     def on_command(
         self,

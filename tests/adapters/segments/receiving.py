@@ -22,6 +22,12 @@ class Channel:
         said = None if body is None else bytes(body[:])
         self.heard.append((self.number, 0x0401, sync, arguments, header, said))
 
+    def on_run(
+        self, arguments: bytes, content: list[tuple[bytes, bytes]], found: list[Operation]
+    ) -> None:
+        for header, body in content:
+            self.on_transfer(False, arguments, header, body, found)
+
     def on_command(
         self, code: int, sync: bool, buf: bytes, at: int, end: int, header: bytes | None,
         body: Body | None, found: list[Operation],

@@ -45,6 +45,12 @@ class Channel:
         record = w.read_message_transfer(arguments, 0)[0]
         self._said.append(Said(self._number, record, header, body))
 
+    def on_run(
+        self, arguments: bytes, content: list[tuple[bytes, bytes]], found: list[Operation]
+    ) -> None:
+        for header, body in content:
+            self.on_transfer(False, arguments, header, body, found)
+
     def on_command(
         self, code: int, sync: bool, buf: bytes, at: int, end: int, header: Any, body: Any, _: Any
     ) -> None:
