@@ -12,8 +12,8 @@ from gateway.adapters.segments.completion import OFTEN, SERIALS, unwrapped
 from gateway.adapters.segments.frames import Frames
 from gateway.adapters.segments.resumption import grant, leave, rejoin, replay
 from gateway.adapters.segments.server import ANSWERS, BATCHED, SERVE
-from gateway.adapters.segments.session import EMPTY_ARRAY, Session, SessionEngine
-from gateway.adapters.segments.session_state import State
+from gateway.adapters.segments.session import EMPTY_ARRAY, Session
+from gateway.adapters.segments.session_state import SessionEngine, State
 from gateway.adapters.segments.violation import framing_error
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import DetachCode

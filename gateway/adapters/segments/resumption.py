@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from gateway.adapters.segments.completion import SERIALS
 from gateway.adapters.segments.decoding import read_array
 from gateway.adapters.segments.replay import ReplayLog
-from gateway.adapters.segments.session import Session, SessionEngine
-from gateway.adapters.segments.session_state import ATTACHED, State
+from gateway.adapters.segments.session import Session
+from gateway.adapters.segments.session_state import ATTACHED, SessionEngine, State
 from gateway.adapters.segments.wire import layouts as w
 from gateway.bodies import Body
 from gateway.operations import KeepSession, Operation, SessionTimeout

@@ -8,10 +8,10 @@ reached, the peer asks, or 1000 commands are complete.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from gateway.adapters.core.allowance import MOST_VALUES
-from gateway.adapters.core.output import CROWD, HEAVY, OutputBuffer
+from gateway.adapters.core.output import CROWD, HEAVY, JOINED
 from gateway.adapters.segments.batches import Batches
 from gateway.adapters.segments.completion import (
     SERIALS,
@@ -31,6 +31,7 @@ from gateway.adapters.segments.essentials import (
     arrived,
     route,
 )
+from gateway.adapters.segments.failures import Failure
 from gateway.adapters.segments.frames import (
     LargeBodyFrames,
     command,
@@ -38,7 +39,6 @@ from gateway.adapters.segments.frames import (
     opening_frames,
     transfer,
 )
-from gateway.adapters.segments.lifecycle import Lifecycle
 from gateway.adapters.segments.operation_types import OperationType
 from gateway.adapters.segments.operations import (
     read_fields,
@@ -48,7 +48,7 @@ from gateway.adapters.segments.operations import (
 )
 from gateway.adapters.segments.publishes import RETURN_CODES
 from gateway.adapters.segments.replay import ReplayLog
-from gateway.adapters.segments.session_state import ATTACHED, State
+from gateway.adapters.segments.session_state import ATTACHED, SessionEngine, State
 from gateway.adapters.segments.splicing import NO_BODY
 from gateway.adapters.segments.subscriptions import Spent, Subscription
 from gateway.adapters.segments.types import ALLOWANCE, FieldError, Unacceptable
@@ -87,22 +87,6 @@ MOST_PENDING = 16_384
 transfers: those wait for the store, and their publisher is not read from meanwhile."""
 
 
-class SessionEngine(Protocol):
-    """The engine, as far as its sessions need it."""
-
-    buffer: OutputBuffer
-    life: Lifecycle
-    frame_limit: int
-
-    def tell_soon(self, session: "Session") -> None:
-        """Call its ``tell_due`` when the output is taken."""
-        ...
-
-    def tell_due(self) -> None:
-        """Tell it now, before something that must not come first."""
-        ...
-
-
 class Request(NamedTuple):
     """A command that is being performed; also the token of its operation."""
 
@@ -135,26 +119,6 @@ class Request(NamedTuple):
         if reserves and code == ErrorCode.UNAUTHORIZED_ACCESS and str(name).startswith("amq."):
             code = ErrorCode.NOT_ALLOWED  # "reserved-names"
         self.session.tell_exception(code, op.text, self.number, self.kind.code)
-
-
-class Failure(NamedTuple):
-    """The token of a violation that costs the session."""
-
-    session: "Session"
-    violation: Violation
-    code: int
-    number: int
-
-    def done(self, op: Done) -> None:
-        self.tell()
-
-    def refused(self, op: Refused) -> None:
-        self.tell()
-
-    def tell(self) -> None:
-        """Everything before it is answered."""
-        violation = self.violation
-        self.session.tell_exception(self.code, violation.text, self.number, violation.operation)
 
 
 Serve = Callable[[Request], list[Operation]]
@@ -551,16 +515,51 @@ class Session:
         subscription = self.subscriptions.get(consumer)
         if subscription is None or self.state is not ATTACHED:
             return
+        envelope, body = subscription.envelope, message.body
+        if envelope is None or redelivered or self.log is not None:
+            frames = b""
+        else:
+            frames = envelope.around(message, body)
+        if frames:
+            assert envelope is not None
+            pending = self._pending
+            if not pending:
+                self._buffer.waken()
+            elif len(pending) > CROWD:
+                self._buffer.crowd()
+            pending.append(frames)
+            size = len(body)
+            if size > HEAVY:
+                self._buffer.weigh(size)
+                if size > JOINED:
+                    pending.append(body)  # type: ignore[arg-type]
+            cost = envelope.cost + size
+        else:
+            cost = self._write(subscription, delivery, redelivered, message)
+            if not cost:
+                return
+        number = self.sent
+        self.sent = number + 1
+        if not subscription.settled:
+            subscription.unsettled.add(number, delivery)
+        spent = subscription.spend(cost)
+        if spent is not None:
+            self.windowed.add(number, spent)
+
+    def _write(
+        self, subscription: Subscription, delivery: int, redelivered: bool, message: Message
+    ) -> int:
+        """A transfer; how many octets of content, with at least one for the header. Nothing if
+        the message has no form here."""
         try:
             left = message.left if message.__class__ is ExpiringMessage else None
             header, body = sent(message, left, redelivered)
         except ValueError:
-            self._engine.life.follow(Unsent(self.number, consumer, delivery, message))
-            return
+            name = subscription.name
+            self._engine.life.follow(Unsent(self.number, name, delivery, message))
+            return 0
         if self.log is not None:
             self.log.add(subscription.segment, header, body)
-        number = self.sent
-        self.sent = number + 1
         pending, limit = self._pending, self._engine.frame_limit
         if not pending:
             self._buffer.waken()
@@ -569,21 +568,18 @@ class Session:
         cost = len(header)
         if body is None:
             pending.append(command(self.number, subscription.segment, header, None, limit))
+            return cost
+        size = len(body)
+        if isinstance(body, LargeBody):
+            pending += opening_frames(self.number, subscription.segment, header, False, limit)
+            self._buffer.large.add(self, LargeBodyFrames(self.number, body, limit))
         else:
-            size = len(body)
-            cost += size
-            if isinstance(body, LargeBody):
-                pending += opening_frames(self.number, subscription.segment, header, False, limit)
-                self._buffer.large.add(self, LargeBodyFrames(self.number, body, limit))
-            else:
-                if size > HEAVY:
-                    self._buffer.weigh(size)
-                pending += transfer(self.number, subscription.opening, header, body, limit)
-        if not subscription.settled:
-            subscription.unsettled.add(number, delivery)
-        spent = subscription.spend(cost)
-        if spent is not None:
-            self.windowed.add(number, spent)
+            if size > HEAVY:
+                self._buffer.weigh(size)
+            pending += transfer(self.number, subscription.opening, header, body, limit)
+            if left is None and not redelivered:
+                subscription.prepare(self.sent, message, header, limit)
+        return cost + size
 
     def divert(self, pending: list[bytes]) -> None:
         """Write there from now on."""

@@ -1,6 +1,10 @@
-"""States of a session, in both roles."""
+"""States of a session, in both roles, and what it needs of its engine."""
 
 from enum import Enum
+from typing import Any, Protocol
+
+from gateway.adapters.core.output import OutputBuffer
+from gateway.adapters.segments.lifecycle import Lifecycle
 
 
 class State(Enum):
@@ -21,3 +25,19 @@ class State(Enum):
 
 
 ATTACHED = State.ATTACHED
+
+
+class SessionEngine(Protocol):
+    """The engine, as far as its sessions need it."""
+
+    buffer: OutputBuffer
+    life: Lifecycle
+    frame_limit: int
+
+    def tell_soon(self, session: Any) -> None:
+        """Call its ``tell_due`` when the output is taken."""
+        ...
+
+    def tell_due(self) -> None:
+        """Tell it now, before something that must not come first."""
+        ...

@@ -5,16 +5,22 @@ from collections.abc import Callable
 from itertools import count
 
 from gateway.adapters.segments.completion import SentCommands
+from gateway.adapters.segments.envelope import Envelope
 from gateway.adapters.segments.frames import opening
 from gateway.adapters.segments.operations import write_command
 from gateway.adapters.segments.wire.layouts import MessageTransfer
 from gateway.adapters.segments.wire.tables import AcceptMode, AcquireMode, CreditUnit
+from gateway.message import Message
 from gateway.operations import Credit, Token
 
 UNLIMITED = 0xFFFFFFFF
 MANY = 1 << 62
 """Messages, where only the octets are limited."""
 
+
+MOST_VAIN = 4
+SELDOM = 63
+"""After so many envelopes in turn for nothing, one is made for one transfer of 64."""
 
 Spent = tuple[str, int, int]
 """The credit of a transfer: name of the subscription, octets, epoch."""
@@ -32,7 +38,8 @@ class Subscription:
 
     __slots__ = (
         "name", "settled", "unsettled", "segment", "window", "messages", "octets", "epoch",
-        "flushing", "behind", "channel", "deleted", "opening", "_told", "_asked", "_one",
+        "flushing", "behind", "channel", "deleted", "opening", "envelope", "_prepared", "_vain",
+        "_told", "_asked", "_one",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +64,8 @@ class Subscription:
         self.flushing = False
         """A message.flush is under way; later commands for this subscription wait ``behind`` it."""
         self.behind: list[Callable[[], None]] = []
+        self._vain = 0
+        """Envelopes that were prepared one behind the other, and served for no other delivery."""
         self.attach(channel)
         self._told = Credit(channel, None, name, 0)
         """The credit as the broker was told. Deliveries before it is performed count for
@@ -71,6 +80,20 @@ class Subscription:
         self.channel = channel
         self.opening = opening(channel, self.segment)
         """The frame of the command."""
+        self.envelope: Envelope | None = None
+        """That of the delivery before, if such a one may follow."""
+        self._prepared = -1
+        """The number of the transfer for which it was made."""
+
+    def prepare(self, number: int, message: Message, header: bytes, limit: int) -> None:
+        """The transfer with this number was sent without an envelope: make one for the next, unless
+        several in turn have served for none."""
+        self._vain = self._vain + 1 if number == self._prepared + 1 else 0
+        self._prepared = number
+        if self._vain < MOST_VAIN or not number & SELDOM:
+            self.envelope = Envelope(message, header, self.opening, self.channel, limit)
+        else:
+            self.envelope = None
 
     @property
     def idle(self) -> bool:

@@ -14,9 +14,9 @@ from gateway.adapters.core.support import (
 from gateway.adapters.options import Credentials
 from gateway.adapters.segments import operations as ops
 from gateway.adapters.segments.engine import Engine
+from gateway.adapters.segments.failures import Failure
 from gateway.adapters.segments.frames import command, control
 from gateway.adapters.segments.operation_types import OperationType
-from gateway.adapters.segments.session import Failure
 from gateway.adapters.segments.wire.tables import HEADER, OPERATIONS, VERSION, ErrorCode
 from gateway.operations import BeginSession, Open, Operation, SessionLost
 
