@@ -21,10 +21,11 @@ from gateway.bridge.places import SAME_PLACES, Places
 from gateway.bridge.queue_types import find_queue
 from gateway.bridge.remote_ends import begin, raise_if_lost
 from gateway.bridge.upstream import Upstream
+from gateway.bridge.upstream_transactions import UpstreamTransactions
 from gateway.bridge.waiting import Turn, quietly
 from gateway.broker.answers import Answer
 from gateway.broker.facade import FacadeVirtualHost, UpstreamQueue
-from gateway.broker.feed_queue import FeedQueue
+from gateway.broker.feed_queue import FeedQueue, UpstreamWork
 from gateway.broker.outbound import FIRST, PublishFate
 from gateway.config.facade import FacadeSettings
 from gateway.errors import Condition, GatewayError, LocalError, Refusal
@@ -44,6 +45,7 @@ from gateway.operations import (
     FoundQueue,
     PurgeQueue,
     QueueState,
+    Returned,
     SessionLost,
     Unbind,
 )
@@ -135,6 +137,7 @@ class Facade:
         self._assume = settings.topology == "assume"
         """The topology of the upstream is taken for granted."""
         self.publisher = FacadePublisher(self)
+        self.transactions = UpstreamTransactions(self)
         self._requests: deque[Request] = deque()
         self._requested = asyncio.Event()
         self._changed: dict[FeedQueue, None] = {}
@@ -212,6 +215,15 @@ class Facade:
         answer = Answer()
         self.run_soon(self._open(queue, answer))
         return answer
+
+    def allow_transactions(self) -> Answer:
+        return self.transactions.allow()
+
+    def transact(self, work: UpstreamWork) -> Answer:
+        return self.transactions.transact(work)
+
+    def has(self, feed: object) -> bool:
+        return feed in self.feeds.values()
 
     def run_soon(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -321,10 +333,8 @@ class Facade:
                 else:
                     try:
                         result = await self._answer_of(remote, request.operation)
-                    except Refusal as error:
-                        refusal = Refusal(error.condition, PREFIX.sub("", error.text), error.lost)
-                    except LocalError as error:
-                        refusal = Refusal(Condition.NOT_IMPLEMENTED, str(error))
+                    except (LocalError, Refusal) as error:
+                        refusal = self.explain(error)
                     if remote.closed is None:
                         await self._reopen(remote)
                     elif refusal is None or refusal.condition not in FAULTS:
@@ -385,6 +395,8 @@ class Facade:
             feed = self.feeds.get(operation.channel)
             if feed is not None:
                 feed.ended(Condition.NOT_FOUND, "the upstream ended the subscription")
+        elif isinstance(operation, Returned):
+            self.transactions.give_back(operation)
         elif not isinstance(operation, SessionLost):
             raise_if_lost(operation)
 
@@ -413,11 +425,27 @@ class Facade:
 
     def _feed(self, queue: FeedQueue) -> Feed:
         assert self.remote is not None
-        number = CONTROL + 1
-        while number in self.feeds:
-            number += 1
+        number = self.free_channel()
         feed = self.feeds[number] = queue.attachment = Feed(self, self.remote, queue, number)
         return feed
+
+    def free_channel(self) -> int:
+        """The number of a channel that is not in use."""
+        number = CONTROL + 1
+        while number in self.feeds or self.transactions.uses(number):
+            number += 1
+        return number
+
+    async def connection(self) -> Remote:
+        """Wait until there is one."""
+        while True:
+            await self._connected.wait()
+            if self.remote is not None and self.remote.closed is None:
+                return self.remote
+            await asyncio.sleep(0)  # it is being noticed
+
+    def sendable(self, message: Message) -> Message:
+        return self.publisher.sendable(message)
 
     async def _open(self, queue: FeedQueue, answer: Answer) -> None:
         async def opened(feed: Feed) -> FeedQueue:
@@ -451,12 +479,19 @@ class Facade:
                             raise
                     if self.remote is remote:  # again over the next connection
                         self._connected.clear()
-        except Refusal as error:
-            refusal = Refusal(error.condition, PREFIX.sub("", error.text), error.lost)
         except (OSError, TimeoutError, GatewayError) as error:
-            refusal = Refusal(Condition.RESOURCE_ERROR, f"the upstream: {error}")
+            refusal = self.explain(error)
         with self.turn():
             answer.resolve(result, refusal)
+
+    def explain(self, error: Exception) -> Refusal:
+        """What a client is told about an answer, or the lack of one."""
+        if isinstance(error, Refusal):
+            return Refusal(error.condition, PREFIX.sub("", error.text), error.lost)
+        if isinstance(error, LocalError):
+            return Refusal(Condition.NOT_IMPLEMENTED, str(error))
+        text = str(error) or f"no answer within {self.patience:g} s"
+        return Refusal(Condition.RESOURCE_ERROR, f"the upstream: {text}")
 
     def catch_up(self) -> None:
         """Handle the deliveries that have come before an answer."""
@@ -470,3 +505,4 @@ class Facade:
             for feed in list(self.feeds.values()):
                 feed.lose()
             self.feeds.clear()
+        self.transactions.lose()

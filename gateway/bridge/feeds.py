@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from gateway.adapters.contract import Capability
+from gateway.bridge.feed_settlements import FeedSettlements, unheard
 from gateway.bridge.places import SAME_PLACES, Places
 from gateway.bridge.remote_ends import can_drain
 from gateway.bridge.waiting import Turn
@@ -25,7 +26,6 @@ from gateway.operations import (
     Fetched,
     Outcome,
     Prefetch,
-    Settle,
     Subscribe,
     Unsubscribe,
 )
@@ -43,6 +43,8 @@ DOWN = " is down or inaccessible"
 DOWN_SECONDS = 0.5
 FIXED_LIMIT = frozenset({"quorum", STREAM})
 """Types of queues at RabbitMQ that take a prefetch limit for each consumer only."""
+
+UNLIMITED = 1 << 31
 
 
 class FeedOwner(Protocol):
@@ -68,25 +70,25 @@ class Feed:
     ``lost``: it delivers no more, and settles nothing."""
 
     def __init__(self, owner: FeedOwner, remote: Remote, queue: FeedQueue, number: int) -> None:
-        self.lost = False
         self._owner = owner
         self._remote = remote
         self._queue = queue
         self._number = number
         self._name = owner.places.queue(queue.name)
-        self._unsettled: dict[int, None] = {}
-        self._accepted: list[int] = []
-        self._settling = False
+        self.settlements = FeedSettlements(self, remote, number)
+        self.unsettled = self.settlements.unsettled
+        self.settle = self.settlements.settle
+        self.accept = self.settlements.accept
         self._tag: str | None = None
         self._limit = 0
         """Deliveries that the upstream may still send (``Credit``), or may leave unsettled."""
+        self._enough = UNLIMITED
+        """Unsettled deliveries with which the prefetch limit has to be raised."""
         self._by_credit = bool(
             remote.adapter.capabilities & (Capability.LINKS | Capability.SESSIONS)
         )
         self._simple = not self._by_credit and owner.is_copy is None and owner.places is SAME_PLACES
         """Deliveries are passed on as they come."""
-        self._stream = False
-        """The queue is a stream queue."""
         self._fixed = False
         """The limit cannot be changed while the subscription lives."""
         self._own = 0
@@ -104,6 +106,10 @@ class Feed:
         self._begun = self._ending = self._seeking = self._retired = self._removed = False
         self._fetching = 0
         self._resting: asyncio.TimerHandle | None = None
+
+    @property
+    def lost(self) -> bool:
+        return self.settlements.lost
 
     # --- credit -----------------------------------------------------------------------------------
 
@@ -142,7 +148,7 @@ class Feed:
             return
         if self._fixed:
             return
-        limit = len(self._unsettled) + room
+        limit = len(self.unsettled) + room
         if self._own:
             consumer = self._queue.consumer
             if consumer is None or not consumer.started:
@@ -153,11 +159,19 @@ class Feed:
             if limit != self._limit:
                 self._shared = 0 if limit == self._own else limit
                 self._set(Prefetch(self._number, None, self._shared, shared=True), limit)
+                self._watch_limit(room)
+
+    def _watch_limit(self, room: int) -> None:
+        """A consumer without a limit gets more before it settles anything."""
+        self._enough = self._limit - MOST_AHEAD // 2 if room == MOST_AHEAD else UNLIMITED
 
     def _set(self, request: Any, limit: int) -> None:
         self._limit = limit
-        answer = self._remote.request(request)
-        answer.add_done_callback(unheard)
+        try:
+            self._remote.request(request).add_done_callback(unheard)
+        except GatewayError as error:  # the connection is lost
+            log.debug("facade %s: %s", self._owner.vhost, error)
+            return
         self._remote.wake()
 
     # --- opening and ending -----------------------------------------------------------------------
@@ -188,13 +202,15 @@ class Feed:
             credit = 0
         else:
             kind = await self._type()
-            self._stream, self._fixed = kind == STREAM, kind in FIXED_LIMIT
+            self.settlements.keeps, self._fixed = kind == STREAM, kind in FIXED_LIMIT
             subscription = queue.subscription or subscription  # with the place in a stream
             if self._fixed or (subscription.lasting and self._free_of_others(subscription)):
                 await self._limit_consumer(min(max(room, subscription.limit), MOST_AHEAD))
             else:
                 self._own, self._shared = 0, max(room, 1)
                 await remote.request(Prefetch(number, None, self._shared, shared=True))
+                self._limit = self._shared
+                self._watch_limit(room)
         tag = await remote.request(
             Subscribe(
                 number,
@@ -206,7 +222,7 @@ class Feed:
             )
         )
         self._tag = tag if isinstance(tag, str) else ""
-        if self._stream:
+        if self.settlements.keeps:
             await self._catch_up()
         if self._by_credit:
             self._limit = 0
@@ -261,7 +277,7 @@ class Feed:
             self._unsubscribed = True
             with self._owner.turn():
                 self._queue.release_ready()
-            if not self._unsettled:
+            if self.settlements.complete:
                 await self._close()
         except (OSError, GatewayError) as error:
             log.debug("facade %s: %s", self._owner.vhost, error)
@@ -288,7 +304,7 @@ class Feed:
 
     async def _close(self) -> None:
         if not self.lost:
-            self.lost = True
+            self.settlements.lost = True
             await self._leave()
 
     async def _leave(self) -> None:
@@ -321,7 +337,7 @@ class Feed:
 
     def lose(self) -> None:
         """The upstream delivers unsettled messages again."""
-        self.lost = True
+        self.settlements.lost = True
         if not self._retired:
             self._queue.lose()
 
@@ -329,15 +345,19 @@ class Feed:
 
     def deliver(self, operation: Deliver) -> None:
         """Hot."""
-        if self.lost:
+        if self.settlements.lost:
             return
-        self._unsettled[operation.delivery] = None
+        self.unsettled[operation.delivery] = None
         queue = self._queue
         if self._simple and not queue.gone:
             queue.arrive(self, operation.delivery, operation.redelivered, operation.message)
+            if len(self.unsettled) > self._enough:
+                queue.want()
             return
         if self._by_credit:
             self._limit -= 1
+        elif len(self.unsettled) > self._enough:
+            queue.want()
         if queue.gone or self._retired:
             self.settle(operation.delivery, Outcome.RELEASE)
             return
@@ -376,7 +396,7 @@ class Feed:
         self._resting = None
         if self.lost or self._queue.consumer is not None:
             return
-        if self._fetching or self._unsettled or self._queue.depth:
+        if self._fetching or not self.settlements.complete or self._queue.depth:
             self._rest()
         else:
             self._owner.run_soon(self._close())
@@ -385,7 +405,7 @@ class Feed:
         """Whether it is one for consumers."""
         queue, is_copy = self._queue, self._owner.is_copy
         queue.remaining = fetched.remaining
-        self._unsettled[fetched.delivery] = None
+        self.unsettled[fetched.delivery] = None
         if is_copy is not None and is_copy(fetched.message):
             self._remove(fetched.delivery)
             return False
@@ -436,7 +456,7 @@ class Feed:
         when all has come, so that some of it is for the next drain."""
         if self._tag is None and self._queue.room:
             await self._start()
-        elif self._stream:
+        elif self.settlements.keeps:
             await self._catch_up()
 
     async def _can_fetch(self) -> bool:
@@ -491,68 +511,18 @@ class Feed:
         self._tag = None
         self._queue.release_to_others()
 
-    def settle(self, delivery: int, outcome: Outcome) -> None:
-        """A stream keeps its messages, and takes nothing but that."""
-        if outcome is Outcome.ACCEPT or (self._stream and not self.lost):
-            self.accept(delivery)
-        elif self.lost:
-            self._queue.want()  # its consumer may have room for the next feed now
-        else:
-            self._unsettled.pop(delivery, None)
-            self._send([Settle(self._number, delivery, False, outcome)])
+    # --- settlements ------------------------------------------------------------------------------
 
-    def accept(self, delivery: int) -> None:
-        """Hot. Accepted deliveries are settled at the end of the turn, as many at once as stand
-        in a row."""
-        if self.lost:
-            self._queue.want()
-            return
-        self._accepted.append(delivery)
-        if not self._settling:
-            self._settling = True
-            asyncio.get_running_loop().call_soon(self._settle)
-
-    def _settle(self) -> None:
-        self._settling = False
-        if self.lost:
-            return
-        accepted, unsettled = self._accepted, self._unsettled
-        self._accepted = []
-        if len(accepted) == len(unsettled):
-            front = next(reversed(unsettled))
-            unsettled.clear()
-            self._send([Settle(self._number, front, True, Outcome.ACCEPT)])
-            return
-        done = set(accepted)
-        front = 0
-        for delivery in unsettled:
-            if delivery not in done:
-                break
-            front = delivery
-        settled = [Settle(self._number, front, True, Outcome.ACCEPT)] if front else []
-        for delivery in accepted:
-            unsettled.pop(delivery, None)
-            if delivery > front:
-                settled.append(Settle(self._number, delivery, False, Outcome.ACCEPT))
-        self._send(settled)
-
-    def _send(self, settled: list[Settle]) -> None:
-        if not self._unsettled and self._queue.consumer is not None and not self._ending:
+    def before_settling(self) -> None:
+        """For its ``FeedSettlements``, as is ``after_settling``."""
+        if not self.unsettled and self._queue.consumer is not None and not self._ending:
             self._pause()
-        try:
-            for one in settled:
-                self._remote.send(one)
-        except GatewayError as error:  # the connection is lost
-            log.debug("facade %s: %s", self._owner.vhost, error)
+
+    def after_settling(self) -> None:
+        if self.lost:
+            self._queue.want()  # its consumer may have room for the next feed now
             return
-        self._remote.wake()
-        if self._unsubscribed and not self._unsettled:
+        if self._unsubscribed and self.settlements.complete:
             self._owner.run_soon(self._close())
         if not self._ending or self._retired:
             self._queue.want()
-
-
-def unheard(answer: "asyncio.Future[Any]") -> None:
-    """The answer has no reader; a refusal ends the channel, which is noticed elsewhere."""
-    if not answer.cancelled():
-        answer.exception()

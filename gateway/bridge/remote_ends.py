@@ -109,6 +109,11 @@ COUNTING = frozenset({"0-8", "0-9", "0-9-1", "0-10"})
 """Versions in which a broker tells how many messages a queue has ready."""
 
 
+def takes_dates(remote: Remote) -> bool:
+    """Whether a message may have a date at which it expires. RabbitMQ would take it for a time."""
+    return Capability.LINKS in remote.adapter.capabilities or remote.peer.product != "RabbitMQ"
+
+
 def can_drain(remote: Remote) -> bool:
     """RabbitMQ 3 loses the session when a classic queue is drained."""
     peer = remote.peer
@@ -186,8 +191,7 @@ class RemoteDestination:
         """A confirm of many has come for all publishes up to this one."""
         self._sent: dict[int, tuple[int, Message]] = {}
         """Messages that have no fate yet and their numbers, by publish, in order."""
-        links = Capability.LINKS in remote.adapter.capabilities
-        self._takes_dates = links or remote.peer.product != "RabbitMQ"
+        self._takes_dates = takes_dates(remote)
 
     def publish(self, messages: Iterable[tuple[int, Message]]) -> None:
         for number, message in messages:

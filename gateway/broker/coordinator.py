@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from gateway.broker.consumers import Window
 from gateway.broker.lanes import Entry
 from gateway.broker.long_operations import PORTION, freeing
+from gateway.broker.names import check_key
 from gateway.broker.publish_path import PublishPath
 from gateway.broker.queues import REFUSED
 from gateway.broker.returning import handed
@@ -21,6 +22,7 @@ from gateway.broker.transactions import (
     Retired,
     Transaction,
 )
+from gateway.broker.upstream_commits import UpstreamCommits
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Refusal
 from gateway.message import Message
@@ -38,7 +40,16 @@ class TransactionCoordinator:
     """``own`` is the channel's own transaction, which begins anew with each commit; ``declared``
     are the open ones by id."""
 
-    __slots__ = ("publish_path", "settlements", "window", "vhost", "state", "own", "declared")
+    __slots__ = (
+        "publish_path",
+        "settlements",
+        "window",
+        "vhost",
+        "state",
+        "own",
+        "declared",
+        "upstream",
+    )
 
     def __init__(self, publish_path: PublishPath, settlements: ChannelSettlements) -> None:
         self.publish_path = publish_path
@@ -48,6 +59,9 @@ class TransactionCoordinator:
         self.state: BrokerState = publish_path.state
         self.own: Transaction | None = None
         self.declared: dict[bytes, DeclaredTransaction] = {}
+        facade = self.vhost.outbound is not None
+        self.upstream = UpstreamCommits(publish_path) if facade else None
+        """Of a facade, whose upstream commits."""
 
     @property
     def held(self) -> int:
@@ -73,17 +87,30 @@ class TransactionCoordinator:
     # --- the channel's own ----------------------------------------------------------------------
 
     def check_local(self) -> None:
-        """Refuse (540) transactions of a facade: the upstream would not commit them as one."""
-        if self.vhost.outbound is not None:
-            raise Refusal(Condition.NOT_IMPLEMENTED, "no transactions with an upstream")
+        """Refuse (540) in a facade, whose upstream commits by itself."""
+        if self.upstream is not None:
+            raise Refusal(Condition.NOT_IMPLEMENTED, "not with messages of an upstream")
 
     def select(self) -> None:
         """Publishes and settlements wait for ``commit`` from now on."""
-        self.check_local()
+        if self.upstream is not None:
+            self.upstream.allow()
         if self.own is None:
             own = Transaction()
             self.publish_path.begin_transaction(own)
             self.own = self.settlements.transaction = own
+
+    def commit_upstream(self) -> None:
+        """In a facade the upstream commits first, what it has to; ``commit`` does the rest. Raises
+        ``AwaitsUpstream``, or the refusal: ``rollback`` has to follow then."""
+        if self.upstream is None:
+            return
+        own = self.needed_transaction()
+        publishes, own.publishes = own.publishes, []
+        self.upstream.commit(
+            ((message, mandatory) for message, mandatory, _ in publishes),
+            (entry for _, entry, outcome in own.settlements if outcome is Outcome.ACCEPT),
+        )
 
     def needed_transaction(self) -> Transaction:
         if self.own is None:
@@ -177,7 +204,8 @@ class TransactionCoordinator:
 
     def declare(self) -> bytes:
         """A new transaction's id."""
-        self.check_local()
+        if self.upstream is not None:
+            self.upstream.allow()
         if len(self.declared) >= MOST_TRANSACTIONS:
             raise Refusal(
                 Condition.RESOURCE_ERROR, f"more than {MOST_TRANSACTIONS} transactions are open"
@@ -201,6 +229,9 @@ class TransactionCoordinator:
         size = message.weight
         declared.octets += size
         self.state.octets += size
+        if self.upstream is not None:
+            check_key(message.key)
+            return True  # it is known at the commit
         return bool(self.publish_path.routed(exchange, message))
 
     def retire(self, transaction: bytes, delivery: int, verdict: Verdict, settled: bool) -> None:
@@ -236,6 +267,18 @@ class TransactionCoordinator:
                 return
             declared.retired += portion
             yield
+
+    def discharge_upstream(self, transaction: bytes) -> None:
+        """In a facade the upstream commits first, what it has to; ``discharge`` does the rest.
+        Raises ``AwaitsUpstream``, or the refusal: the transaction has to fail then."""
+        if self.upstream is None:
+            return
+        declared = self.known(transaction)
+        posts, declared.posts = declared.posts, []
+        self.upstream.commit(
+            ((message, False) for message in posts),
+            (entry for _, entry, verdict, _ in declared.retired if verdict is Outcome.ACCEPT),
+        )
 
     def discharge(self, transaction: bytes, fail: bool) -> None:
         """All of it in one batch of the store, or none of it. Refuses (406), rolled back, when a

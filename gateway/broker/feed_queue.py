@@ -28,6 +28,18 @@ class Feed(Protocol):
         ...
 
 
+ReturnedMessage = tuple[Message, str]
+"""One that the upstream could not route, and its reason."""
+
+
+class UpstreamWork(NamedTuple):
+    """What an upstream commits: messages, and whether they are mandatory; and accepted
+    deliveries."""
+
+    publishes: list[tuple[Message, bool]]
+    accepted: list["Borrowed"]
+
+
 class UpstreamPort(OutboundSender, Protocol):
     """The connections of a facade to its upstream."""
 
@@ -49,6 +61,15 @@ class UpstreamPort(OutboundSender, Protocol):
 
     def seek(self, queue: "FeedQueue") -> Answer:
         """Get as many messages as the consumer has room for, or all that the upstream has."""
+        ...
+
+    def allow_transactions(self) -> Answer:
+        """Find out whether the upstream has transactions. The answer refuses if not."""
+        ...
+
+    def transact(self, work: UpstreamWork) -> Answer:
+        """Commit this at once or not at all; the answer is a list of ``ReturnedMessage``. Its
+        deliveries, if accepted afterwards, are settled already."""
         ...
 
 

@@ -469,6 +469,7 @@ class LocalTransaction:
 
     def __init__(self, open_channel: Callable[[Recipient], Channel]) -> None:
         self._channel = open_channel(Unheard())
+        self._channel.transactions.check_local()
         self._channel.transactions.select()
         self._added: dict[Queue, tuple[int, int]] = {}
 

@@ -183,6 +183,10 @@ class PublishPath:
         exchange = self.checked(message)
         if message.header is not self.no_reply_header and self.wants_reply(message.header):
             message = with_reply_to(message, self.replies)
+        if self.vhost.outbound is not None:
+            if immediate:
+                raise Refusal(Condition.NOT_IMPLEMENTED, "immediate=true is not for an upstream")
+            check_key(message.key)
         if self.transaction is not None:
             if message.essentials.has_headers and b"CC" in message.header:
                 read_copies(message)  # a refusal now is better than one in the middle of commit
@@ -193,7 +197,7 @@ class PublishPath:
                 self.confirming[self] = None
             return
         if self.vhost.outbound is not None:
-            self.send_out(self.vhost.outbound, message, immediate, mandatory)
+            self.send_out(self.vhost.outbound, message, mandatory)
             return
         fate = self.enqueue(exchange, message, mandatory, immediate)
         if self.confirms is not None:
@@ -202,21 +206,25 @@ class PublishPath:
         elif fate == REFUSED and mandatory and self.returns_refused:
             self.listener.returned(message, Condition.RESOURCE_ERROR, "a queue is full")
 
-    def send_out(
-        self, outbound: Outbound, message: Message, immediate: bool, mandatory: bool
-    ) -> None:
+    def send_out(self, outbound: Outbound, message: Message, mandatory: bool) -> None:
         """Publish to the upstream of a facade, which confirms it."""
-        if immediate:
-            raise Refusal(Condition.NOT_IMPLEMENTED, "immediate=true is not for an upstream")
-        if message.key in self.vhost.replies and not message.exchange:
-            self.vhost.replies[message.key].put(message, self.origin)
+        if self.is_direct_reply(message):
+            self.reply_directly(message)
             if self.confirms is not None:
                 self.confirms.add(SAFE, True)
                 self.confirming[self] = None
             return
-        check_key(message.key)
         sequence = 0 if self.confirms is None else self.confirms.wait()
         outbound.publish(self, sequence, message, mandatory)
+
+    def is_direct_reply(self, message: Message) -> bool:
+        return not message.exchange and message.key in self.vhost.replies
+
+    def reply_directly(self, message: Message) -> None:
+        """No-op if the requester has gone."""
+        queue = self.vhost.replies.get(message.key)
+        if queue is not None:
+            queue.put(message, self.origin)
 
     def give_back(self, message: Message, condition: Condition, text: str) -> None:
         """A message that was published earlier comes back."""

@@ -16,7 +16,7 @@ from gateway.broker.long_operations import PORTION, unanswered
 from gateway.broker.replies import REPLY_TO
 from gateway.broker.settlements import add_modification
 from gateway.broker.suspension import Holding, giving_up, parted
-from gateway.errors import Condition, Refusal
+from gateway.errors import AwaitsUpstream, Condition, Refusal
 from gateway.operations import (
     Attached,
     AttachSource,
@@ -39,7 +39,7 @@ from gateway.operations import (
 from gateway.sessions.consumers import ConsumerOperations
 from gateway.sessions.context import SessionContext
 from gateway.sessions.links import MOST_SUSPENDED, Key, Link, Links, Node
-from gateway.sessions.long_requests import LongRequests
+from gateway.sessions.long_requests import LongRequests, refused
 from gateway.sessions.management import ManagementLinks
 from gateway.sessions.replies import Replies
 from gateway.sessions.subscriptions import PREFIXES
@@ -523,15 +523,25 @@ class LinkOperations:
         self._replies.answer(op.channel, op.token, transaction)
 
     def _discharge(self, channel: Channel, op: Discharge) -> None:
+        transactions = channel.transactions
+        try:
+            if not op.fail:
+                transactions.discharge_upstream(op.transaction)
+        except AwaitsUpstream:
+            raise
+        except Refusal as refusal:
+            undoing = transactions.discharging(op.transaction, True)
+            self._long_requests.undertake(channel, op, refused(undoing, refusal))
+            return
         open_ = self._transactions.get((op.channel, op.link), [])
         if op.transaction in open_:
             open_.remove(op.transaction)
         self._context.publisher = True
-        if channel.transactions.much_to_discharge(op.transaction):
-            steps = channel.transactions.discharging(op.transaction, op.fail)
+        if transactions.much_to_discharge(op.transaction):
+            steps = transactions.discharging(op.transaction, op.fail)
             self._long_requests.undertake(channel, op, steps)
             return
-        channel.transactions.discharge(op.transaction, op.fail)
+        transactions.discharge(op.transaction, op.fail)
         self._replies.answer_when_safe(op.channel, op.token)
 
     def _post(self, channel: Channel, op: Post) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.broker.channel import Channel
 from gateway.broker.long_operations import PORTION
-from gateway.errors import Refusal
+from gateway.errors import AwaitsUpstream, Refusal
 from gateway.operations import Acquire, Commit, Recover, Rollback, Settle, SettleMany
 from gateway.sessions.branches import BranchRequests
 from gateway.sessions.context import SessionContext
@@ -89,6 +89,13 @@ class LongRequests:
             self._replies.answer(op.channel, op.token)
 
     def _commit(self, channel: Channel, op: Commit) -> None:
+        try:
+            channel.transactions.commit_upstream()
+        except AwaitsUpstream:
+            raise
+        except Refusal as refusal:
+            self.undertake(channel, op, refused(channel.transactions.rolling_back(), refusal))
+            return
         if channel.transactions.much_to_commit:
             self.undertake(channel, op, channel.transactions.committing())
         else:
@@ -143,3 +150,9 @@ class LongRequests:
             free()
 
         self._drop(number, done)
+
+
+def refused(undoing: Iterator[None], refusal: Refusal) -> Iterator[None]:
+    """The steps of a commit that the upstream has refused."""
+    yield from undoing
+    raise refusal

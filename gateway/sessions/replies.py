@@ -104,8 +104,9 @@ class ChannelReplies:
         self.holding = 0
         self.octets = 0
         """Octets of returned messages among the answers."""
-        self.busy = False
-        """A request is being performed over several turns: all other operations wait."""
+        self.busy = 0
+        """Requests that are being performed over several turns: all other operations wait. One that
+        an upstream has answered may begin another."""
 
     def defers(self, operation: Operation, channel: Channel | None) -> bool:
         """Whether this operation waits for the answers."""
@@ -250,12 +251,12 @@ class Replies:
     def occupy(self, number: int) -> Callable[[], None]:
         """Defer all operations on this channel until the function that this returns is called."""
         queue = self._queue(number)
-        queue.busy = True
+        queue.busy += 1
         return partial(self._free, number, queue)
 
     def _free(self, number: int, queue: ChannelReplies) -> None:
-        queue.busy = False
-        if self.waiting.get(number) is queue and not queue.answers:
+        queue.busy -= 1
+        if self.waiting.get(number) is queue and not queue.answers and not queue.busy:
             self._finish(number, queue)
 
     def defer(self, operation: Operation) -> bool:

@@ -25,6 +25,12 @@ class Retries:
         self._replies = replies
         self._act = act
         self._refuse = refuse
+        self._closed = False
+
+    def close(self) -> None:
+        """The connection has ended: an answer that comes now has nobody who needs it."""
+        self._closed = True
+        del self._context, self._replies, self._act, self._refuse
 
     def wait(self, operation: Any, waits: AwaitsUpstream) -> None:
         """Perform an operation again when the answer has come."""
@@ -35,6 +41,8 @@ class Retries:
         waits.answer.then(again)
 
     def _again(self, operation: Any, channel: Channel, free: Callable[[], None]) -> None:
+        if self._closed:
+            return
         if not self._context.has(operation.channel, channel):
             free()
             return

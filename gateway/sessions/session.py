@@ -547,7 +547,8 @@ class Session:
         self._on_connection.clear()
         self._on_channel.clear()
         self._live.release()
-        for part in (self._calls, self._consumers, self._long_requests, self._retries):
+        self._retries.close()
+        for part in (self._calls, self._consumers, self._long_requests):
             vars(part).clear()
         self._links = self._handles = self._named = None
 

@@ -28,7 +28,6 @@ from gateway.operations import (
     PurgeQueue,
     QueueState,
     Returned,
-    Select,
     SelectConfirms,
     Settle,
     Subscribe,
@@ -224,7 +223,6 @@ def test_what_is_unroutable_is_returned(front: Running) -> None:
         (DeclareQueue(1, None, "missing", passive=True), Condition.NOT_FOUND),
         (Fetch(1, None, "missing"), Condition.NOT_FOUND),
         (Bind(1, None, "missing", "amq.topic", "k"), Condition.NOT_FOUND),
-        (Select(1, None), Condition.NOT_IMPLEMENTED),
         (Subscribe(1, None, "there", copy=True), Condition.NOT_IMPLEMENTED),
     ],
 )

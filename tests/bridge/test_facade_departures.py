@@ -12,14 +12,18 @@ import pytest
 from gateway.errors import Condition, Refusal
 from gateway.net.dialer import Remote
 from gateway.operations import (
+    Commit,
     DeclareQueue,
     Fetch,
     Modify,
+    Outcome,
     Publish,
     Returned,
     Select,
+    SelectBranches,
     SelectConfirms,
     SessionLost,
+    Settle,
     Subscribe,
 )
 from tests.adapters.test_departures import table
@@ -62,12 +66,41 @@ async def declared(port: int, queue: str, version: str = "0-9-1") -> Remote:
     return await entered(port, version)
 
 
-async def transactions(house: House) -> None:
-    remote = await entered(house.front.port)
+async def several_subscriptions(house: House) -> None:
+    remote = await declared(house.front.port, "first-of-two")
+    await remote.request(DeclareQueue(1, None, "second-of-two", durable=True))
+    await remote.request(Select(1, None))
+    for queue in ("first-of-two", "second-of-two"):
+        remote.send(Publish(1, message(1, queue), False, False))
+    await remote.request(Commit(1, None))
+    for queue in ("first-of-two", "second-of-two"):
+        await remote.request(Subscribe(1, None, queue))
+    for one in await deliveries(remote, 2):
+        remote.send(Settle(1, one.delivery, False, Outcome.ACCEPT))
     with pytest.raises(Refusal) as refused:
-        await remote.request(Select(1, None))
+        await remote.request(Commit(1, None))
     assert refused.value.condition is Condition.NOT_IMPLEMENTED
     await remote.close()
+
+
+async def branches(house: House) -> None:
+    remote = await entered(house.front.port, "0-10")
+    with pytest.raises(Refusal) as refused:
+        await remote.request(SelectBranches(1, None))
+    assert refused.value.condition is Condition.NOT_IMPLEMENTED
+    await remote.close()
+
+
+async def batches(house: House) -> None:
+    await (await declared(house.front.port, "batched")).close()
+    answer = await asyncio.to_thread(
+        httpx.post,
+        f"http://127.0.0.1:{house.front.http_port}/v1/%2F/queues/batched/messages",
+        json={"messages": [{"body": "x"}], "atomic": True},
+        headers={"Content-Type": "application/vnd.amqp-gateway.batch+json"},
+        auth=("guest", "guest"),
+    )
+    assert answer.status_code == 501
 
 
 async def browsing_and_filters(house: House) -> None:
@@ -158,7 +191,9 @@ async def modifications(house: House) -> None:
 
 Probe = Callable[[House], Coroutine[Any, Any, None]]
 PROBES: dict[str, Probe] = {
-    "transactions": transactions,
+    "several-subscriptions": several_subscriptions,
+    "distributed-transactions": branches,
+    "atomic-batches": batches,
     "browsing-and-filters": browsing_and_filters,
     "no-local": no_local,
     "many-consumers": many_consumers,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.bridge.feeds import unheard
+from gateway.bridge.feed_settlements import unheard
 from gateway.net.dialer import Remote
 from gateway.operations import (
     BeginSession,

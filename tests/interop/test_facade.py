@@ -139,6 +139,55 @@ class Talk:
         death = properties.headers["x-death"][0]
         return found, body, death["reason"], death["queue"], death["routing-keys"], death["count"]
 
+    def transaction(self, channel: Any) -> Any:
+        """Publishes and acknowledgements are there after the commit, and not before."""
+        returned: list[Any] = []
+        work, done = self.name("work"), self.name("done")
+        for name in (work, done):
+            channel.queue_declare(name, durable=True)
+
+        def counts() -> list[int]:
+            found = [channel.queue_declare(name, passive=True).method for name in (work, done)]
+            return [one.message_count for one in found]
+
+        channel.add_on_return_callback(lambda *found: returned.append((found[1], found[3])))
+        channel.tx_select()
+        channel.basic_publish("", work, b"never")
+        channel.tx_rollback()
+        for n in range(3):
+            channel.basic_publish("", work, b"%d" % n, mandatory=True)
+        channel.basic_publish("", self.name("nowhere"), b"back", mandatory=True)
+        seen = [counts()]
+        channel.tx_commit()
+        seen.append(counts())
+        found: list[bytes] = []
+        for method, _, body in channel.consume(work, inactivity_timeout=60):
+            channel.basic_publish("", done, body)
+            channel.basic_ack(method.delivery_tag)
+            if not found:
+                channel.tx_rollback()
+                channel.basic_publish("", done, body)
+                channel.basic_ack(method.delivery_tag)
+            channel.tx_commit()
+            found.append(body)
+            if len(found) == 3:
+                break
+        channel.cancel()
+        channel.tx_commit()
+        seen.append(counts())
+        method, _, body = channel.basic_get(done)
+        channel.basic_nack(method.delivery_tag, requeue=False)
+        channel.tx_commit()
+        seen.append(counts())
+        channel.connection.process_data_events(0)
+        told = [(one.reply_code, one.reply_text, one.routing_key, what) for one, what in returned]
+        return (
+            seen,
+            found,
+            told,
+            [channel.queue_delete(name).method.message_count for name in (work, done)],
+        )
+
     def own_queue(self, channel: Any) -> Any:
         """An exclusive queue named by the broker, which others may not use."""
         name = channel.queue_declare("", exclusive=True).method.queue
@@ -184,7 +233,7 @@ def taken(channel: Any, queue: str) -> Any:
 
 STEPS = (
     "prepare", "publish", "return_unroutable", "get", "consume", "dead_letter", "own_queue",
-    "exclusive_consumer", "cancelled",
+    "exclusive_consumer", "cancelled", "transaction",
 )  # fmt: skip
 REFUSED: dict[str, Callable[[Talk, Any], Any]] = {
     "passive queue": lambda t, ch: ch.queue_declare(t.name("missing"), passive=True),
@@ -204,6 +253,14 @@ REFUSED: dict[str, Callable[[Talk, Any], Any]] = {
     "bind exchange": lambda t, ch: ch.queue_bind(t.name("queue"), t.name("missing"), "k"),
     "bind default": lambda t, ch: ch.queue_bind(t.name("queue"), "", "k"),
     "purge": lambda t, ch: ch.queue_purge(t.name("missing")),
+    "commit without select": lambda t, ch: ch.tx_commit(),
+    "confirms in a transaction": lambda t, ch: (ch.tx_select(), ch.confirm_delivery()),
+    "a transaction with confirms": lambda t, ch: (ch.confirm_delivery(), ch.tx_select()),
+    "exchange in a transaction": lambda t, ch: (
+        ch.tx_select(),
+        ch.basic_publish(t.name("missing"), "k", b"x"),
+        ch.tx_commit(),
+    ),
     "delete full": lambda t, ch: ch.queue_delete(t.name("letters"), if_empty=True),
     "delete default": lambda t, ch: ch.exchange_delete(""),
 }
@@ -387,7 +444,8 @@ def test_leases_before_artemis(tmp_path: Path) -> None:
             for one in (producer, reader):
                 one.stop()
                 one.join(PATIENCE)
-            assert reader.book.faults({"leased"}) == []
+            # A message that comes when its receive has just ended goes back, behind the next.
+            assert reader.book.faults(set()) == []
             assert "WARNING" not in front.log.read_text()
         finally:
             front.stop()

@@ -58,6 +58,8 @@ class ClientTransactions(LinkHandler):
         self._under_way: set[int] = set()
         """Messages in the current transaction of which no outcome has come. One may wait for the
         credit of its link, and must not be overtaken by the end of the transaction."""
+        self._refused = ""
+        """Why a message of the current transaction was not taken: it cannot be committed then."""
         self._ending: tuple[Commit | Rollback, bytes] | None = None
         self._serial = 0
 
@@ -98,6 +100,10 @@ class ClientTransactions(LinkHandler):
         if self._ending is None or self._under_way:
             return
         (op, transaction), self._ending = self._ending, None
+        refused, self._refused = self._refused, ""
+        if refused and isinstance(op, Commit):
+            self.context.refuse(op.token, Condition.PRECONDITION_FAILED, refused)
+            op = Rollback(op.channel, None)
 
         def discharged(state: Any, found: list[Operation]) -> None:
             self._next(op.token)
@@ -182,6 +188,8 @@ class ClientTransactions(LinkHandler):
     def on_posted(self, number: int, state: w.TransactionalState, found: list[Operation]) -> bool:
         """The provisional outcome of a message. False if the message was not posted by
         ``posted``."""
+        if type(state.outcome) is w.Rejected and number not in self._posts:
+            self._refused = reason(state.outcome.error, "a message was rejected")[1]
         self.finished(number)
         if number not in self._posts:
             return False
@@ -191,6 +199,8 @@ class ClientTransactions(LinkHandler):
 
     def unsent(self, number: int, text: str, found: list[Operation]) -> bool:
         """A message cannot be sent. False if it was not posted in a transaction by name."""
+        if number in self._under_way:
+            self._refused = text
         self.finished(number)
         if number not in self._posts:
             return False

@@ -22,9 +22,9 @@ from gateway.bridge.modes.mode import NEW, NO_SHARE, OLD
 from gateway.broker.answers import Answer
 from gateway.broker.deadletters import peek_properties
 from gateway.broker.facade import FacadeVirtualHost, UpstreamQueue
-from gateway.broker.feed_queue import FeedQueue
+from gateway.broker.feed_queue import FeedQueue, UpstreamWork
 from gateway.broker.outbound import MOST_MESSAGES, PublishFate
-from gateway.errors import Refusal
+from gateway.errors import Condition, Refusal
 from gateway.message import Message
 from gateway.operations import (
     Bind,
@@ -58,6 +58,10 @@ class UpstreamPair:
         self._copies: dict[int, Address] = {}
         """Copies under way that no publish waits for, by their numbers, which are negative."""
         self._exchanges_held = False
+        self._transacting: dict[Answer, tuple[set[Address], bool]] = {}
+        """Transactions under way: the addresses of their publishes, and whether an exchange is
+        among these."""
+        self._held_work: list[tuple[UpstreamWork, Answer]] = []
         self._held: list[int] = []
         """Publishes to exchanges that wait since a queue changes its broker."""
         old.serves = lambda name: self._side(name) is old
@@ -182,16 +186,26 @@ class UpstreamPair:
 
     def is_under_way(self, addresses: Collection[Address]) -> bool:
         """Whether publishes that should wait from now on, or their copies, have no fate yet."""
-        return any(
-            one.awaits
-            and (
-                (self._exchanges_held and one.message.exchange)
-                or self.addresses.of(one.message) in addresses
+        return (
+            any(
+                one.awaits
+                and (
+                    (self._exchanges_held and one.message.exchange)
+                    or self.addresses.of(one.message) in addresses
+                )
+                for one in self.host.outbound.under_way.values()
             )
-            for one in self.host.outbound.under_way.values()
-        ) or any(one in addresses for one in self._copies.values())
+            or any(
+                (self._exchanges_held and exchanges) or not found.isdisjoint(addresses)
+                for found, exchanges in self._transacting.values()
+            )
+            or any(one in addresses for one in self._copies.values())
+        )
 
     def _publish_held(self, held: list[int]) -> None:
+        held_work, self._held_work = self._held_work, []
+        for work, answer in held_work:
+            self._transact(work, answer)
         under_way = self.host.outbound.under_way
         for number in held:
             if number in under_way:
@@ -214,6 +228,50 @@ class UpstreamPair:
 
     def relieved(self) -> None:
         self.sides[OLD].on_full()
+
+    # --- transactions -----------------------------------------------------------------------------
+
+    def allow_transactions(self) -> Answer:
+        return self.sides[OLD].allow_transactions()
+
+    def transact(self, work: UpstreamWork) -> Answer:
+        """One of the upstreams commits. A transaction that both had to be part of is refused."""
+        answer = Answer()
+        self._transact(work, answer)
+        return answer
+
+    def _transact(self, work: UpstreamWork, answer: Answer) -> None:
+        addresses = [self.addresses.of(message) for message, _ in work.publishes]
+        if any(one.holding for one in addresses) or (
+            self._exchanges_held and any(message.exchange for message, _ in work.publishes)
+        ):
+            self._held_work.append((work, answer))
+            return
+        sides: set[int] = set()
+        for (message, _), address in zip(work.publishes, addresses, strict=True):
+            arrangement = address.arrangement
+            if arrangement.copy:
+                text = f"transactions with messages for {address.name!r}, which are copied"
+                answer.resolve(None, Refusal(Condition.NOT_IMPLEMENTED, f"no {text}"))
+                return
+            shared = address.share is not NO_SHARE and shares(address, message)
+            sides.add(arrangement.other if shared else arrangement.primary)
+        for borrowed in work.accepted:
+            found = [side for side, one in self.sides.items() if one.has(borrowed.feed)]
+            sides.update(found or sides or {OLD})
+        if len(sides) > 1:
+            text = "a transaction cannot be part of two upstreams"
+            answer.resolve(None, Refusal(Condition.NOT_IMPLEMENTED, text))
+            return
+        side = sides.pop() if sides else OLD
+        self._transacting[answer] = {*addresses}, any(one.exchange for one, _ in work.publishes)
+        later = self.sides[side].transact(work)
+
+        def end() -> None:
+            del self._transacting[answer]
+            pass_on(later, answer)
+
+        later.then(end)
 
     # --- topology ---------------------------------------------------------------------------------
 
