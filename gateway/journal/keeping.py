@@ -52,13 +52,14 @@ class Keeper:
         self.directory = settings.directory or data_dir / SEGMENTS
         self.failing = ""
         """Why the last look failed; "" if it did not."""
-        self.sealing = settings.seal and arrow_is_here()
+        wanted = settings.seal and any(one.record for one in settings.recording)
+        self.sealing = wanted and arrow_is_here()
         self.rounds = 0
         self._turn = turn
         self._pool = ThreadPoolExecutor(1, "journal")
         self._tail: Tail | None = None
         self._tidy()
-        if settings.recording and settings.seal and not self.sealing:
+        if wanted and not self.sealing:
             log.warning(
                 "the journal stays in the store: sealing needs pyarrow (pip install"
                 " 'amqp-gateway[journal]')"

@@ -72,7 +72,7 @@ class Tail:
             )  # fmt: skip
         except sqlite3.Error as error:
             raise JournalError(f"{file}: {error}") from error
-        self._unpacker = Unpacker()
+        self._unpacker = Unpacker(bare=True)
         self._names: dict[int, tuple[str, str]] = {}
         self._sources: set[int] = set()
         """Numbers of event sources, which have rows of their own."""

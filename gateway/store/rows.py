@@ -16,7 +16,7 @@ from typing import Any
 
 from gateway.bodies import Body
 from gateway.errors import LocalError, StoreError
-from gateway.message import DIALECTS, Dialect, Essentials, Message
+from gateway.message import DIALECTS, NO_ESSENTIALS, Dialect, Essentials, Message
 from gateway.store.plain import read_plain
 
 EXPIRES, ADDED = 1, 2
@@ -82,9 +82,11 @@ class Packer:
 
 
 class Unpacker:
-    """Reads heads. Equal names and essentials are shared between messages."""
+    """Reads heads. Equal names and essentials are shared between messages. ``bare``: messages get
+    no essentials, for readers that need none."""
 
-    def __init__(self) -> None:
+    def __init__(self, bare: bool = False) -> None:
+        self.bare = bare
         self.routes: dict[bytes, tuple[Dialect, str, str]] = {}
         self.essentials: dict[tuple[str, bytes], Essentials] = {}
 
@@ -114,7 +116,7 @@ class Unpacker:
             added = read_plain(head[at : at + length])
             at += length
         header = head[at:]
-        essentials = self._essentials(dialect, header)
+        essentials = NO_ESSENTIALS if self.bare else self._essentials(dialect, header)
         return Message(dialect, header, body, exchange, key, essentials, added), expires
 
     def _route(self, front: bytes, named: int, exchanged: int) -> tuple[Dialect, str, str]:

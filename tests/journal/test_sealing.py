@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.bodies import LargeBody, Spool
-from gateway.config.journal import JournalSettings
+from gateway.config.journal import JournalSettings, RecordingSettings
 from gateway.journal.entries import ALL, Entry, JournalError, Trimmed
 from gateway.journal.keeping import Keeper
 from gateway.journal.reader import JournalReader
@@ -23,7 +23,9 @@ pytest.importorskip("pyarrow", reason="sealing needs the extra `journal` (pyarro
 pytestmark = pytest.mark.extras
 
 LONG_AGO = 1_000_000
-FEW: dict[str, Any] = {"segment_messages": 10, "seal_seconds": 1e12}
+FEW: dict[str, Any] = {
+    "recording": [RecordingSettings()], "segment_messages": 10, "seal_seconds": 1e12,
+}  # fmt: skip
 
 
 class Sealing(Recording):
@@ -107,6 +109,14 @@ def sealing_start(sealing: Sealing) -> int:
     with contextlib.closing(JournalReader(sealing.folder)) as reader:
         assert reader.tail is not None
         return reader.tail.span().start
+
+
+def test_nothing_is_sealed_without_a_rule(tmp_path: Path) -> None:
+    """Event sources have entries too, and keep them themselves."""
+    sealing = Sealing(tmp_path)
+    sealing.numbers(0, 35)
+    asyncio.run(sealing.look(recording=[]))
+    assert list_segments(tmp_path / "journal") == []
 
 
 def test_the_next_process_goes_on(tmp_path: Path) -> None:
