@@ -20,6 +20,7 @@ from gateway.bridge.feeds import Feed
 from gateway.bridge.places import SAME_PLACES, Places
 from gateway.bridge.queue_types import find_queue
 from gateway.bridge.remote_ends import begin, raise_if_lost
+from gateway.bridge.reply_queues import ReplyQueues
 from gateway.bridge.upstream import Upstream
 from gateway.bridge.upstream_transactions import UpstreamTransactions
 from gateway.bridge.waiting import Turn, quietly
@@ -132,8 +133,9 @@ class Facade:
         self.connected = 0
         self.remote: Remote | None = None
         """The connection for topology and consumers, while it lives."""
-        self.feeds: dict[int, Feed] = {}
+        self.feeds: dict[int, Feed | ReplyQueues] = {}
         """By their channel at the upstream."""
+        self.replies = ReplyQueues(self)
         self._assume = settings.topology == "assume"
         """The topology of the upstream is taken for granted."""
         self.publisher = FacadePublisher(self)
@@ -225,6 +227,12 @@ class Facade:
     def has(self, feed: object) -> bool:
         return feed in self.feeds.values()
 
+    def open_replies(self, name: str) -> Answer:
+        return self.replies.open(name)
+
+    def close_replies(self, name: str) -> None:
+        self.replies.close(name)
+
     def run_soon(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -266,6 +274,7 @@ class Facade:
             await first_of(
                 self._request(remote),
                 self._read(remote),
+                self.replies.run(remote, self._declares),
                 self.publisher.run(),
             )
         finally:
@@ -283,6 +292,8 @@ class Facade:
         linked = remote.adapter.capabilities & (Capability.LINKS | Capability.HANDLES)
         managed = remote.peer.product.startswith(("RabbitMQ", "amqp-gateway"))
         self._assumed = self._assume or bool(linked and not managed)
+        handled = Capability.HANDLES in remote.adapter.capabilities
+        self._declares = not (self._assumed or handled)
         self._per_session = Capability.SESSIONS in remote.adapter.capabilities
 
     def failed(self, text: str) -> None:

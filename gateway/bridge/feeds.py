@@ -55,7 +55,8 @@ class FeedOwner(Protocol):
     places: Places
     is_copy: Callable[[Message], bool] | None
     turn: Turn
-    feeds: "dict[int, Feed]"
+    feeds: dict[int, Any]
+    """By their channel: a ``Feed`` or ``ReplyQueues``."""
 
     def run_soon(self, work: Coroutine[Any, Any, None]) -> None: ...
 

@@ -204,7 +204,7 @@ class Channel:
                 Condition.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'", Lost.CONNECTION
             )
         if name == REPLY_TO:
-            found = self.publish_path.open_replies(no_ack)
+            found = self.publish_path.open_replies(no_ack, self.topology.answers)
             no_local, copy, arguments = False, False, {}
         else:
             self.permissions.need("read", "queue", name)

@@ -42,6 +42,8 @@ MISSING_MS = 1000
 MOST_MISSING = 10_000
 GENERATED = "gen-"
 """Prefix of names that the gateway makes; ``amq.`` is the upstream's."""
+REPLIES = f"{GENERATED}reply."
+"""Prefix of the queues for direct replies."""
 
 
 class UpstreamQueue(Queue):
@@ -190,6 +192,8 @@ class FacadeVirtualHost(VirtualHost):
 
     def find(self, kind: str, name: str) -> bool:
         """Look a name up at the upstream; it is known here afterwards."""
+        if kind == "queue" and self.is_reply(name):
+            return False
         place = kind, name
         if not name or octets(name) > MOST_OCTETS or self.missing.get(place, 0) > self.state.now:
             return False
@@ -271,7 +275,9 @@ class FacadeVirtualHost(VirtualHost):
         """The upstream keeps it."""
 
     def remove_queue(self, queue: Queue) -> int:
-        if not queue.gone:
+        if queue.name in self.replies:
+            self.upstream.close_replies(queue.name)
+        elif not queue.gone:
             self.upstream.ask(DeleteQueue(0, None, queue.name))
         return super().remove_queue(queue)
 
@@ -310,6 +316,23 @@ class FacadeVirtualHost(VirtualHost):
         queue.type.declared(making.declaration)
         queue.restore += [making.declaration, making.binding]
         return queue
+
+    # --- direct replies -------------------------------------------------------------------------
+
+    def reply_name(self, answers: Answers | None) -> str:
+        """That of a queue which the upstream has for the replies; "" if it cannot. Raises
+        ``AwaitsUpstream``, or its refusal."""
+        assert answers is not None
+        answers.begin()
+        answer = answers.given.get(REPLIES)
+        if answer is None:
+            name = f"{REPLIES}{secrets.token_urlsafe(24)}"
+            answer = answers.given[REPLIES] = self.upstream.open_replies(name)
+        return str(answer.value())
+
+    def is_reply(self, name: str) -> bool:
+        """Also if its client is at another gateway, or has gone."""
+        return name in self.replies or name.startswith(REPLIES)
 
     # --- messages -------------------------------------------------------------------------------
 

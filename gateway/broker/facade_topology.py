@@ -78,6 +78,8 @@ class FacadeTopology(TopologyRequests):
     def declare_queue(self, op: DeclareQueue) -> QueueState:
         if op.name.startswith(REPLY_TO):
             return self.declare_replies(op.name)
+        if op.passive and self.vhost.is_reply(op.name):
+            return self.find_replies(op)
         op = replace(op, name=self.named(op.name)) if op.passive else self.permitted(op)
         known = self.host.queues.known(op.name)
         if known is not None and known.owner not in (None, self.owner):
@@ -88,6 +90,13 @@ class FacadeTopology(TopologyRequests):
             queue.restore.append(replace(op, channel=0, token=None))
         self.declared = op.name
         return QueueState(op.name, state.messages, state.consumers)
+
+    def find_replies(self, op: DeclareQueue) -> QueueState:
+        """Whether a client waits for direct replies. The queue is not remembered here."""
+        if op.name not in self.vhost.replies:
+            self.ask(op)
+        self.declared = op.name
+        return QueueState(op.name, 0, 1)
 
     def permitted(self, op: DeclareQueue) -> DeclareQueue:
         """The declaration with its name and arguments, if the user may make it."""

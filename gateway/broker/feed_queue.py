@@ -72,6 +72,15 @@ class UpstreamPort(OutboundSender, Protocol):
         deliveries, if accepted afterwards, are settled already."""
         ...
 
+    def open_replies(self, name: str) -> Answer:
+        """Make a queue whose messages go to a place for direct replies. The answer is its name, or
+        "" if the upstream cannot have such queues."""
+        ...
+
+    def close_replies(self, name: str) -> None:
+        """The client has gone."""
+        ...
+
 
 class FeedHost(Protocol):
     """The virtual host of a facade."""

@@ -225,7 +225,7 @@ class LocalChannel:
 
     def has_queue(self, name: str) -> bool:
         """Whether there is a queue, or a place for direct replies, of this name."""
-        return name in self._virtual_host.queues or name in self._virtual_host.replies
+        return self._virtual_host.is_reply(name) or name in self._virtual_host.queues
 
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         if not multiple:

@@ -8,6 +8,7 @@ Everything else goes through ``full_publish``, which does the same with all chec
 from collections.abc import Iterable
 from typing import Protocol
 
+from gateway.broker.answers import Answers
 from gateway.broker.confirms import SAFE, Confirms
 from gateway.broker.deadletters import header_keys, peek_properties, reencoded
 from gateway.broker.exchanges import Exchange
@@ -308,9 +309,10 @@ class PublishPath:
             self.confirms = Confirms()
             self.plain = False
 
-    def open_replies(self, no_ack: bool) -> Queue:
-        """The queue for direct replies. Refuses (406) a second one."""
-        self.replies = open_replies(self.vhost, self.replies, no_ack)
+    def open_replies(self, no_ack: bool, answers: Answers | None) -> Queue:
+        """The queue for direct replies. Refuses (406) a second one. May raise
+        ``AwaitsUpstream``."""
+        self.replies = open_replies(self.vhost, self.replies, no_ack, answers)
         return self.replies
 
     def begin_transaction(self, transaction: Transaction) -> None:

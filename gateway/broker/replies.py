@@ -7,6 +7,8 @@ over the same channel with that reply-to go out with the name instead.
 
 import secrets
 
+from gateway.broker.answers import Answers
+from gateway.broker.consumers import Consumer
 from gateway.broker.deadletters import peek_properties, reencoded
 from gateway.broker.queues import Queue
 from gateway.broker.vhost import VirtualHost
@@ -17,14 +19,27 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 OCTETS = REPLY_TO.encode()
 
 
-def open_replies(vhost: VirtualHost, current: Queue | None, no_ack: bool) -> Queue:
-    """A place for answers, which ends with its only consumer. Refuses (406) a second one."""
+class ReplyQueue(Queue):
+    """A place for answers, which ends with its only consumer: also with that of a link
+    which might be resumed."""
+
+    __slots__ = ()
+
+    def remove_consumer(self, consumer: Consumer, keep_queue: bool = False) -> None:
+        super().remove_consumer(consumer)
+
+
+def open_replies(
+    vhost: VirtualHost, current: Queue | None, no_ack: bool, answers: Answers | None
+) -> Queue:
+    """A place for answers, which ends with its only consumer. Refuses (406) a second one. Raises
+    ``AwaitsUpstream`` in a facade, whose upstream has a queue for them too."""
     if not no_ack:
         raise Refusal(Condition.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
     if current is not None and not current.gone:
         raise Refusal(Condition.PRECONDITION_FAILED, "reply consumer already set")
-    name = f"{REPLY_TO}.{secrets.token_urlsafe(24)}"
-    queue = Queue(vhost, name, vhost.state.number(), auto_delete=True)
+    name = vhost.reply_name(answers) or f"{REPLY_TO}.{secrets.token_urlsafe(24)}"
+    queue = ReplyQueue(vhost, name, vhost.state.number(), auto_delete=True)
     vhost.replies[name] = queue
     return queue
 

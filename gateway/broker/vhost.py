@@ -8,6 +8,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from gateway.broker.answers import Answers
 from gateway.broker.counters import Totals
 from gateway.broker.exchange_types import exchange_type
 from gateway.broker.exchanges import (
@@ -532,6 +533,14 @@ class VirtualHost:
     def forget_all_routes(self) -> None:
         for exchange in self.exchanges.values():
             exchange.routes.clear()
+
+    def reply_name(self, answers: Answers | None) -> str:
+        """The name for a new place for direct replies; "" for any."""
+        return ""
+
+    def is_reply(self, name: str) -> bool:
+        """Whether a name of a queue is that of a place for direct replies."""
+        return name in self.replies
 
     def totals(self) -> Totals:
         totals = self.past.plus(Totals(unrouted=self.unrouted))

@@ -94,6 +94,8 @@ def resolve(
         return found
     vhost, name = channel.vhost, found.name
     wanted = frozenset(capabilities)
+    if vhost.is_reply(name):
+        return NodeAddress("queue", name)
     if name in vhost.queues and not wanted & TOPIC_CAPABILITIES:
         return NodeAddress("queue", name)
     if name and name in vhost.exchanges:

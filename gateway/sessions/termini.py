@@ -119,11 +119,12 @@ def is_transient(channel: Channel, queue: str, links: Links) -> bool:
 
 
 def writable(channel: Channel, address: NodeAddress) -> tuple[str, str | None]:
-    """Exchange and key of an address to which this user may write. Refuses with 403, 404 or 405."""
+    """Exchange and key of an address to which this user may write. Refuses with 403 or 404. Anybody
+    may send to the exclusive queue of another connection, as in the other versions."""
     if address.kind == "queue":
         channel.publish_path.find_writable("")
-        if address.name not in channel.vhost.replies:
-            channel.vhost.queue(address.name, channel.client)
+        if not channel.vhost.is_reply(address.name):
+            channel.vhost.queue(address.name)
         return "", address.name
     channel.publish_path.find_writable(address.name)
     return address.name, address.key

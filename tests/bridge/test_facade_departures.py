@@ -18,10 +18,8 @@ from gateway.operations import (
     Modify,
     Outcome,
     Publish,
-    Returned,
     Select,
     SelectBranches,
-    SelectConfirms,
     SessionLost,
     Settle,
     Subscribe,
@@ -153,28 +151,6 @@ async def user_id(house: House) -> None:
     await direct.close()
 
 
-async def direct_replies(house: House) -> None:
-    place = "amq.rabbitmq.reply-to"
-    remote = await declared(house.front.port, "asked")
-    await remote.request(Subscribe(1, None, place, no_ack=True))
-    remote.send(Publish(1, message(1, "asked", reply_to=place), False, False))
-    remote.wake()
-    elsewhere = await entered(house.other.port)
-    await elsewhere.request(Subscribe(1, None, "asked", no_ack=True))
-    (asked,) = await deliveries(elsewhere, 1)
-    name = asked.message.properties.reply_to or ""
-    await elsewhere.request(SelectConfirms(1, None))
-    elsewhere.send(Publish(1, message(2, name), True, False))
-    elsewhere.wake()
-    assert isinstance(await anext(elsewhere), Returned)
-    here = await entered(house.front.port)
-    here.send(Publish(1, message(3, name), True, False))
-    here.wake()
-    assert numbers(await deliveries(remote, 1)) == [3]
-    for one in (remote, elsewhere, here):
-        await one.close()
-
-
 async def modifications(house: House) -> None:
     remote = await declared(house.front.port, "modified")
     assert await confirmed(remote, [message(1, "modified")]) == 1
@@ -199,7 +175,6 @@ PROBES: dict[str, Probe] = {
     "many-consumers": many_consumers,
     "immediate": immediate,
     "user-id": user_id,
-    "direct-replies": direct_replies,
     "modifications": modifications,
 }
 

@@ -718,6 +718,16 @@ def test_delete_on_close(house: House, peer: LinkPeer) -> None:
     assert not house.broker.vhosts["/"].queues
 
 
+def test_a_place_for_replies_ends_with_its_link(house: House, peer: LinkPeer) -> None:
+    volatile = ("rabbitmq:volatile-queue",)
+    vhost = house.broker.vhosts["/"]
+    for closed in (True, False):
+        link, _ = peer.source(None, dynamic=True, settled=True, capabilities=volatile)
+        assert vhost.replies
+        peer.done(DetachLink(1, "t", link, closed=closed))
+        assert not vhost.replies
+
+
 def test_delete_on_no_links(house: House, peer: LinkPeer) -> None:
     link, attached = peer.target(None, dynamic=True, properties=policy(0x2C))
     other, _ = peer.source(attached.terminus.address)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, cast
 
 from gateway.bridge.facade import Facade
+from gateway.bridge.feeds import Feed
 from gateway.bridge.modes.address import Address, Addresses
 from gateway.bridge.modes.bindings import Bindings
 from gateway.bridge.modes.copies import KEPT, Expected, copied, copy_id, copy_of, original_id
@@ -347,6 +348,16 @@ class UpstreamPair:
     def open(self, queue: FeedQueue) -> Answer:
         return self._when_released(queue, lambda: self._side(queue.name).open(queue))
 
+    def open_replies(self, name: str) -> Answer:
+        """At both brokers: where a reply is published depends on the modes at its gateway."""
+        primary = self._side(name)
+        answers = {side: side.open_replies(name) for side in self.sides.values()}
+        return answers[primary]
+
+    def close_replies(self, name: str) -> None:
+        for side in self.sides.values():
+            side.close_replies(name)
+
     def _when_released(self, queue: FeedQueue, act: Callable[[], Answer]) -> Answer:
         address = self.addresses.queue(queue.name)
         if not address.holding:
@@ -370,7 +381,7 @@ class UpstreamPair:
         """End the subscriptions of a queue at its primary broker; its consumers stay."""
         facade = self.sides[address.arrangement.primary]
         for feed in list(facade.feeds.values()):
-            if feed.feeds(address.name):
+            if isinstance(feed, Feed) and feed.feeds(address.name):
                 await feed.retire()
 
     def on_settled(self, queue: str, message: Message, outcome: Outcome) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from starlette.types import Receive, Scope, Send
 
 from gateway.bodies import Body
+from gateway.bridge.waiting import Turn, until_answered
 from gateway.broker.local import LocalChannel, LocalClient
 from gateway.broker.replies import REPLY_TO
 from gateway.errors import Condition, Refusal
@@ -59,13 +60,21 @@ class PendingRequest:
     reply: Message | None = None
     accepted: bool | None = None
     condition: Condition | None = None
+    prepared: bool = False
+    """It has a place for its reply."""
     late: bool = False
     lost: bool = False
     due: int | None = None
 
     def __post_init__(self) -> None:
         self.channel = self.client.channel(self)
-        self.channel.start(self.channel.subscribe(REPLY_TO, no_ack=True))
+
+    def publish(self, message: Message) -> None:
+        """May raise ``AwaitsUpstream``; then it is to be called again."""
+        if not self.prepared:
+            self.channel.start(self.channel.subscribe(REPLY_TO, no_ack=True))
+            self.prepared = True
+        self.channel.publish(message, self)
 
     def on_due(self) -> None:
         self.calls.clear(self)
@@ -127,25 +136,31 @@ class PendingRequests:
         self.timeouts = 0
         self.replied = 0
 
-    def begin(self, vhost: str, user: str, message: Message, seconds: float) -> PendingRequest:
-        """Publish it. Within a turn. Raises ``Problem`` and ``Refusal``; then nothing was sent."""
+    async def begin(
+        self, turn: Turn, vhost: str, user: str, message: Message, seconds: float
+    ) -> PendingRequest:
+        """Publish it. Raises ``Problem`` and ``Refusal``; then nothing was sent."""
         if self.waiting[user] >= self.settings.max_requests_per_user:
             raise Problem(problems.QUOTA, "this user has too many requests waiting for replies")
-        client = self.clients.get((vhost, user))
-        if client is None or client.closed:
-            client = LocalClient(self.broker, vhost, user, f"HTTP requests of {user}")
-            self.clients[vhost, user] = client
-            client.ended = partial(self.lose, client)
-        until = self.broker.state.now + int(seconds * 1000)
-        call = PendingRequest(self, client, Alarm(self.broker.state, until))
-        try:
+        with turn():
+            client = self.clients.get((vhost, user))
+            if client is None or client.closed:
+                client = LocalClient(self.broker, vhost, user, f"HTTP requests of {user}")
+                self.clients[vhost, user] = client
+                client.ended = partial(self.lose, client)
+            until = self.broker.state.now + int(seconds * 1000)
+            call = PendingRequest(self, client, Alarm(self.broker.state, until))
             stamp(message)
-            call.channel.publish(message, call)
-        except Refusal:
-            call.channel.close()
-            raise
         self.waiting[user] += 1
         self.open[call] = None
+        try:
+            await until_answered(turn, lambda: call.publish(message), lambda: call.channel)
+        except BaseException:
+            tally(self.waiting, user, -1)
+            self.open.pop(call, None)
+            with turn():
+                call.channel.close()
+            raise
         return call
 
     def lose(self, client: LocalClient) -> None:
@@ -226,8 +241,8 @@ class RequestReplyEndpoint:
             seconds = settings.async_reply_seconds
         else:
             seconds = settings.reply_seconds if patience is None else patience
-        with self.dependencies.turn():
-            call = self.calls.begin(vhost, principal.user, message, seconds)
+        turn = self.dependencies.turn
+        call = await self.calls.begin(turn, vhost, principal.user, message, seconds)
         asked = SentRequest(call, target, shown, seconds)
         if later:
             applied = "respond-async" + ("" if patience is None else f", wait={patience:g}")
