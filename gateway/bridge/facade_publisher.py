@@ -292,7 +292,8 @@ class FacadePublisher:
                 self._doubted.clear()
                 continue
             channel = await self._open_trial()
-            self._tried = self._suspects.take(1 if self._careful else BATCH)
+            found = self._suspects.take(1 if self._careful else BATCH)
+            self._tried = self._without_fate(found)
             sent = await self._try(channel)
             tried, self._tried = self._tried, []
             left, reason = self._without_fate(tried), self._reason
