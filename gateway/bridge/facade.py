@@ -140,6 +140,7 @@ class Facade:
         """The topology of the upstream is taken for granted."""
         self.publisher = FacadePublisher(self)
         self.transactions = UpstreamTransactions(self)
+        self.publish = self.publisher.publish
         self._requests: deque[Request] = deque()
         self._requested = asyncio.Event()
         self._changed: dict[FeedQueue, None] = {}
@@ -183,10 +184,6 @@ class Facade:
         self._requests.append(Request(operation, answer, expires))
         self._requested.set()
         return answer
-
-    def publish(self, number: int, message: Message) -> None:
-        """Hot."""
-        self.publisher.publish(number, message)
 
     def _conclude_one(self, number: int, fate: PublishFate, text: str) -> None:
         self.host.outbound.conclude(number, fate, text)

@@ -198,7 +198,7 @@ class RemoteDestination:
             self.send(number, message)
         if self.transactional:
             self._commit(self._sequence)
-        self.remote.wake()
+        self.remote.flush()
 
     def send(self, number: int, message: Message) -> None:
         """Publish one message of a batch, or of none if it is not ``transactional``. Hot."""

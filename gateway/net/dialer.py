@@ -354,6 +354,10 @@ class Remote(asyncio.Protocol):
     def _flush(self) -> None:
         self._flushing = False
         self._gathered = 0
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what was sent; without it that happens when this step of the loop is over."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
             try:
