@@ -13,7 +13,7 @@ from gateway.adapters import Limits, Role, adapter_for
 from gateway.adapters.contract import Adapter
 from gateway.errors import Condition, LocalError, Lost, Refusal
 from gateway.net import dialer
-from gateway.net.dialer import Remote, dial, redial
+from gateway.net.dialer import GATHER, Remote, dial, redial
 from gateway.operations import (
     BeginSession,
     Blocked,
@@ -174,6 +174,34 @@ async def test_flow_and_blocking_hold_publishers() -> None:
             assert not waiting.done()
             puppet.say(go)
             await asyncio.wait_for(waiting, 30)
+
+
+async def test_flush_writes_at_once_and_drain_still_lets_the_loop_read() -> None:
+    async with talking() as (remote, puppet):
+        steps: list[int] = []
+        asyncio.get_running_loop().call_soon(steps.append, 1)
+        publish = remote.publisher(1)
+        for _ in range(GATHER // 1000):
+            publish(message(bytes(1000), "", "k"), True, False)
+            remote.flush()
+            assert not remote.adapter.output(), "it was not written at once"
+        assert not steps
+        await remote.drain()
+        assert steps, "whoever publishes much must let others have their turn"
+        await puppet.hears(Publish)
+
+
+async def test_a_publisher_of_a_lost_channel_is_refused() -> None:
+    """Not told that its message cannot be written: it may be published again."""
+    async with talking() as (remote, puppet):
+        publish = remote.publisher(1)
+        publish(message(b"x", "", "k"), True, False)
+        remote.flush()
+        await puppet.hears(Publish)
+        puppet.say(SessionLost(1, Condition.NOT_FOUND, "no such exchange"))
+        await following(remote, SessionLost)
+        with pytest.raises(Refusal, match="no such exchange"):
+            publish(message(b"x", "", "k"), True, False)
 
 
 async def test_socket_full() -> None:
