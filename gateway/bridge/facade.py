@@ -409,11 +409,11 @@ class Facade:
             raise_if_lost(operation)
 
     def _attach_all(self) -> None:
-        """Subscribe the consumers that are there."""
+        """Subscribe the consumers that are there, but of a queue that changes its broker now."""
         for queue in list(self.host.queues.values()):
             if self.serves(queue.name):
                 for consumer in queue.consumers:
-                    self.wanted(cast(FeedQueue, consumer.queue))
+                    self.host.upstream.wanted(cast(FeedQueue, consumer.queue))
 
     def _adjust(self) -> None:
         self._adjusting = False
@@ -422,6 +422,9 @@ class Facade:
             return
         for queue in changed:
             feed = queue.attachment
+            if feed is not None and not (feed.lost or feed.is_of(self)):
+                self.run_soon(feed.retire())  # opened while the queue was changing its broker
+                feed = None
             if feed is None or feed.lost:
                 if queue.room <= 0 or queue.gone:
                     continue

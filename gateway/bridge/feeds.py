@@ -287,6 +287,9 @@ class Feed:
         """Whether its messages are those of a queue."""
         return not self._retired and self._queue.name == name
 
+    def is_of(self, owner: FeedOwner) -> bool:
+        return self._owner is owner
+
     async def _rests(self) -> None:
         """Wait for the fetches under way."""
         while True:

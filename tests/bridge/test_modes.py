@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -91,6 +92,14 @@ def ask(front: Running, mode: str, *queues: str, exchanges: tuple[str, ...] = ()
 def post(front: Running, body: dict[str, Any]) -> httpx.Response:
     url = f"http://127.0.0.1:{front.http_port}{PATH}"
     return httpx.post(url, json=body, auth=("guest", "guest"), trust_env=False, timeout=PATIENCE)
+
+
+def moving(front: Running) -> bool:
+    return bool(front.asked("/v1/admin/moves")["moves"])
+
+
+def settled(front: Running, queue: str) -> None:
+    until(lambda: not modes(front)[queue]["target"], f"the change of {queue} ends")
 
 
 def change(front: Running, mode: str, *queues: str, exchanges: tuple[str, ...] = ()) -> None:
@@ -362,6 +371,44 @@ def test_a_broker_that_is_away(brokers: tuple[Running, Running], tmp_path: Path)
             relay.open = True
             await asyncio.to_thread(change, front, "new-primary", "away")
         assert sorted(set(flow.got)) == list(range(flow.sent))
+
+    with Relay(new.port) as relay, between(tmp_path, old.port, relay.port) as front:
+        run(scenario(front, relay))
+
+
+def test_a_broker_that_comes_back_in_a_change(
+    brokers: tuple[Running, Running], tmp_path: Path
+) -> None:
+    """Consumers are subscribed at the broker to which their queue goes, and not again at the other
+    one, which was lost meanwhile."""
+    old, new = brokers
+    queue = "back"
+
+    async def scenario(front: Running, relay: Relay) -> None:
+        await made(front, queue)
+        await asyncio.to_thread(change, front, "new-primary", queue)
+        publisher, consumer = await entered(front.port), await entered(front.port)
+        await consumer.request(Prefetch(1, None, 10))
+        await consumer.request(Subscribe(1, None, queue))
+        for number, mode in enumerate(("old-only", "new-primary", "old-only")):
+            relay.delay = 0.05
+            assert ask(front, mode, queue).status_code == 202
+            await asyncio.to_thread(until, partial(moving, front), "the move has begun")
+            await asyncio.sleep(0.3)
+            relay.cut()
+            await asyncio.to_thread(settled, front, queue)
+            relay.delay = 0.0
+            await asyncio.to_thread(change, front, mode, queue)  # if it has failed
+            publisher.send(Publish(1, message(number, queue), True, False))
+            publisher.wake()
+            body = b""
+            while body != f"body {number}".encode():  # the one before may come again
+                (found,) = await deliveries(consumer, 1)
+                body = bytes(found.message.body[:])
+                consumer.send(Settle(1, found.delivery, False, Outcome.ACCEPT))
+                consumer.wake()
+        for one in (publisher, consumer):
+            await one.close()
 
     with Relay(new.port) as relay, between(tmp_path, old.port, relay.port) as front:
         run(scenario(front, relay))
