@@ -3,12 +3,14 @@ consumers of many versions go on: by the commands of the command line alone."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ EXCHANGES = [word for exchange in topology.EXCHANGES for word in ("--exchange", 
 BEFORE = (plain("pika", "orders"), plain("pika", "bills"), plain("0-9-1", "shared"))
 READING = (Reader("orders", "pika"), Reader("bills", "0-8"), Reader("shared", "0-9-1"))
 """Clients of RabbitMQ, before there is a gateway."""
+ATTEMPTS = 5
 BACKLOG = 300
 """Messages that nobody reads before the end."""
 
@@ -152,6 +155,34 @@ class Rehearsal:
     def words(self, *words: str) -> list[str]:
         return ["bridge", *words, *QUEUES, *EXCHANGES, *self.gateway, "--json"]
 
+    @contextlib.contextmanager
+    def during(self, *words: str) -> Iterator[None]:
+        """A change while something fails: it succeeds, or says why it has not, and does so when it
+        is repeated."""
+        with concurrent.futures.ThreadPoolExecutor(1) as one:
+            change = one.submit(self._attempt, words)
+            yield
+            failed = change.result()
+        for _ in range(ATTEMPTS):
+            if not failed:
+                break
+            failed = self._attempt(words)
+        assert not failed
+        self.traffic.goes_on()
+
+    def _attempt(self, words: Sequence[str]) -> list[str]:
+        """The errors of a change."""
+        done = subprocess.run(
+            [sys.executable, "-m", "gateway", *self.words(*words)],
+            env=servers.environment(),
+            capture_output=True,
+            text=True,
+            timeout=3 * PATIENCE,
+        )
+        failed = [one["error"] for one in json.loads(done.stdout)["modes"] if one["error"]]
+        assert done.returncode == (1 if failed else 0), (done.stdout, done.stderr)
+        return failed
+
     def modes(self) -> dict[str, dict[str, Any]]:
         told = command(self.folder, "bridge", "modes", *self.gateway, "--json")["modes"]
         return {one["name"]: one for one in told}
@@ -204,3 +235,44 @@ def test_rehearsal(parts: tuple[Server, Path]) -> None:
         assert not any(one.unconfirmed for one in traffic.producers)
         assert traffic.book.repeated() == 0  # no connection was lost
         assert "Traceback" not in front.log.read_text()
+
+
+def test_the_new_broker_is_killed_in_a_change(parts: tuple[Server, Path]) -> None:
+    """In the middle of the cut-over, and of the way back: clients stay connected, and nothing is
+    lost. Messages under way may come twice."""
+    old, folder = parts
+    topology.declare(old.port)
+    file = plan(folder, old)
+    with contextlib.ExitStack() as stack:
+        new = [brokers.start_artemis(folder / "artemis", file)]
+        stack.callback(lambda: new[0].stop())
+        front = behind(old, new[0], folder)
+        stack.callback(front.stop)
+        with Traffic(front.port, front.http_port) as traffic:
+            traffic.publish("waiting", BACKLOG)
+            rehearsal = Rehearsal(folder, front, traffic)
+            rehearsal.change("mode", "mirror")
+            for words in (("cutover",), ("cutback",)):
+                before = moved(front)
+                with rehearsal.during(*words):
+                    until(partial(has_moved_more, front, before), "some messages are moved")
+                    new[0].kill()
+                    until(lambda: not servers.answers(new[0].port), "it has gone")
+                    new[0] = brokers.start_artemis(folder / "artemis", file, new[0].port)
+            traffic.read("waiting")
+            traffic.goes_on()
+            traffic.drain()
+        assert not traffic.book.failures
+        assert not traffic.book.missing()
+        assert "Traceback" not in front.log.read_text()
+
+
+def moved(front: Server) -> int:
+    """Messages that changes of mode have brought to another broker."""
+    url = f"http://127.0.0.1:{front.http_port}/v1/admin/facades/%2F/modes"
+    answer = httpx.get(url, auth=("guest", "guest"), timeout=PATIENCE)
+    return sum(one["moved"] for one in answer.raise_for_status().json()["modes"])
+
+
+def has_moved_more(front: Server, before: int) -> bool:
+    return moved(front) > before
