@@ -7,6 +7,7 @@ name, synced and renamed, and never changed. Bodies of more than 8 MiB are in fi
 import json
 import os
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -115,6 +116,14 @@ class Segment:
                 found.append(one)
                 octets += size
         return Portion(found, until)
+
+    def tables(self, start: int, end: int, names: list[str]) -> Iterator[Any]:
+        """These columns of a range of positions, as Arrow has them, a row group at a time and with
+        rows outside of the range."""
+        for number in range(self._file.metadata.num_row_groups):
+            low, high = self._bounds(number)
+            if high >= start and low < end:
+                yield self._file.read_row_group(number, columns=names)
 
     def _bounds(self, number: int) -> tuple[int, int]:
         statistics = self._file.metadata.row_group(number).column(0).statistics

@@ -11,10 +11,11 @@ pytest.importorskip("pyspark", reason="needs the extra `spark` (pyspark)")
 pytest.importorskip("pyarrow", reason="needs the extra `spark` (pyarrow)")
 
 from gateway.adapters.methods.content import BASIC
-from gateway.journal.canonical import COLUMNS, Rows
+from gateway.journal.canonical import BY_NAME, COLUMNS, Rows
 from gateway.journal.reader import JournalReader
 from gateway.journal.segments import list_segments
 from gateway.message import Message, Properties
+from pyspark_amqp.rows import STRAIGHT
 from tests.journal.test_sealing import Sealing
 from tests.net.running import PATIENCE, Running
 
@@ -104,6 +105,20 @@ def test_columns_in_any_order_without_bodies(spark: Any, filled: Filled) -> None
         read(spark, filled.folder).schema("pos string").load().collect()
 
 
+def test_columns_straight_from_segments(spark: Any, filled: Filled) -> None:
+    """The same as when each entry is made for it."""
+    for given in (
+        {},
+        {"addresses": "/queues/more", "startPos": 3, "endPos": 17},
+        {"body": "false"},
+    ):
+        names = ", ".join(f"{name} {BY_NAME[name].type}" for name in STRAIGHT)
+        straight = read(spark, filled.folder, **given).schema(names).load()
+        made = read(spark, filled.folder, **given).load().select(*STRAIGHT)
+        assert sorted(map(str, straight.collect())) == sorted(map(str, made.collect()))
+        assert straight.count() == made.count()
+
+
 def test_choices(spark: Any, filled: Filled) -> None:
     def positions(**options: Any) -> list[int]:
         frame = read(spark, filled.folder, **options).schema("pos bigint").load()
@@ -113,6 +128,7 @@ def test_choices(spark: Any, filled: Filled) -> None:
     assert positions(addresses="/queues/more") == list(range(1, 25, 2))
     assert positions(addresses="/queues/m*,/queues/orders") == list(range(25))
     assert positions(until="2001-01-01") == []
+    assert positions(startPos=3, endPos=14, addresses="/queues/more") == list(range(3, 14, 2))
     assert positions(since="2001-01-01T00:00:00+00:00") == list(range(25))
     bodies = read(spark, filled.folder, body="false", endPos=2).load().select("body", "body_len")
     assert [tuple(row) for row in bodies.collect()] == [(None, 6), (None, 6)]
