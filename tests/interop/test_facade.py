@@ -321,7 +321,7 @@ def test_the_upstream_over_tls(tmp_path: Path) -> None:
 
 # --- Qpid's clients and brokers ------------------------------------------------------------------
 
-JMS = ("properties", "kinds", "client_acknowledge", "request_reply", "many")
+JMS = ("properties", "kinds", "client_acknowledge", "transactions", "request_reply", "many")
 """What Qpid's client for 0-x can do over a facade."""
 
 
