@@ -32,6 +32,11 @@ class Answer:
         for callback in waiting:
             callback()
 
+    @property
+    def succeeded(self) -> bool:
+        """It has come, and is no refusal."""
+        return self.done and self._refusal is None
+
     def value(self) -> Any:
         """The result. Raises the refusal, or ``AwaitsUpstream`` before the answer has come."""
         if not self.done:

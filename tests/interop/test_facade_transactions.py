@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,10 @@ from tests.interop.servers import Server
 pytestmark = pytest.mark.interop
 
 MISSING = {"broker-j": brokers.broker_j_missing, "artemis": brokers.artemis_missing}
-START = {"broker-j": brokers.start_broker_j, "artemis": brokers.start_artemis}
+START: dict[str, Callable[[Path], Server]] = {
+    "broker-j": brokers.start_broker_j,
+    "artemis": brokers.start_artemis,
+}
 COUNT = 20
 
 
@@ -74,7 +77,7 @@ def test_pika_answers_messages(broker: tuple[str, Server], version: str, tmp_pat
     with facade(tmp_path, upstream, version) as front:
         with connected(front) as channel:
             channel.tx_select()
-            for n in range(COUNT):
+            for _ in range(COUNT):
                 channel.basic_publish("", work, b"never")
             channel.tx_rollback()
             for n in range(COUNT):
@@ -83,16 +86,15 @@ def test_pika_answers_messages(broker: tuple[str, Server], version: str, tmp_pat
         with connected(front) as channel:
             channel.basic_qos(prefetch_count=3)
             channel.tx_select()
-            count = 0
-            for method, _, body in channel.consume(work, inactivity_timeout=60):
+            found = channel.consume(work, inactivity_timeout=60)
+            for count, (method, _, body) in enumerate(found, 1):
                 channel.basic_publish("", done, b"for " + body)
                 channel.basic_ack(method.delivery_tag)
-                if count % 2:
+                if not count % 2:
                     channel.tx_rollback()
                     channel.basic_publish("", done, b"again " + body)
                     channel.basic_ack(method.delivery_tag)
                 channel.tx_commit()
-                count += 1
                 if count == COUNT:
                     break
             # One more answer, which is never committed.

@@ -249,14 +249,18 @@ class UpstreamPair:
             self._held_work.append((work, answer))
             return
         sides: set[int] = set()
-        for (message, _), address in zip(work.publishes, addresses, strict=True):
-            arrangement = address.arrangement
-            if arrangement.copy:
-                text = f"transactions with messages for {address.name!r}, which are copied"
-                answer.resolve(None, Refusal(Condition.NOT_IMPLEMENTED, f"no {text}"))
-                return
-            shared = address.share is not NO_SHARE and shares(address, message)
-            sides.add(arrangement.other if shared else arrangement.primary)
+        publishes: list[tuple[Message, bool]] = []
+        copies: list[tuple[Address, Message]] = []
+        for (given, mandatory), address in zip(work.publishes, addresses, strict=True):
+            message, arrangement = given, address.arrangement
+            if address.share is not NO_SHARE and shares(address, message):
+                sides.add(arrangement.other)
+            else:
+                sides.add(arrangement.primary)
+                if arrangement.copy:
+                    message, copy = self._copied_in_transaction(address, message)
+                    copies.append((address, copy))
+            publishes.append((message, mandatory))
         for borrowed in work.accepted:
             found = [side for side, one in self.sides.items() if one.has(borrowed.feed)]
             sides.update(found or sides or {OLD})
@@ -266,13 +270,35 @@ class UpstreamPair:
             return
         side = sides.pop() if sides else OLD
         self._transacting[answer] = {*addresses}, any(one.exchange for one, _ in work.publishes)
-        later = self.sides[side].transact(work)
+        later = self.sides[side].transact(work._replace(publishes=publishes))
 
         def end() -> None:
             del self._transacting[answer]
+            if later.succeeded:
+                for address, copy in copies:
+                    self._publish_copy(address, copy)
             pass_on(later, answer)
 
         later.then(end)
+
+    def _copied_in_transaction(self, address: Address, message: Message) -> tuple[Message, Message]:
+        """The message as its primary broker gets it, and its copy. The copy is made when the
+        transaction is committed, and nobody waits for it."""
+        self._last_copy += 1
+        kept = address.arrangement.kept
+        id = f"{KEPT if kept else 'c'}-{self._epoch}-{self._last_copy}"
+        if not kept:
+            self._expected.add(id, message)
+        return copied(message, id) if kept else message, copy_of(message, id)
+
+    def _publish_copy(self, address: Address, copy: Message) -> None:
+        other = self.sides[address.arrangement.copy]
+        if not other.publisher.ready or len(self._copies) >= MOST_MESSAGES:
+            address.copies.lost += 1
+            return
+        self._last_copy += 1
+        self._copies[-self._last_copy] = address
+        other.publish(-self._last_copy, copy)
 
     # --- topology ---------------------------------------------------------------------------------
 
