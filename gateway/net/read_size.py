@@ -12,7 +12,8 @@ SMALLEST = 32 << 10
 SHORT_SECONDS = 0.0012
 """A full read that takes less is followed by one of twice the size."""
 LONG_SECONDS = 0.004
-"""One that takes more is followed by one of half the size."""
+"""Two in turn that take more are followed by one of half the size: one may have had to wait for the
+processor."""
 
 _ROOM = memoryview(bytearray(LARGEST))
 """All connections read into these octets (one thread): what is read is copied before anything else
@@ -22,9 +23,11 @@ is read."""
 class ReadSize:
     """The size of the reads of one connection. ``room``: where the next one goes."""
 
-    __slots__ = ("room", "octets")
+    __slots__ = ("room", "octets", "_long")
 
     def __init__(self) -> None:
+        self._long = False
+        """The read before took long."""
         self._set(LARGEST // 2)
 
     def _set(self, octets: int) -> None:
@@ -33,8 +36,12 @@ class ReadSize:
 
     def adapt(self, seconds: float) -> None:
         """A read that had as many octets as it could took so long to be performed."""
-        if seconds > LONG_SECONDS:
-            if self.octets > SMALLEST:
-                self._set(self.octets // 2)
-        elif seconds < SHORT_SECONDS and self.octets < LARGEST:
-            self._set(self.octets * 2)
+        if seconds <= LONG_SECONDS:
+            self._long = False
+            if seconds < SHORT_SECONDS and self.octets < LARGEST:
+                self._set(self.octets * 2)
+        elif not self._long:
+            self._long = True
+        elif self.octets > SMALLEST:
+            self._long = False
+            self._set(self.octets // 2)
