@@ -123,3 +123,29 @@ def test_what_needs_a_capsule_has_no_pattern(monkeypatch: pytest.MonkeyPatch) ->
         crossing(received(arrived(octets), b"x", ""), SECTIONS)
     assert crossing.counts["0-10", SECTIONS.name, "capsule"] == 10
     assert len(converted) == 10 + 2, "it was looked at once"
+
+
+def test_the_fields_of_headers_in_turn_are_not_looked_for_again() -> None:
+    """Those that differ from the one before in their message id alone."""
+    crossing = Crossing(KEY)
+    looked: list[bytes] = []
+    patterns = crossing._of_segments
+    vary = patterns._vary
+
+    def counting(octets: bytes) -> Any:
+        looked.append(octets)
+        return vary(octets)
+
+    patterns._vary = counting
+    for number in range(100):
+        fields = {"message_id": number.to_bytes(16), "content_type": "text/plain"}
+        one = received(arrived(header({"routing_key": "q"}, fields)), b"x", "")
+        assert crossed(crossing, one) == crossed(Crossing(KEY), one)
+    assert len(looked) == 3
+    for key, exchange, kind_of_text in (
+        ("r", "", "text/plain"), ("q", "amq.direct", "text/plain"), ("q", "", "text/other"),
+    ):  # fmt: skip
+        fields = {"message_id": bytes(16), "content_type": kind_of_text}
+        one = received(arrived(header({"routing_key": key}, fields)), b"x", exchange)
+        assert crossed(crossing, one) == crossed(Crossing(KEY), one)
+    assert len(looked) == 6
