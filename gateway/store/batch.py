@@ -69,7 +69,7 @@ class Gathered:
 
     __slots__ = (
         "mark", "puts", "cuts", "ranges", "purged", "dropped", "records", "delivered", "written",
-        "bodies", "octets",
+        "bodies", "octets", "waiting",
     )  # fmt: skip
 
     def __init__(self, mark: int) -> None:
@@ -86,6 +86,8 @@ class Gathered:
         self.written = False
         self.bodies: dict[int, int] = {}
         """Number of the shared body by ``id(message)``; a retried write uses the same number."""
+        self.waiting = 0
+        """Octets of bodies that are in memory until it is written, counted when it is taken."""
         self.octets: dict[int, bytearray] = {}
         """By key: rows that are no messages, durable as these are."""
 

@@ -73,6 +73,8 @@ class SqliteStore:
         self.pending_octets = 0
         """Octets waiting to be written. Decreases when ``take`` (or ``read``) notices that a batch
         is written."""
+        self._taken_octets = 0
+        """Those of them that are in taken batches."""
         self.safe = 0
         """Mark of the last batch written."""
         self.gathering = Gathered(self.mark)
@@ -360,6 +362,8 @@ class SqliteStore:
         if not self.dirty:
             return None
         batch = self.gathering
+        batch.waiting = self.pending_octets - self._taken_octets
+        self._taken_octets += batch.waiting
         self.taken.append(batch)
         self.mark += 1
         self.gathering = Gathered(self.mark)
@@ -385,9 +389,8 @@ class SqliteStore:
     def _settle_written(self) -> None:
         while self.taken and self.taken[0].written:
             batch = self.taken.pop(0)
-            for puts in batch.puts.values():
-                for put in puts.values():
-                    self.pending_octets -= waiting(put[0])
+            self.pending_octets -= batch.waiting
+            self._taken_octets -= batch.waiting
 
     # --- reading, on the loop thread ------------------------------------------------------------
 
