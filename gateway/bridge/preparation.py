@@ -111,7 +111,7 @@ def address_rules(settings: ShovelDestination) -> AddressRules | None:
 def translated(rules: AddressRules, place: Place, inverse: bool) -> tuple[Place | None, Values]:
     """The target of a place, whichever way it is written, and the parts of the rule. On the way
     back it is the place that leads here."""
-    for one in forms_of(place):
+    for one in forms_of(place, inverse):
         source = rules.inverse(one) if inverse else one
         found = None if source is None else rules.translate(source)
         if found is not None and found.rule:
@@ -119,15 +119,17 @@ def translated(rules: AddressRules, place: Place, inverse: bool) -> tuple[Place 
     return (place if rules.keep else None), {}
 
 
-def forms_of(place: Place) -> Iterator[Place]:
-    """The same place as exchange and key, and as an address."""
+def forms_of(place: Place, inverse: bool) -> Iterator[Place]:
+    """The same place as exchange and key, and as an address. On the way back the name of a queue
+    stands for the address that the other broker has told, and comes first: a rule for any address
+    would take the other form too."""
     yield place
     if place.exchange is None:
         yield Place(*place.routing)
         return
-    yield Place(None, exchange_address("v2", place.exchange, place.name))
-    if not place.exchange:
-        yield Place(None, place.name)
+    address = Place(None, exchange_address("v2", place.exchange, place.name))
+    name = [] if place.exchange else [Place(None, place.name)]
+    yield from (*name, address) if inverse else (address, *name)
 
 
 def translate_reply_to(draft: Draft, rules: AddressRules, inverse: bool) -> None:

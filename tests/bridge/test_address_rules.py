@@ -13,6 +13,7 @@ from gateway.__main__ import cli
 from gateway.bridge.address_inventory import compiled, read_inventory
 from gateway.bridge.address_patterns import ADDRESS, FIELD, Pattern, common, read_twice
 from gateway.bridge.address_rules import AddressRules, Finding, Place, PlacePattern, Rule
+from gateway.bridge.places import Places
 from gateway.config.addresses import AddressRuleSettings, read_address_rules
 from gateway.errors import ConfigError
 
@@ -74,6 +75,26 @@ def test_what_does_not_match(rule: dict[str, Any], place: Place) -> None:
     assert found is not None
     assert (found.target, found.rule) == (place, 0)
     assert kept.inverse(place) == place
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [("mails", ("", "mails")), ("topic.shop.new", ("shop", "new"))],
+)
+def test_clients_see_the_names_that_they_know(address: str, place: tuple[str, str]) -> None:
+    """Of deliveries from a broker whose addresses are names."""
+    places = Places(
+        rules(
+            {
+                "match": {"exchange": "{exchange}", "key": "{key*}"},
+                "to": "topic.{exchange}.{key*}",
+                "encoded": False,
+            },
+            {"match": {"key": "{queue...}"}, "to": "{queue...}"},
+        )
+    )
+    assert places.there(*place) == ("", address)
+    assert places.here("", address) == place
 
 
 def test_the_first_rule_wins_and_its_targets_only_lead_back() -> None:
