@@ -2,13 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
+from gateway.adapters.contract import Capability
+from gateway.broker.settlements import FAILED
 from gateway.errors import Condition, GatewayError, Refusal
+from gateway.message import Table
 from gateway.net.dialer import Remote
-from gateway.operations import Commit, Outcome, Select, Settle
+from gateway.operations import Commit, Modify, Outcome, Select, Settle
 
 log = logging.getLogger("gateway.bridge")
 
@@ -45,7 +48,7 @@ class FeedSettlements:
         consumer has gone."""
         self._committed: set[int] = set()
         """Deliveries that a commit has settled, and that are accepted here next."""
-        self._deferred: list[Settle] = []
+        self._deferred: list[Settle | Modify] = []
 
     @property
     def complete(self) -> bool:
@@ -62,6 +65,17 @@ class FeedSettlements:
         else:
             self.unsettled.pop(delivery, None)
             self._send([Settle(self._channel, delivery, False, outcome)])
+
+    def modify(self, delivery: int, elsewhere: bool, added: Table | None) -> None:
+        """Release with the modified outcome (1.0 §3.4.5); other versions have none."""
+        modifies = Capability.LINKS in self._remote.adapter.capabilities
+        if self.lost or self.keeps or not modifies or delivery in self._committing:
+            self.settle(delivery, Outcome.RELEASE)
+            return
+        notes = dict(added or {})
+        failed = notes.pop(FAILED, None) is not None
+        self.unsettled.pop(delivery, None)
+        self._send([Modify(self._channel, delivery, failed, elsewhere, notes or None)])
 
     def accept(self, delivery: int) -> None:
         """Hot. Accepted deliveries are settled at the end of the turn, as many at once as stand
@@ -104,7 +118,7 @@ class FeedSettlements:
                 settled.append(Settle(self._channel, delivery, False, Outcome.ACCEPT))
         self._send(settled)
 
-    def _send(self, settled: list[Settle]) -> None:
+    def _send(self, settled: Sequence[Settle | Modify]) -> None:
         if self._commits:
             self._deferred += settled
             return

@@ -80,6 +80,7 @@ class Feed:
         self.unsettled = self.settlements.unsettled
         self.settle = self.settlements.settle
         self.accept = self.settlements.accept
+        self.modify = self.settlements.modify
         self._tag: str | None = None
         self._limit = 0
         """Deliveries that the upstream may still send (``Credit``), or may leave unsettled."""

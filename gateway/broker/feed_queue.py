@@ -27,6 +27,11 @@ class Feed(Protocol):
         """``settle`` one that is accepted."""
         ...
 
+    def modify(self, delivery: int, elsewhere: bool, added: Table | None) -> None:
+        """Release one that is not for this consumer (``elsewhere``), or to which headers were
+        added here."""
+        ...
+
 
 ReturnedMessage = tuple[Message, str]
 """One that the upstream could not route, and its reason."""
@@ -311,12 +316,17 @@ class FeedQueue(Queue):
         self.conclude(entry, Outcome.RELEASE if reason == DELETED else Outcome.REJECT)
 
     def conclude(self, entry: Entry, outcome: Outcome) -> None:
+        elsewhere = bool(self.excluded) and (entry.lane, entry.position) in self.excluded
         super().finish(entry)
         on_settled = self.home.host.on_settled
         if on_settled is not None:
             on_settled(self.name, entry.message, outcome)
         borrowed = cast(Borrowed, entry)
-        borrowed.feed.settle(borrowed.delivery, outcome)
+        added = entry.message.added_headers
+        if outcome is Outcome.RELEASE and (elsewhere or added):
+            borrowed.feed.modify(borrowed.delivery, elsewhere, added)
+        else:
+            borrowed.feed.settle(borrowed.delivery, outcome)
 
     def put_back(self, entries: Iterable[Entry]) -> None:
         for entry in entries:

@@ -7,7 +7,7 @@ import pytest
 from gateway.broker.consumers import Consumer, Window
 from gateway.broker.facade import FacadeVirtualHost
 from gateway.broker.feed_queue import FeedQueue, Subscription, UpstreamPort
-from gateway.message import Message
+from gateway.message import Message, Table
 from gateway.operations import Outcome
 from tests.broker.fakes import Heard, House, message
 
@@ -26,6 +26,9 @@ class Upstream:
         self.settled.append(delivery)
 
     def accept(self, delivery: int) -> None:
+        self.settled.append(delivery)
+
+    def modify(self, delivery: int, elsewhere: bool, added: Table | None) -> None:
         self.settled.append(delivery)
 
 
