@@ -139,7 +139,10 @@ class UpstreamTransactions:
     ) -> list[ReturnedMessage]:
         """Over the channel of a subscription."""
         async with feed.settlements.committing(accepted) as (remote, channel):
-            return await self._commit(remote, channel, publishes, accepted)
+            try:
+                return await self._commit(remote, channel, publishes, accepted)
+            finally:
+                self.returned.pop(channel, None)
 
     async def _commit_alone(self, publishes: list[tuple[Message, bool]]) -> list[ReturnedMessage]:
         """Over a channel of its own; over the next connection if one is lost before the commit."""
@@ -172,12 +175,13 @@ class UpstreamTransactions:
         if self._owner.remote is remote:
             self._allowed = remote
             self._idle.append(channel)
+            del self.returned[channel]
         return returned
 
     async def _end(self, remote: Remote, channel: int) -> None:
+        if self._owner.remote is remote and not remote.lost(channel):
+            await quietly(end_session(remote, channel))
         if self._owner.remote is remote:
-            if not remote.lost(channel):
-                await quietly(end_session(remote, channel))
             self.returned.pop(channel, None)
 
     # --- the commit -------------------------------------------------------------------------------
@@ -194,8 +198,10 @@ class UpstreamTransactions:
         asked = False
         try:
             await self._publish(remote, channel, publishes)
-            for delivery in accepted:
+            for count, delivery in enumerate(accepted, 1):
                 remote.send(Settle(channel, delivery, False, Outcome.ACCEPT))
+                if not count % BATCH:
+                    await remote.drain()
             asked = True
             await remote.request(Commit(channel, None))
         except GatewayError as error:
@@ -205,8 +211,6 @@ class UpstreamTransactions:
             raise
         else:
             self._owner.catch_up()  # returned messages come before the answer
-        finally:
-            self.returned.pop(channel, None)
         return returned
 
     async def _publish(
