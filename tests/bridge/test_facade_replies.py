@@ -36,6 +36,7 @@ from tests.bridge.test_facade import (
     run,
 )
 from tests.bridge.test_facade_http import call
+from tests.bridge.test_modes import between
 from tests.net.running import Running, until
 
 REPLY_TO = "amq.rabbitmq.reply-to"
@@ -271,5 +272,25 @@ def test_a_topology_that_is_taken_for_granted(old: Running, tmp_path: Path) -> N
             assert numbers(await deliveries(remote, 1)) == [1]
             assert isinstance((await published(old.port, place, 2))[0], Returned)
             await remote.close()
+
+        run(talk())
+
+
+def test_replies_come_from_either_broker_of_a_migration(tmp_path: Path) -> None:
+    with (
+        Running(tmp_path / "old") as old,
+        Running(tmp_path / "new") as new,
+        between(tmp_path / "front", old.port, new.port) as front,
+    ):
+
+        async def talk() -> None:
+            remote = await asking(front.port, "asked")
+            place = await asked(front.port, "asked")
+            until(lambda: places(old) == places(new) == [place], "places at both brokers")
+            for n, running in enumerate((front, old, new)):
+                assert isinstance((await published(running.port, place, n))[0], Confirm)
+                assert numbers(await deliveries(remote, 1)) == [n]
+            await remote.close()
+            until(lambda: not places(old) and not places(new), "places of clients that have gone")
 
         run(talk())
