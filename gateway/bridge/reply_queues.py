@@ -163,7 +163,8 @@ class ReplyQueues:
         channel, there = self._channel, self._owner.places.queue(name)
         declared = DeclareQueue(channel, None, there, auto_delete=True)
         if remote.peer.product == "RabbitMQ":
-            declared.durable, declared.arguments = True, {"x-expires": UNUSED_MS}
+            declared.durable = not remote.peer.product_version.startswith("3.")
+            declared.arguments = {"x-expires": UNUSED_MS}
         state = await remote.request(declared)
         if isinstance(state, QueueState) and state.consumers:
             # The consumer of a connection that is lost, which the upstream has not noticed.
