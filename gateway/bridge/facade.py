@@ -131,6 +131,7 @@ class Facade:
         self.turn = turn
         self.error = ""
         self.connected = 0
+        self.connected_at = 0.0
         self.remote: Remote | None = None
         """The connection for topology and consumers, while it lives."""
         self.feeds: dict[int, Feed | ReplyQueues] = {}
@@ -264,6 +265,7 @@ class Facade:
             await self.publisher.open(name)
             self.remote = remote
             self.connected += 1
+            self.connected_at = asyncio.get_running_loop().time()
             self.error = ""
             self._enter("connected")
             self._connected.set()

@@ -41,6 +41,8 @@ MOST_FETCHES = 50
 DOWN = " is down or inaccessible"
 """End of RabbitMQ's text (404) for a queue that exists, and cannot be used now."""
 DOWN_SECONDS = 0.5
+RECOVERY_SECONDS = 5.0
+"""Time after connecting for which a queue that is not there may still come."""
 FIXED_LIMIT = frozenset({"quorum", STREAM})
 """Types of queues at RabbitMQ that take a prefetch limit for each consumer only."""
 
@@ -57,6 +59,9 @@ class FeedOwner(Protocol):
     turn: Turn
     feeds: dict[int, Any]
     """By their channel: a ``Feed`` or ``ReplyQueues``."""
+
+    connected_at: float
+    """By the clock of the loop."""
 
     def run_soon(self, work: Coroutine[Any, Any, None]) -> None: ...
 
@@ -257,14 +262,6 @@ class Feed:
     async def _refused(self, refusal: Refusal) -> None:
         if self._remote.closed is not None:
             return
-        if DOWN in refusal.text:
-            # RabbitMQ has begun, and the queue not yet; a stream needs some seconds.
-            with self._owner.turn():
-                self.lose()
-            await self._leave()
-            await asyncio.sleep(DOWN_SECONDS)
-            self._queue.want()
-            return
         with self._owner.turn():
             self.ended(refusal.condition, refusal.text)
 
@@ -328,6 +325,9 @@ class Feed:
             return
         queue = self._queue
         self.lose()
+        if self._may_come_back(condition, text):
+            self._owner.run_soon(self._subscribe_later())
+            return
         self._owner.run_soon(self._leave())
         if self._retired:
             return
@@ -339,6 +339,19 @@ class Feed:
             consumer.window.consumers.pop(consumer.tag, None)
             queue.remove_consumer(consumer)
             consumer.cancelled(consumer.tag)
+
+    def _may_come_back(self, condition: Condition, text: str) -> bool:
+        """Whether the queue may only not be there yet: RabbitMQ, started again, takes connections
+        before it has all durable queues."""
+        if self._retired or self._queue.consumer is None or condition is not Condition.NOT_FOUND:
+            return False
+        connected = asyncio.get_running_loop().time() - self._owner.connected_at
+        return DOWN in text or connected < RECOVERY_SECONDS
+
+    async def _subscribe_later(self) -> None:
+        await self._leave()
+        await asyncio.sleep(DOWN_SECONDS)
+        self._queue.want()
 
     def lose(self) -> None:
         """The upstream delivers unsettled messages again."""

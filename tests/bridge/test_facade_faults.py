@@ -12,12 +12,22 @@ from gateway.operations import (
     BeginSession,
     Confirm,
     DeclareQueue,
+    DeleteQueue,
     Publish,
     SelectConfirms,
     Subscribe,
 )
 from tests.bridge.relay import Relay
-from tests.bridge.test_facade import deliveries, entered, facade, message, numbers, run, state
+from tests.bridge.test_facade import (
+    confirmed,
+    deliveries,
+    entered,
+    facade,
+    message,
+    numbers,
+    run,
+    state,
+)
 from tests.bridge.traffic import WINDOW, Traffic
 from tests.net.running import PATIENCE, Running, until
 
@@ -243,3 +253,36 @@ def test_more_consumers_than_the_upstream_has_channels(tmp_path: Path) -> None:
         facade(tmp_path / "front", old.port, "0-9-1") as front,
     ):
         run(use(front.port))
+
+
+def test_a_queue_that_is_recovered_late(tmp_path: Path) -> None:
+    """A broker that was killed may take connections before it knows its queues again."""
+
+    async def use(old: Running, front: Running, relay: Relay) -> None:
+        writer, reader = await entered(old.port), await entered(front.port)
+        await writer.request(DeclareQueue(1, None, "late", durable=True))
+        await reader.request(Subscribe(1, None, "late", no_ack=True))
+        relay.open = False
+        relay.cut()
+        await writer.request(DeleteQueue(1, None, "late"))
+        relay.open = True
+        await asyncio.to_thread(
+            until,
+            lambda: front.asked("/v1/admin/facades")["facades"][0]["connected"] == 2,
+            "connected again",
+        )
+        await asyncio.sleep(0.2)
+        await writer.request(DeclareQueue(1, None, "late", durable=True))
+        assert await confirmed(writer, [message(1, "late")]) == 1
+        (found,) = await deliveries(reader, 1)
+        assert found.message.body == b"body 1"
+        await reader.close()
+        await writer.close()
+
+    (tmp_path / "old").mkdir()
+    with (
+        Running(tmp_path / "old") as old,
+        Relay(old.port) as relay,
+        facade(tmp_path / "front", relay.port, "0-9-1") as front,
+    ):
+        run(use(old, front, relay))
