@@ -393,3 +393,29 @@ def test_many_messages(plain: Running, old: Running) -> None:
         await maker.close()
 
     run(use())
+
+
+def test_the_journal_has_what_was_committed(old: Running, tmp_path: Path) -> None:
+    """Without what was rolled back or came back."""
+
+    async def use(front: Running) -> None:
+        maker = await made(old.port, "recorded")
+        remote = await selected(front.port)
+        remote.send(Publish(1, message(1, "recorded"), False, False))
+        await remote.request(Rollback(1, None))
+        for n in (2, 3):
+            remote.send(Publish(1, message(n, "recorded"), True, False))
+        remote.send(Publish(1, message(4, "not-there"), True, False))
+        await remote.request(Commit(1, None))
+        assert isinstance(await anext(remote), Returned)
+        await remote.close()
+        await maker.close()
+
+    more = '[[journal.recording]]\nvhost = "*"\n'
+    with facade(tmp_path, old.port, "0-9-1", more) as front:
+        run(use(front))
+        found = front.asked("/v1/%2F/journal")["entries"]
+        assert [(one["address"], one["offset"]) for one in found] == [
+            ("/queues/recorded", 0),
+            ("/queues/recorded", 1),
+        ]
