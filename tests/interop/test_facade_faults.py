@@ -118,7 +118,7 @@ def test_clients_stay_connected(tmp_path: Path) -> None:
 
 
 def test_facades_are_killed_too(tmp_path: Path) -> None:
-    survive(tmp_path, 2, True, 7, 4)
+    survive(tmp_path, 2, True, 5, 3)
 
 
 @pytest.mark.long

@@ -237,6 +237,7 @@ def test_rehearsal(parts: tuple[Server, Path]) -> None:
         assert "Traceback" not in front.log.read_text()
 
 
+@pytest.mark.long
 def test_the_new_broker_is_killed_in_a_change(parts: tuple[Server, Path]) -> None:
     """In the middle of the cut-over, and of the way back: clients stay connected, and nothing is
     lost. Messages under way may come twice."""
