@@ -1,4 +1,4 @@
-"""What the journal costs publishers: a gateway that records against the same one that does not."""
+"""The cost of the journal for publishers: a gateway that records against one that does not."""
 
 import statistics
 import tempfile

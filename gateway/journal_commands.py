@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gateway.journal.entries import Portion, Question
     from gateway.journal.reader import JournalReader
 
-journal = typer.Typer(help="Look at what was accepted and forwarded.")
+journal = typer.Typer(help="Look at accepted and forwarded messages.")
 
 ConfigFile = Annotated[
     Path | None,

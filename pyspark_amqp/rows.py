@@ -17,7 +17,7 @@ PUBLISHER = Publisher._fields
 
 
 class Plan(NamedTuple):
-    """What every task needs: small, and made once. ``columns``: names and types, in
+    """The settings of every task: small, and made once. ``columns``: names and types, in
     order."""
 
     options: Options

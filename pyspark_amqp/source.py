@@ -65,8 +65,9 @@ def overview_of(options: Options) -> Overview:
 
 
 class JournalBatchReader(DataSourceReader):
-    """Reads what is there when the query is planned. It takes no filters from Spark: 4.3 gives the
-    ranges of a filtered query to a later one of the same ``DataFrame`` that has no filter."""
+    """Reads the entries that are there when the query is planned. It takes no filters from Spark:
+    4.3 gives the ranges of a filtered query to a later one of the same ``DataFrame`` that has no
+    filter."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

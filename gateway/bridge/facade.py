@@ -498,7 +498,7 @@ class Facade:
             answer.resolve(result, refusal)
 
     def explain(self, error: Exception) -> Refusal:
-        """What a client is told about an answer, or the lack of one."""
+        """The refusal that a client is told for an error, or for the lack of an answer."""
         if isinstance(error, Refusal):
             return Refusal(error.condition, PREFIX.sub("", error.text), error.lost)
         if isinstance(error, LocalError):

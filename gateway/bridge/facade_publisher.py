@@ -52,7 +52,7 @@ FAULTS = frozenset(
         Condition.INTERNAL_ERROR,
     }
 )
-"""Reasons to end a connection that are in what it was sent: to send it again does not help."""
+"""Reasons to end a connection that are in the octets sent: to send them again does not help."""
 
 Conclude = Callable[[int, PublishFate, str], None]
 """Number of a message, its fate, and the reason that the upstream gives."""
@@ -106,7 +106,7 @@ class FacadePublisher:
         self._apart: dict[Publishing, float] = {}
         """Publishers whose messages are all suspects, until a time of the loop's clock."""
         self._held: set[Publishing] = set()
-        """Publishers whose messages wait for their suspects, or who are apart."""
+        """Publishers that are apart, or whose messages wait for their suspects."""
         self._waiting: list[int] = []
         """Their messages, in order."""
         self._concluded = asyncio.Event()

@@ -27,7 +27,7 @@ class Client:
         self.name = name
         self.rules = rules
         self.origin: dict[str, str] = {}
-        """What the journal tells of it, beside its user and its name."""
+        """Its protocol and product for the journal, beside its user and its name."""
         self.journal_origin = 0
         """Number under which the journal has described it last."""
         self.prefetch: tuple[int, int] = (0, 0)

@@ -101,7 +101,7 @@ class TransactionCoordinator:
             self.own = self.settlements.transaction = own
 
     def commit_upstream(self) -> None:
-        """In a facade the upstream commits first, what it has to; ``commit`` does the rest. Raises
+        """In a facade the upstream commits its part first; ``commit`` does the rest. Raises
         ``AwaitsUpstream``, or the refusal: ``rollback`` has to follow then."""
         if self.upstream is None:
             return
@@ -269,7 +269,7 @@ class TransactionCoordinator:
             yield
 
     def discharge_upstream(self, transaction: bytes) -> None:
-        """In a facade the upstream commits first, what it has to; ``discharge`` does the rest.
+        """In a facade the upstream commits its part first; ``discharge`` does the rest.
         Raises ``AwaitsUpstream``, or the refusal: the transaction has to fail then."""
         if self.upstream is None:
             return

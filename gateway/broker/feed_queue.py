@@ -38,8 +38,8 @@ ReturnedMessage = tuple[Message, str]
 
 
 class UpstreamWork(NamedTuple):
-    """What an upstream commits: messages, and whether they are mandatory; and accepted
-    deliveries."""
+    """The part of an upstream in a transaction: messages, and whether they are mandatory; and
+    accepted deliveries."""
 
     publishes: list[tuple[Message, bool]]
     accepted: list["Borrowed"]
@@ -198,7 +198,7 @@ class FeedQueue(Queue):
         self._exhausted = False
         self.place = Place(home.type)
         self.attachment: Any = None
-        """What the owner of the connections keeps for it."""
+        """The feed that the owner of the connections keeps for it."""
         self.dispatcher: FeedDispatcher = FeedDispatcher(cast(DispatchedQueue, self), False, True)
         self.consumers = self.dispatcher.consumers
         self.waiting = self.dispatcher.waiting

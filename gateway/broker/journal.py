@@ -1,7 +1,7 @@
-"""The journal: what the gateway has accepted or forwarded, in the order of its commits.
+"""The journal: messages that the gateway has accepted or forwarded, in the order of its commits.
 
 Each entry has a global *commit position* and, at its address, an *offset*. Its message is a row of
-the store under that position. What else there is to say of it stands in the *index*: one row for
+the store under that position. Its other data stand in the *index*: one row for
 each batch of the store, written in that batch. So an entry is in the same batch as the publish that
 it records, and what is confirmed is recorded. A process that is killed takes the positions of
 unwritten batches with it; nobody has seen them, as readers read the database (``gateway.journal``).
@@ -35,7 +35,7 @@ MOST_REMEMBERED = 16_384
 """Names whose address is remembered."""
 pack = ENTRY.pack
 UNKNOWN = 0
-"""The origin of messages that the gateway publishes for nobody who is connected."""
+"""The origin of messages that the gateway publishes for no connection."""
 PRIVATE = "amq."
 
 
@@ -83,7 +83,7 @@ class Address:
 
 
 def name_of(exchange: str, key: str) -> str:
-    """The address of what is published to this exchange with this key."""
+    """The address of messages that are published to this exchange with this key."""
     if exchange:
         return f"/exchanges/{quote(exchange, safe='', errors='surrogatepass')}"
     return f"/queues/{quote(key, safe='', errors='surrogatepass')}"
@@ -141,7 +141,7 @@ class Journal:
         return numbers | by_number.keys()
 
     def recorder(self, vhost: str) -> "Recorder | None":
-        """Records what is published in a virtual host; ``None`` if that is nothing."""
+        """Records the publishes in a virtual host; ``None`` if no rule wants any."""
         rules = [one for one in self.rules if fnmatchcase(vhost, one.vhost)]
         return Recorder(self, vhost, rules) if any(one.record for one in rules) else None
 
@@ -264,7 +264,7 @@ class Journal:
 
 
 class Recorder:
-    """Records what is published in one virtual host."""
+    """Records the publishes in one virtual host."""
 
     def __init__(self, journal: Journal, vhost: str, rules: list[RecordingRule]) -> None:
         self.journal = journal

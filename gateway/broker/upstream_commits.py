@@ -34,7 +34,7 @@ class UpstreamCommits:
 
     def commit(self, publishes: Iterable[tuple[Message, bool]], accepted: Iterable[Entry]) -> None:
         """Messages, and whether they are mandatory, and deliveries: all of it, or nothing. Raises
-        ``AwaitsUpstream``, or the refusal. What is given when it is performed again is ignored."""
+        ``AwaitsUpstream``, or the refusal. The arguments are ignored when it is performed again."""
 
         def begin() -> Answer:
             self._outgoing, self._replies = [], []

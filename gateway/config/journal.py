@@ -1,4 +1,4 @@
-"""The journal of what the gateway accepts and forwards."""
+"""The journal of accepted and forwarded messages."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ class RecordingSettings(Section):
 
 
 class JournalSettings(Section):
-    """What the journal has, and for how long: docs/pipeline.md."""
+    """The addresses that the journal records, and for how long: docs/pipeline.md."""
 
     recording: list[RecordingSettings] = Field(
         [], description="the first that fits an address says whether it is recorded; none: no"

@@ -103,7 +103,7 @@ def text_of(value: Any) -> str | None:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can say of a value."""
+    """The form of a value in JSON."""
     match value:
         case None | bool() | int() | float():
             return value

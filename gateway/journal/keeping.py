@@ -66,7 +66,7 @@ class Keeper:
             )
 
     def _tidy(self) -> None:
-        """Remove what an earlier process has not finished."""
+        """Remove the files that an earlier process has not finished."""
         if self.directory.is_dir():
             for path in self.directory.glob("*.part"):
                 path.unlink(missing_ok=True)
@@ -79,7 +79,7 @@ class Keeper:
                 await self.look()
 
     async def look(self) -> None:
-        """Seal, trim and remove what is due."""
+        """Seal, trim and remove the entries that are due."""
         loop = asyncio.get_running_loop()
         try:
             trimming = await loop.run_in_executor(self._pool, self._work)

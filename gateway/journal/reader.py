@@ -1,4 +1,4 @@
-"""The whole journal for a reader: sealed segments, and then what is still in the store."""
+"""The whole journal for a reader: sealed segments, then the entries still in the store."""
 
 from pathlib import Path
 from typing import NamedTuple

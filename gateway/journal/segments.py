@@ -33,7 +33,7 @@ def arrow_is_here() -> bool:
 
 
 class Notes(NamedTuple):
-    """What a segment says of itself. Times are ms since 1970."""
+    """The description that a segment has of itself. Times are ms since 1970."""
 
     journal: str
     entries: int

@@ -106,7 +106,7 @@ class Tail:
         except StoreError as error:
             raise JournalError(str(error)) from error
 
-    # --- what there is --------------------------------------------------------------------------
+    # --- positions ------------------------------------------------------------------------------
 
     def head(self) -> Head | None:
         """``None`` before the first entry."""

@@ -357,7 +357,7 @@ class Remote(asyncio.Protocol):
         self.flush()
 
     def flush(self) -> None:
-        """Write what was sent; without it that happens when this step of the loop is over."""
+        """Write the operations sent; without it that happens when this step of the loop is over."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
             try:

@@ -16,7 +16,7 @@ LONG_SECONDS = 0.004
 processor."""
 
 _ROOM = memoryview(bytearray(LARGEST))
-"""All connections read into these octets (one thread): what is read is copied before anything else
+"""All connections read into these octets (one thread): a read is copied before anything else
 is read."""
 
 

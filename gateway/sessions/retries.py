@@ -28,7 +28,7 @@ class Retries:
         self._closed = False
 
     def close(self) -> None:
-        """The connection has ended: an answer that comes now has nobody who needs it."""
+        """The connection has ended: nobody needs an answer that comes now."""
         self._closed = True
         del self._context, self._replies, self._act, self._refuse
 

@@ -1,4 +1,4 @@
-"""A publisher at full rate, and a consumer of its queue, while others do what they like."""
+"""A publisher at full rate, and a consumer of its queue, under the load of others."""
 
 import asyncio
 from collections.abc import Awaitable

@@ -143,7 +143,7 @@ def offend_others(
 
 @pytest.mark.parametrize("offend", [to_a_lost_exchange, too_large])
 def test_only_its_publisher_notices(old: Running, front: Running, offend: Offence) -> None:
-    """Another at full rate has nothing refused, and in order; what was under way comes twice at
+    """Another at full rate has nothing refused, and in order; messages under way come twice at
     most, and its consumer and the connections stay."""
 
     offend_others(front, old.port, offend, lambda: connections(old, front))

@@ -23,12 +23,6 @@ APART = {
 
 
 @pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("old")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def front(old: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("front")
     file = folder / "gateway.toml"

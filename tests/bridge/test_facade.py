@@ -109,22 +109,6 @@ def run(work: Awaitable[None]) -> None:
     asyncio.run(soon())
 
 
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("old")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module", params=VERSIONS)
-def front(
-    request: pytest.FixtureRequest, old: Running, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Running]:
-    """A facade that talks to the broker in each version."""
-    folder = tmp_path_factory.mktemp("front")
-    with facade(folder, old.port, request.param) as running:
-        yield running
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_queue_is_used(front: Running, old: Running, version: str) -> None:
     async def use() -> None:

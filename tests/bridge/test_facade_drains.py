@@ -2,7 +2,6 @@
 flush of 0-10."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,6 @@ from gateway.operations import (
 )
 from tests.bridge.relay import Relay
 from tests.bridge.test_facade import (
-    VERSIONS,
     confirmed,
     deliveries,
     depth,
@@ -35,20 +33,6 @@ from tests.net.running import Running, until
 
 ROUNDS = 20
 CLIENTS = ("0-9-1", "0-10", "1.0")
-
-
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("old")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module", params=VERSIONS)
-def front(
-    request: pytest.FixtureRequest, old: Running, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Running]:
-    with facade(tmp_path_factory.mktemp("front"), old.port, request.param) as running:
-        yield running
 
 
 async def filled(writer: Remote, queue: str, count: int) -> None:

@@ -15,12 +15,6 @@ AUTH = ("guest", "guest")
 
 
 @pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("old")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def front(old: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with facade(tmp_path_factory.mktemp("front"), old.port) as running:
         yield running

@@ -27,7 +27,6 @@ from gateway.operations import (
 )
 from tests.bridge.relay import Relay
 from tests.bridge.test_facade import (
-    VERSIONS,
     deliveries,
     entered,
     facade,
@@ -40,21 +39,6 @@ from tests.bridge.test_modes import between
 from tests.net.running import Running, until
 
 REPLY_TO = "amq.rabbitmq.reply-to"
-
-
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("old")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module", params=VERSIONS)
-def front(
-    request: pytest.FixtureRequest, old: Running, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Running]:
-    """A facade that talks to the upstream in each version."""
-    with facade(tmp_path_factory.mktemp("front"), old.port, request.param) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +74,7 @@ async def asked(port: int, queue: str) -> str:
 
 
 async def published(port: int, key: str, n: int, version: str = "0-9-1") -> list[Operation]:
-    """What the publisher of a mandatory message is told."""
+    """The answer to the publisher of a mandatory message."""
     remote = await entered(port, version)
     await remote.request(SelectConfirms(1, None))
     remote.send(Publish(1, message(n, key), True, False))

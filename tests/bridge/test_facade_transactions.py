@@ -41,21 +41,6 @@ from tests.net.running import Running, until
 
 
 @pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("old")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module", params=VERSIONS)
-def front(
-    request: pytest.FixtureRequest, old: Running, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Running]:
-    """A facade that talks to the broker in each version."""
-    with facade(tmp_path_factory.mktemp("front"), old.port, request.param) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def plain(old: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A facade that talks to the broker over 0-9-1."""
     with facade(tmp_path_factory.mktemp("plain"), old.port, "0-9-1") as running:
@@ -182,8 +167,8 @@ def test_a_message_that_cannot_be_routed_comes_back(plain: Running) -> None:
 
 
 def test_fetched_messages(plain: Running, old: Running) -> None:
-    """Fetches of all clients share a channel at the upstream: what one settles outside of
-    transactions is settled too."""
+    """Fetches of all clients share a channel at the upstream: settlements outside of
+    transactions are made too."""
 
     async def use() -> None:
         maker = await made(old.port, "fetched")
@@ -396,7 +381,7 @@ def test_many_messages(plain: Running, old: Running) -> None:
 
 
 def test_the_journal_has_what_was_committed(old: Running, tmp_path: Path) -> None:
-    """Without what was rolled back or came back."""
+    """Without messages that were rolled back or came back."""
 
     async def use(front: Running) -> None:
         maker = await made(old.port, "recorded")

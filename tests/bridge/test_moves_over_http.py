@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,6 @@ name = "old"
 addresses = ["amqp://127.0.0.1:{port}"]
 version = "{version}"
 """
-
-
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("old")) as running:
-        yield running
 
 
 def configuration(folder: Path, old: Running, version: str) -> Path:

@@ -3,7 +3,6 @@
 import asyncio
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -86,12 +85,6 @@ def test_a_shovel_publishes_where_it_may_not_read(
         declare(new, "leaving")
         publish(new.port, "leaving", range(3))
         assert len(taken(old.port, "written", 3)) == 3
-
-
-@pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with Running(tmp_path_factory.mktemp("old")) as running:
-        yield running
 
 
 @pytest.mark.parametrize("version", VERSIONS)

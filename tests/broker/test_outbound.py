@@ -31,7 +31,7 @@ class Path:
 
 
 class Sender:
-    """Remembers the numbers of what it was to send."""
+    """Remembers the numbers of the messages that it was to send."""
 
     def __init__(self) -> None:
         self.sent: list[int] = []

@@ -15,7 +15,7 @@ PATIENCE = 60.0
 
 def test_a_failed_delivery_is_counted(tmp_path: Path) -> None:
     """By Artemis. (Broker-J counts it after another link may have got it.)"""
-    proton = pytest.importorskip("proton")
+    proton = pytest.importorskip("proton", reason="Proton, the client, is not installed")
     from proton.utils import BlockingConnection
 
     if reason := brokers.artemis_missing():

@@ -13,7 +13,7 @@ from tests.interop import brokers, servers
 from tests.interop.servers import Server
 
 pytestmark = pytest.mark.interop
-pika = pytest.importorskip("pika")
+pika = pytest.importorskip("pika", reason="pika, the client, is not installed")
 
 PATIENCE = 60.0
 REPLY_TO = "amq.rabbitmq.reply-to"
@@ -143,7 +143,7 @@ def test_over_two_gateways(house: House) -> None:
 
 def test_a_client_of_1_0_asks(house: House) -> None:
     """A dynamic source as RabbitMQ's clients of 1.0 ask for it; it is answered with pika."""
-    pytest.importorskip("proton")
+    pytest.importorskip("proton", reason="Proton, the client, is not installed")
     from proton import Link, Message, symbol
     from proton.reactor import ReceiverOption
     from proton.utils import BlockingConnection

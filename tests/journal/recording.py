@@ -48,7 +48,7 @@ class Recording:
         self.broker.end_turn()
 
     def entries(self, start: int = 0, question: Question = ALL) -> list[Entry]:
-        """What a reader beside the gateway finds, from a position on."""
+        """The entries that a reader beside the gateway finds, from a position on."""
         tail = Tail(self.folder)
         try:
             found: list[Entry] = []

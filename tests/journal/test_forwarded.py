@@ -26,7 +26,7 @@ class OnePath:
 
 
 class Sender:
-    """Remembers what it was to send."""
+    """Remembers the messages that it was to send."""
 
     def __init__(self) -> None:
         self.sent: list[int] = []

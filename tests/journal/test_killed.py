@@ -31,7 +31,7 @@ def entries(data: Path) -> list[Entry]:
 
 
 def check(story: Story, found: list[Entry]) -> None:
-    """What was confirmed is there once, and nothing is missing between."""
+    """Confirmed messages are there once, and nothing is missing between."""
     numbers = [int(bytes(one.message.body[:]).split(b" ")[0]) for one in found]
     assert len(set(numbers)) == len(numbers)
     assert story.certain <= set(numbers)

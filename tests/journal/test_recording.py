@@ -1,4 +1,4 @@
-"""What is recorded, where it stands, and that it is as safe as the publish."""
+"""Recorded messages, their places, and that they are as safe as the publishes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""States of a session, in both roles, and what it needs of its engine."""
+"""States of a session, in both roles, and its port to its engine."""
 
 from enum import Enum
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""What is asked of the journal: parameters of the query, and the shape of the answer."""
+"""Questions to the journal: parameters of the query, and the shape of the answer."""
 
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ MOST = (1 << 63) - 1
 
 
 class JournalQuery(BaseModel):
-    """A range of positions, and what is wanted of it."""
+    """A range of positions, with the columns and addresses that are wanted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

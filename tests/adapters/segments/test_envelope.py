@@ -118,7 +118,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
 
 
 def delivered(client: Client, sent: list[Message]) -> list[Any]:
-    """Publish these, and what a subscription gets."""
+    """Publish these; the deliveries of a subscription."""
     client.say(w.QueueDeclare("q"))
     client.say(w.MessageSubscribe("q", "d", 1, 0), w.MessageFlow("d", 1, 0xFFFFFFFF))
     client.say(w.MessageFlow("d", 0, 10_000))

@@ -50,7 +50,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def heard(*pieces: bytes) -> list[Any]:
-    """What these octets say, each fed by itself."""
+    """The operations of these octets, each fed by itself."""
     one = Heard(limit=200)
     one.feed(*pieces)
     said = one.heard
@@ -145,7 +145,7 @@ def test_the_frame_of_a_body_is_looked_at_in_a_run(size: int) -> None:
 
 
 def pulled(client: Client) -> list[tuple[bytes, bytes]]:
-    """Message ids and bodies of what lies in the queue."""
+    """Message ids and bodies of the queue."""
     client.say(w.MessageSubscribe("q", "d", AcceptMode.NONE, 0), w.MessageFlow("d", 1, 0xFFFFFFFF))
     said = client.say(w.MessageFlow("d", 0, 1000))
     content = [each for each in said if each.name == "message.transfer"]
