@@ -1,13 +1,14 @@
 """The journal: messages that the gateway has accepted or forwarded, in the order of its commits.
 
-Each entry has a global *commit position* and, at its address, an *offset*. Its message is a row of
-the store under that position. Its other data stand in the *index*: one row for
-each batch of the store, written in that batch. So an entry is in the same batch as the publish that
-it records, and what is confirmed is recorded. A process that is killed takes the positions of
-unwritten batches with it; nobody has seen them, as readers read the database (``gateway.journal``).
+Each entry has a global *commit position* and, at its address, an *offset*. The entries of a batch
+of the store are written in that batch, all together (``Recorded``), keyed by the first position. So
+an entry is in the same batch as the publish that it records, and what is confirmed is recorded. A
+process that is killed takes the positions of unwritten batches with it; nobody has seen them, as
+readers read the database (``gateway.journal``).
 
 The journals of durable event sources are addresses too. Their messages are rows under a number of
-their own, which the source reads and removes; the index has their positions.
+their own; here they have a position. They are removed when they are in a segment, or too old,
+and the source needs them no more (``release``).
 
 Addresses are nodes: ``/exchanges/NAME``, and ``/queues/NAME`` for messages that are published to
 the default exchange.
@@ -16,24 +17,22 @@ the default exchange.
 import json
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from struct import Struct
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 from uuid import uuid4
 
-from gateway.broker.store import Depth, Record, Store
+from gateway.broker.store import Depth, Record, Recorded, Store
 from gateway.errors import Unstorable
-from gateway.message import Message
+from gateway.message import NO_ESSENTIALS, Dialect, Message
 
 ADDRESS, INDEX = "journal-address", "journal-index"
 """Kinds of records: one for each recorded address, and one for the journal as a whole."""
-ENTRY = Struct(">IQI")
-"""An entry in the index: number of the address, offset, number of the origin."""
+SOURCE = "journal"
+"""Kind of the records of durable event sources (``gateway.http.events.durable``)."""
 MOST_ADDRESSES = 10_000
 """Recorded addresses; messages for further ones are not recorded."""
 MOST_REMEMBERED = 16_384
 """Names whose address is remembered."""
-pack = ENTRY.pack
 UNKNOWN = 0
 """The origin of messages that the gateway publishes for no connection."""
 PRIVATE = "amq."
@@ -69,6 +68,14 @@ class JournalState(Protocol):
     def number(self) -> int: ...
 
 
+class SourceRows(NamedTuple):
+    """The rows of an event source when the store was opened: the last, and the first that is still
+    in the index."""
+
+    last: int
+    indexed: int
+
+
 class Address:
     """``number`` names it in the index, ``next`` is the offset of the next entry; ``saved`` the one
     that its record has."""
@@ -89,51 +96,87 @@ def name_of(exchange: str, key: str) -> str:
     return f"/queues/{quote(key, safe='', errors='surrogatepass')}"
 
 
+class Elsewhere:
+    """The dialect of messages that are in the store already."""
+
+    name = ""
+
+
+ELSEWHERE: Any = Message(Elsewhere(), b"", b"", "", "", NO_ESSENTIALS)  # type: ignore[arg-type]
+
+
 class Journal:
-    """``next`` is the position of the next entry. ``rules``: the first that fits an address says
-    whether it is recorded; none is no."""
+    """``rules``: the first that fits an address says whether it is recorded; none is no."""
 
     def __init__(self, state: JournalState, rules: Iterable[RecordingRule] = ()) -> None:
         self.state = state
         self.rules = () if state.volatile else tuple(rules)
         self.id = ""
         """Of the journal; "" before its first entry."""
-        self.next = 0
         self.addresses: dict[tuple[str, str], Address] = {}
-        self._index = self._origins = self._lane = 0
-        """Numbers of the index, of publishers, and of the messages."""
+        self._origins = self._lane = 0
+        """Numbers of publishers, and of the messages."""
         self._next_origin = self._fresh = UNKNOWN + 1
         """Origins from ``_fresh`` on are described in rows behind which nothing is trimmed."""
         self._epochs: list[tuple[int, int]] = []
         """Positions, and the first origin that may be named from there on."""
         self._mark = 0
-        self._entries = bytearray()
+        self._entries = Recorded(0)
+        self._messages = self._entries.messages
+        # What the entries of the present run share.
+        self._address: Address | None = None
+        self._origin: Origin | None = None
+        self._dialect: Dialect | None = None
+        self._stamp = -1
+        self._begun = 0
+        """Index of the first of them."""
+        self._elsewhere = 0, 0
+        """Number and next offset of the present run of messages that are elsewhere."""
         self._full = False
+        self.sources: dict[int, Callable[[int], None]] = {}
+        """By the numbers of event sources: told up to which offset their rows may go."""
+        self.source_rows: dict[int, SourceRows] = {}
+        self._ended: dict[int, tuple[tuple[str, ...], int]] = {}
+        """Event sources that were given up and have rows: the key of the record, and the last."""
+
+    @property
+    def next(self) -> int:
+        """The position of the next entry."""
+        return self._entries.first + len(self._messages)
 
     def restore(self, records: Iterable[Record], depths: dict[int, Depth]) -> set[int]:
         """Go on where an earlier process has ended. Returns the numbers that belong to it."""
         numbers: set[int] = set()
         by_number: dict[int, Address] = {}
+        next = 0
         for kind, key, value in records:
             if kind == ADDRESS:
                 vhost, name = key
                 found = Address(vhost, name, value["number"], value["next"])
                 self.addresses[vhost, name] = by_number[found.number] = found
             elif kind == INDEX:
-                self.id, self.next = value["id"], value["next"]
-                self._index, self._origins, self._lane = (
-                    value["index"], value["origins"], value["lane"],
-                )  # fmt: skip
+                self.id, next = value["id"], value["next"]
+                self._origins, self._lane = value["origins"], value["lane"]
                 self._next_origin = value["next_origin"]
-                numbers |= {self._index, self._origins, self._lane}
+                numbers |= {self._origins, self._lane}
+            elif kind == SOURCE:
+                number = value["number"]
+                if number in depths:
+                    self.source_rows[number] = SourceRows(depths[number].last, 1 << 62)
+                if "ended" in value:
+                    self._ended[number] = key, value["ended"]
         if not self.id:
             return numbers
         self.state.store.record_under(self._lane)
-        for first, octets in self.state.store.kept(self._index):
-            self.next = max(self.next, first + len(octets) // ENTRY.size)
-            for number, offset, _ in ENTRY.iter_unpack(octets):
-                if number in by_number:
-                    by_number[number].next = offset + 1
+        for first, runs in self.state.store.recorded():
+            next = max(next, first + sum(run.entries for run in runs))
+            for run in runs:
+                if run.number in by_number:
+                    found = by_number[run.number]
+                    found.next = max(found.next, run.offset + run.entries)
+                elif (rows := self.source_rows.get(run.number)) and run.offset < rows.indexed:
+                    self.source_rows[run.number] = rows._replace(indexed=run.offset)
+        self._entries.first = next
         origins = depths.get(self._origins)
         if origins is not None:
             self._next_origin = max(self._next_origin, origins.last + 1)
@@ -149,31 +192,38 @@ class Journal:
 
     def enter(self, number: int, offset: int, origin: int = UNKNOWN) -> int:
         """The message that was put into the store under this number and offset has the next
-        position, which is returned. Hot."""
-        if self.state.store.mark != self._mark:
+        position, which is returned."""
+        state = self.state
+        if state.store.mark != self._mark:
             self._begin_batch()
-        self._entries += pack(number, offset, origin)
-        position = self.next
-        self.next = position + 1
-        return position
+        if self._elsewhere != (number, offset) or state.now != self._stamp:
+            self._end_run()
+            self._stamp = state.now
+            self._entries.runs.append(
+                (len(self._messages), number, offset, origin, state.now, "", "")
+            )
+        self._elsewhere = number, offset + 1
+        self._messages.append(ELSEWHERE)
+        return self.next - 1
 
     def _begin_batch(self) -> None:
         store = self.state.store
+        self._end_run()
+        self._entries = Recorded(self.next)
+        self._messages = self._entries.messages
+        self._mark = store.mark
         if not self.id:
             self.id = str(uuid4())
             number = self.state.number
-            self._index, self._origins, self._lane = number(), number(), number()
+            self._origins, self._lane = number(), number()
             store.record_under(self._lane)
             self._begin_epoch()
             self._save()
-        self._mark = store.mark
-        self._entries = bytearray()
-        store.keep(self._index, self.next, self._entries)
+        store.record(self._entries)
 
     def _save(self) -> None:
         value: dict[str, Any] = {
             "id": self.id,
-            "index": self._index,
             "origins": self._origins,
             "lane": self._lane,
             "next": self.next,
@@ -182,26 +232,60 @@ class Journal:
         self.state.store.save(INDEX, (), value)
 
     def append(self, address: Address, message: Message, origin: Origin | None) -> bool:
-        """Record a message. Returns false if the store cannot keep it. Hot."""
+        """Record a message. Returns false if the store cannot keep it. Hot: entries of one run cost
+        little more than a place in a list."""
         state = self.state
         store = state.store
+        body = message.body
+        size = len(body)
+        added = None
+        if size >= store.apart or message.added_headers:
+            try:
+                added = store.check(message)
+            except Unstorable as reason:
+                state.report(f"{message} is not in the journal: {reason}")
+                return False
         if store.mark != self._mark:
             self._begin_batch()
-        position = self.next
-        try:
-            store.record(position, message, state.now)
-        except Unstorable as reason:
-            state.report(f"{message} is not in the journal: {reason}")
-            return False
+        if (
+            address is not self._address
+            or origin is not self._origin
+            or state.now != self._stamp
+            or message.dialect is not self._dialect
+        ):
+            self._begin_run(address, message, origin)
+        messages = self._messages
+        if added is not None:
+            self._entries.added[len(messages)] = added
+        if size >= store.apart:
+            self._entries.apart[len(messages)] = size
+            if body.__class__ is not bytes:
+                size = 0  # it is in a file
+        messages.append(message)
+        store.appended += 1
+        store.pending_octets += size
+        return True
+
+    def _begin_run(self, address: Address, message: Message, origin: Origin | None) -> None:
+        self._end_run()
         if origin is None:
             number = UNKNOWN
         elif (number := origin.journal_origin) < self._fresh:
             number = self._describe(origin)
-        offset = address.next
-        self._entries += pack(address.number, offset, number)
-        address.next = offset + 1
-        self.next = position + 1
-        return True
+        self._address, self._origin, self._dialect = address, origin, message.dialect
+        self._stamp = now = self.state.now
+        self._begun = at = len(self._messages)
+        self._entries.runs.append(
+            (at, address.number, address.next, number, now, message.dialect.name, message.exchange)
+        )
+
+    def _end_run(self) -> None:
+        """Offsets are counted when a run ends."""
+        if self._address is not None:
+            self._address.next += len(self._messages) - self._begun
+        self._address = self._origin = self._dialect = None
+        self._stamp = -1
+        self._elsewhere = 0, 0
 
     def _describe(self, origin: Origin) -> int:
         """Write a description of a connection, in the batch of its first entry."""
@@ -232,22 +316,52 @@ class Journal:
         value = {"number": address.number, "next": address.next}
         self.state.store.save(ADDRESS, (address.vhost, address.name), value)
 
+    # --- event sources --------------------------------------------------------------------------
+
+    def release(self, number: int, offset: int) -> None:
+        """The rows of an event source up to an offset are not needed by readers of the store."""
+        told = self.sources.get(number)
+        if told is not None:
+            told(offset)
+            return
+        store = self.state.store
+        key, last = self._ended.get(number, ((), -1))
+        if offset < last or not key:
+            store.remove_ranges(number, [(0, offset)])
+        else:
+            store.drop(number)
+            store.forget(SOURCE, key)
+            del self._ended[number]
+
+    def end(self, number: int, key: tuple[str, ...], last: int, released: int) -> None:
+        """An event source is given up. Its rows stay until they are released."""
+        store = self.state.store
+        self.sources.pop(number, None)
+        store.forget(SOURCE, key)
+        if released >= last:
+            store.drop(number)
+            return
+        key = (*key, str(number))
+        self._ended[number] = key, last
+        store.save(SOURCE, key, {"number": number, "ended": last})
+
     # --- trimming -------------------------------------------------------------------------------
 
     def remove(self, first: int, last: int) -> None:
-        """Remove the messages of entries, from a first to a last position. Event sources remove
-        theirs themselves."""
-        self.state.store.remove_ranges(self._lane, [(first, last)])
-
-    def trim(self, start: int) -> None:
-        """Remove the index before ``start``, which begins a batch, when all messages before it have
-        been removed."""
-        store = self.state.store
+        """Remove the blocks that begin at these positions. Event sources remove their messages
+        themselves."""
+        # No position or offset is given out again, though nothing else may tell them.
+        self._end_run()
         for address in self.addresses.values():
             if address.saved != address.next:
                 self._save_address(address)
-        if start:
-            store.remove_ranges(self._index, [(0, start - 1)])
+        self._save()
+        self.state.store.remove_ranges(self._lane, [(first, last)])
+
+    def trim(self, start: int) -> None:
+        """All before ``start``, which begins a block, has been removed: what is not needed without
+        it goes too."""
+        store = self.state.store
         while len(self._epochs) > 1 and self._epochs[1][0] <= start:
             self._epochs.pop(0)
         first = self._epochs[0][1]

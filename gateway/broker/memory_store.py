@@ -7,7 +7,7 @@ with the ``survivors()``. Batches cost nothing.
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from gateway.broker.store import Batch, Depth, Record, StoredMessage
+from gateway.broker.store import Batch, Depth, Record, Recorded, RecordedRun, StoredMessage
 from gateway.message import Message
 
 
@@ -37,10 +37,10 @@ class MemoryStore:
         self.pending_octets = 0
         self.appended = 0
         self.changed = 0
+        self.apart = 1 << 14
         self._records: dict[tuple[str, tuple[str, ...]], dict[str, Any]] = {}
         self._queues: dict[int, QueueRows] = {}
         self._delivered: dict[int, int] = {}
-        self._journal = 0
         self._fresh: set[tuple[int, int]] = set()
         self._octets: dict[tuple[int, int], bytearray] = {}
         self._other = False
@@ -102,7 +102,7 @@ class MemoryStore:
             self._fresh.add((queue, position))
             self.dirty = True
 
-    def check(self, message: Message) -> object:
+    def check(self, message: Message) -> bytes | None:
         """Memory keeps anything."""
         return None
 
@@ -147,14 +147,14 @@ class MemoryStore:
             self._octets[queue, position] = octets
             self._touch()
 
-    def kept(self, queue: int) -> Iterable[tuple[int, bytes]]:
-        return [(at, bytes(kept)) for (number, at), kept in self._octets.items() if number == queue]
-
     def record_under(self, queue: int) -> None:
-        self._journal = queue
+        """The journal has no reader in memory."""
 
-    def record(self, position: int, message: Message, stamp: int) -> None:
-        self.append(self._journal, position, message, stamp, True)
+    def record(self, entries: Recorded) -> None:
+        self._touch()
+
+    def recorded(self) -> Iterable[tuple[int, list[RecordedRun]]]:
+        return ()
 
     def read(self, queue: int, start: int, limit: int) -> list[StoredMessage]:
         rows = self._queues.get(queue)

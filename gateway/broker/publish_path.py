@@ -270,7 +270,10 @@ class PublishPath:
         fate = 0
         for queue in queues:
             fate = max(fate, queue.put(message, self.origin))
-        return fate if self.recorder is None else self.recorded(message, fate)
+        recorder = self.recorder  # as ``recorded``, without a call
+        if recorder is not None and fate != REFUSED and recorder.record(message, self.origin):
+            return KEPT
+        return fate
 
     def recorded(self, message: Message, fate: int) -> int:
         """Put a message that was accepted into the journal: it is kept then."""

@@ -35,6 +35,37 @@ class Depth(NamedTuple):
     delivered: int
 
 
+class Recorded:
+    """Entries of the journal in one batch, in the order of their positions, from ``first`` on.
+
+    ``messages`` has one for each; one without dialect is elsewhere in the store. ``runs`` are the
+    entries in a row that share all but the message: the index of the first, the number of its
+    address, its offset (those of the others rise by one), its origin, its time in ms, the names of
+    its dialect and its exchange. By index: ``added`` has the encoded headers that the broker has
+    added, ``apart`` the octets of bodies that have rows of their own, which queues may share."""
+
+    __slots__ = ("first", "messages", "runs", "added", "apart")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.messages: list[Message] = []
+        self.runs: list[tuple[int, int, int, int, int, str, str]] = []
+        self.added: dict[int, bytes] = {}
+        self.apart: dict[int, int] = {}
+
+
+class RecordedRun(NamedTuple):
+    """What a block of the journal says of entries in a row, as ``Recorded.runs``."""
+
+    entries: int
+    number: int
+    offset: int
+    origin: int
+    stamp: int
+    dialect: str
+    exchange: str
+
+
 class Batch(Protocol):
     """Closed by ``take``; opaque to the broker."""
 
@@ -50,6 +81,9 @@ class Store(Protocol):
     """Whether that batch holds anything yet."""
     pending_octets: int
     """Octets of message bodies that wait to be written, for back-pressure."""
+
+    apart: int
+    """Octets from which on a body in the journal has a row of its own."""
 
     appended: int
     """How many messages were put so far and wait, or have waited, for the disk."""
@@ -87,8 +121,9 @@ class Store(Protocol):
         The same ``Message`` object appended to several queues is stored once."""
         ...
 
-    def check(self, message: Message) -> object:
-        """Raises ``Unstorable`` if this message could not be put."""
+    def check(self, message: Message) -> bytes | None:
+        """The headers that the broker has added, encoded. Raises ``Unstorable`` if this message
+        could not be put."""
         ...
 
     def remove(self, queue: int, position: int) -> None:
@@ -121,16 +156,18 @@ class Store(Protocol):
         the batch is taken."""
         ...
 
-    def kept(self, queue: int) -> Iterable[tuple[int, bytes]]:
-        """Positions and octets that were kept under a number and are written, in order."""
-        ...
-
     def record_under(self, queue: int) -> None:
-        """Messages of this number are those of the journal, which ``read`` must not meet."""
+        """The journal has this number, which ``read`` must not meet. ``remove_ranges`` of it
+        removes whole blocks, those that begin in the ranges."""
         ...
 
-    def record(self, position: int, message: Message, stamp: int) -> None:
-        """Append a message to the journal, with the time when it came. Raises ``Unstorable``."""
+    def record(self, entries: Recorded) -> None:
+        """Append to the journal, once in a batch. Entries may be added until it is taken; their
+        messages are counted in ``appended`` and ``pending_octets`` by the caller."""
+        ...
+
+    def recorded(self) -> Iterable[tuple[int, list[RecordedRun]]]:
+        """The first position and the runs of each block of the journal that is written."""
         ...
 
     def read(self, queue: int, start: int, limit: int) -> list[StoredMessage]:

@@ -9,6 +9,7 @@ from bisect import bisect
 from collections import defaultdict
 from typing import Literal
 
+from gateway.broker.store import Recorded
 from gateway.message import Message
 
 SHIFT = 40
@@ -69,7 +70,7 @@ class Gathered:
 
     __slots__ = (
         "mark", "puts", "cuts", "ranges", "purged", "dropped", "records", "delivered", "written",
-        "bodies", "octets", "waiting",
+        "bodies", "octets", "waiting", "recorded",
     )  # fmt: skip
 
     def __init__(self, mark: int) -> None:
@@ -90,6 +91,8 @@ class Gathered:
         """Octets of bodies that are in memory until it is written, counted when it is taken."""
         self.octets: dict[int, bytearray] = {}
         """By key: rows that are no messages, durable as these are."""
+        self.recorded: Recorded | None = None
+        """Entries of the journal."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -101,13 +104,20 @@ class Gathered:
             or self.records
             or self.delivered
             or self.octets
+            or self.recorded
         )
 
     @property
     def marks_only(self) -> bool:
         """Whether the batch has only delivered marks, which are written without a sync."""
         return not (
-            self.puts or self.cuts or self.ranges or self.purged or self.records or self.octets
+            self.puts
+            or self.cuts
+            or self.ranges
+            or self.purged
+            or self.records
+            or self.octets
+            or self.recorded
         )
 
     def drop_queue(self, queue: int) -> int:
@@ -120,11 +130,14 @@ class Gathered:
 
     def shared(self) -> set[int]:
         """``id`` of each durable message that is in several queues and has a body of at least the
-        shared size."""
-        if len(self.puts) < 2:
-            return set()
-        once: set[int] = set()
+        shared size, or is in the journal and has a body apart."""
+        recorded = self.recorded
         twice: set[int] = set()
+        if recorded is not None and recorded.apart:
+            twice = {id(recorded.messages[at]) for at in recorded.apart}
+        if len(self.puts) < 2:
+            return twice
+        once: set[int] = set()
         for puts in self.puts.values():
             for message, _, keep, _ in puts.values():
                 if keep and len(message.body) >= SHARE_FROM:

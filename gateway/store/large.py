@@ -124,15 +124,16 @@ class LargeBodyFiles:
 
     def open(self, number: int) -> LargeBody:
         """The body in this file."""
-        return _opened(self.directory / str(number))
+        return opened_body(self.directory / str(number))
 
 
 def open_large(directory: Path, number: int) -> LargeBody:
     """A large body of the store in a data directory. Raises ``OSError``."""
-    return _opened(directory / "large" / str(number))
+    return opened_body(directory / "large" / str(number))
 
 
-def _opened(path: Path) -> LargeBody:
+def opened_body(path: Path) -> LargeBody:
+    """The whole of a file as a body. Raises ``OSError``."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     file = File(descriptor, os.fstat(descriptor).st_size)
     return LargeBody(file, 0, file.size)

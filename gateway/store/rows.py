@@ -46,6 +46,31 @@ def _front(flags: int, dialect: str, exchange: str, key: str) -> bytes:
     return _FIRST.pack(flags, *lengths) + b"".join(names)
 
 
+def split_head(head: bytes) -> tuple[str, str, bytes, int | None, bytes | None, bytes]:
+    """The parts of a head: dialect, exchange, key, when it expires, added headers, header."""
+    flags, named, exchanged, keyed = _FIRST.unpack_from(head)
+    start = _FIRST.size
+    at = start + named + exchanged + keyed
+    expires = added = None
+    if flags & EXPIRES:
+        (expires,) = _TIME.unpack_from(head, at)
+        at += _TIME.size
+    if flags & ADDED:
+        (length,) = _LENGTH.unpack_from(head, at)
+        at += _LENGTH.size
+        added = head[at : at + length]
+        at += length
+    exchange_end = start + named + exchanged
+    return (
+        head[start : start + named].decode(),
+        head[start + named : exchange_end].decode("utf-8", "surrogatepass"),
+        head[exchange_end : exchange_end + keyed],
+        expires,
+        added,
+        head[at:],
+    )
+
+
 class Packer:
     """Writes heads. The front of a head without added headers depends on the route only and is
     cached, with and without an expiry."""

@@ -4,6 +4,7 @@ gateway.lock    held by the one gateway that uses the directory
 gateway.db      topology and durable messages (WAL mode, synced at every commit)
 reserve         deleted on a full disk so that the database can be opened
 large/          large bodies of durable messages, one file each
+blocks/         large blocks of the journal
 paged.db        messages paged out of memory; discarded at every start, never synced
 """
 
@@ -15,15 +16,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gateway.errors import StoreError
+from gateway.store.format_4 import entries_to_blocks
 
 if sys.platform != "win32":
     import fcntl
 
 APPLICATION = 0x414D5147
-FORMAT = 4
+FORMAT = 5
 """Format 2: a body may be the number of a file in ``large``. Format 3: records of kinds
 "branch" and "deleted" own messages, which an earlier gateway would remove as those of a deleted
-queue. Format 4: so do records of the kinds "journal-address" and "journal-index"."""
+queue. Format 4: so do records of the kinds "journal-address" and "journal-index". Format 5: the
+table ``journal`` has blocks of entries, and what stood in an index of its own."""
 PAGE = 8192
 """Octets. 4096, 8192 and 16384 write equally fast; 8192 deletes faster than 4096 and keeps
 bodies of up to 8 KB on one page."""
@@ -42,7 +45,8 @@ CREATE INDEX shares_of_body ON shares (body);
 CREATE TRIGGER last_share AFTER DELETE ON shares
   WHEN NOT EXISTS (SELECT 1 FROM shares WHERE body = OLD.body)
   BEGIN DELETE FROM bodies WHERE id = OLD.body; END;
-CREATE TABLE journal (id INTEGER PRIMARY KEY, octets INTEGER, head BLOB, body BLOB);
+CREATE TABLE journal
+  (id INTEGER PRIMARY KEY, count INTEGER, octets INTEGER, runs BLOB, head BLOB, body BLOB);
 CREATE TABLE queues (id INTEGER PRIMARY KEY, delivered INTEGER NOT NULL);
 CREATE TABLE records (kind TEXT, key TEXT, value TEXT NOT NULL, PRIMARY KEY (kind, key))
   WITHOUT ROWID;
@@ -68,7 +72,7 @@ def _journal(connection: sqlite3.Connection) -> None:
 
 
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
-    1: _numbers_of_files, 2: _branches, 3: _journal,
+    1: _numbers_of_files, 2: _branches, 3: _journal, 4: entries_to_blocks,
 }  # fmt: skip
 """Step from format n to n + 1, by n; each runs inside the transaction that raises the number."""
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gateway.bodies import Body
-from gateway.broker.store import Batch, Depth, Record, StoredMessage
+from gateway.broker.store import Batch, Depth, Record, Recorded, RecordedRun, StoredMessage
 from gateway.errors import LocalError, StoreError, Unstorable
 from gateway.message import Message
 from gateway.store import reserve
@@ -36,6 +36,8 @@ from gateway.store.batch import (
     waiting,
     within,
 )
+from gateway.store.block_files import BlockFiles
+from gateway.store.blocks import unpack_runs
 from gateway.store.large import LargeBodyFiles
 from gateway.store.plain import write_plain
 from gateway.store.records import beginning, count_edits, decode_records, read_records
@@ -50,6 +52,10 @@ from gateway.store.schema import (
 from gateway.store.writer import Writer
 
 Synchronous = Literal["full", "normal", "off"]
+
+APART = 1 << 14
+"""Octets of a body of the journal that has a row of its own, in which a queue has part if it still
+has the message: smaller ones are copied for less than that row costs."""
 
 
 NO_FAULT_OF_THE_DISK = (
@@ -68,6 +74,7 @@ class SqliteStore:
     def __init__(self, path: Path | str, *, synchronous: Synchronous = "full") -> None:
         self.mark = 1
         self.dirty = False
+        self.apart = APART
         self.appended = 0
         self.changed = 0
         self.pending_octets = 0
@@ -120,7 +127,10 @@ class SqliteStore:
                 attach_paged(connection, self.paged, fresh)
         with disk_errors(f"cannot open {directory}"):
             self.large_files = LargeBodyFiles(directory, self._connections[0])
-            self.writer = Writer(self._connections[0], synchronous, self.large_files, self._report)
+            self.block_files = BlockFiles(directory, self._connections[0])
+            self.writer = Writer(
+                self._connections[0], synchronous, self.large_files, self.block_files, self._report
+            )
             self.reader = self._connections[1]
             self.reader.execute("PRAGMA query_only=ON")
             self.edits = count_edits(self.reader)
@@ -253,39 +263,23 @@ class SqliteStore:
         self.gathering.octets[queue << SHIFT | position] = octets
         self.dirty = True
 
-    def kept(self, queue: int) -> Iterator[tuple[int, bytes]]:
-        """Positions and octets that were kept under a number and are written, in order."""
-        bounds = (queue << SHIFT, (queue + 1 << SHIFT) - 1)
-        sql = "SELECT id, body FROM messages WHERE id BETWEEN ? AND ? ORDER BY id"
-        with (
-            disk_errors(f"cannot read number {queue}"),
-            closing(self.reader.execute(sql, bounds)) as rows,
-        ):
-            for key, octets in rows:
-                yield key % POSITIONS, bytes(octets)
-
     def record_under(self, queue: int) -> None:
-        """Messages of this number are only appended: they have a table of their own."""
+        """The journal's blocks have a table of their own, which is only appended to: in
+        ``messages`` they would stand between the rows of queues."""
         self.writer.journal = queue
 
-    def record(self, position: int, message: Message, stamp: int) -> None:
-        """As ``append`` for the journal. Hot: ordinary messages fit without being looked at."""
-        body = message.body
-        if (
-            message.added_headers
-            or body.__class__ is not bytes
-            or len(message.key) > LONGEST_NAME
-            or len(body) > MOST_OCTETS
-        ):
-            self.append(self.writer.journal, position, message, stamp, True)
-            return
-        try:
-            self.gathering.puts[self.writer.journal][position] = message, stamp, True, None
-        except KeyError:
-            self.append(self.writer.journal, position, message, stamp, True)
-            return
-        self.appended += 1
-        self.pending_octets += len(body)
+    def record(self, entries: Recorded) -> None:
+        """Append to the journal. Entries may be added until the batch is taken."""
+        self.gathering.recorded = entries
+        self.dirty = True
+
+    def recorded(self) -> Iterator[tuple[int, list[RecordedRun]]]:
+        """The first position and the runs of each block of the journal, in order."""
+        base = self.writer.journal << SHIFT
+        sql = "SELECT id, runs FROM journal ORDER BY id"
+        with disk_errors("cannot read the journal"), closing(self.reader.execute(sql)) as rows:
+            for key, runs in rows:
+                yield key - base, unpack_runs(runs)
 
     def remove(self, queue: int, position: int) -> None:
         """Delete a message, written or not. A message of the gathering batch costs no statement."""
@@ -542,6 +536,9 @@ class SqliteStore:
             return
         self.closed = True
         self._disconnect()
+        files = getattr(self, "block_files", None)
+        if files is not None:
+            files.close()
         os.close(self.lock)
 
     def _disconnect(self) -> None:

@@ -9,10 +9,16 @@ that never rests a batch of 100 takes 7 ms (33 ms with BEGIN, COMMIT and rows in
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from gateway.bodies import Body, LargeBody
+from gateway.broker.store import Recorded
+from gateway.message import Message
 from gateway.store.batch import SHIFT, UNDER, Gathered
+from gateway.store.block_files import FROM as BLOCK_FROM
+from gateway.store.block_files import HALF, BlockFiles
+from gateway.store.blocks import pack_blocks
 from gateway.store.large import LargeBodyFiles
 from gateway.store.records import behind
 from gateway.store.rows import Packer
@@ -26,6 +32,8 @@ DROPPED_ROWS = 16_384
 ms."""
 
 Statement = tuple[str, list[Any]]
+
+BLOCK = "INSERT OR REPLACE INTO journal VALUES (?, ?, ?, ?, ?, ?)"
 
 UNNAMED = 0
 """In place of a body that is in a file without a name."""
@@ -65,11 +73,12 @@ class Writer:
 
     def __init__(
         self, connection: sqlite3.Connection, synchronous: str, large_files: LargeBodyFiles,
-        report: Callable[[str], None],
+        block_files: BlockFiles, report: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.connection = connection
         self.synchronous = synchronous
         self.large_files = large_files
+        self.block_files = block_files
         self.report = report
         self.current = ""
         self.packer = Packer()
@@ -79,7 +88,7 @@ class Writer:
         self.paged: set[int] = set()
         self.sharing: set[int] = set()
         self.journal = -1
-        """Number whose messages are in the table ``journal``; -1: of none."""
+        """Number of the journal, whose blocks are in a table of their own; -1: there is none."""
         connection.execute("PRAGMA cache_size=-32768")
         connection.execute("PRAGMA journal_size_limit=67108864").fetchone()
         connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}").fetchone()
@@ -92,8 +101,17 @@ class Writer:
         self.large_files.begin()
         statements = list(self._statements(batch))
         self.large_files.sync()
+        if self.synchronous == "full":
+            self.block_files.sync()
         self._commit(batch, statements)
         self.large_files.committed(batch)
+        if self.journal in batch.ranges:
+            base = self.journal << SHIFT
+            ranges = [(base + first, base + last) for first, last in batch.ranges[self.journal]]
+            with suppress(
+                OSError
+            ):  # a file that cannot be removed now is removed at the next start
+                self.block_files.removed(ranges)
         self.doomed.extend(batch.dropped)
         if self.doomed:
             self._remove_some()
@@ -147,7 +165,7 @@ class Writer:
                 for run in runs:
                     yield f"DELETE FROM {table} WHERE id BETWEEN ? AND ?", list(run)
                 yield from chunks(f"DELETE FROM {table} WHERE id IN (", "?", ")", singles)
-        if batch.puts or batch.octets:
+        if batch.puts or batch.octets or batch.recorded:
             yield from self._puts(batch)
         if batch.delivered:
             marks = [value for pair in batch.delivered.items() for value in pair]
@@ -163,12 +181,25 @@ class Writer:
                 yield sql, [kind, key, behind(key)]
             else:
                 yield "INSERT OR REPLACE INTO records VALUES (?, ?, ?)", [kind, key, value]
+        if batch.recorded is not None:
+            yield from self._blocks(batch.recorded)
+
+    def _blocks(self, recorded: Recorded) -> Iterator[Statement]:
+        """The entries of the journal; large blocks are in files then."""
+        base = (self.journal << SHIFT) + recorded.first
+        for block in pack_blocks(recorded):
+            key = base + block.first
+            head: bytes | int = block.head
+            body: bytes | int = block.body
+            if len(block.head) + len(block.body) >= BLOCK_FROM:
+                head = self.block_files.append(key, block.head, block.body)
+                body = len(block.head) << HALF | len(block.body)
+            yield BLOCK, [key, block.entries, block.octets, block.runs, head, body]
 
     def _puts(self, batch: Gathered) -> Iterator[Statement]:
         shared = batch.shared()
         head = self.packer.head
         kept: list[Any] = []
-        recorded: list[Any] = []
         paged: list[Any] = []
         sharing: list[Any] = []
         bodies: list[Any] = []
@@ -177,7 +208,6 @@ class Writer:
             kept += (key, 0, b"", content)
         for queue, puts in batch.puts.items():
             base = queue << SHIFT
-            rows = recorded if queue == self.journal else kept
             for position, (message, expires, keep, added) in puts.items():
                 body = message.body
                 octets = len(message.header) + len(body)
@@ -192,24 +222,37 @@ class Writer:
                     self.paged.add(queue)
                     paged += (base + position, octets, packed, UNNAMED if large else body)
                 elif large or (shared and id(message) in shared):
-                    self.sharing.add(queue)
-                    number = batch.bodies.get(id(message))
-                    if number is None:
-                        number = batch.bodies[id(message)] = self.next_body
-                        self.next_body += 1
-                    if number not in placed:
-                        placed.add(number)
-                        bodies += (number, self._content(number, body))
-                    if large:
-                        self.large_files.put(queue, position, number)
+                    number = self._share(batch, message, queue, position, bodies, placed)
                     sharing += (base + position, octets, packed, number)
                 else:
-                    rows += (base + position, octets, packed, body)
+                    kept += (base + position, octets, packed, body)
+        if batch.recorded is not None:
+            first, base = batch.recorded.first, self.journal << SHIFT
+            for at, size in batch.recorded.apart.items():
+                message = batch.recorded.messages[at]
+                number = self._share(batch, message, self.journal, first + at, bodies, placed)
+                sharing += (base + first + at, size, b"", number)
         yield from inserts("messages", 4, kept)
-        yield from inserts("journal", 4, recorded)
         yield from inserts("bodies", 2, bodies)
         yield from inserts("shares", 4, sharing)
         yield from inserts("paged.paged", 4, paged)
+
+    def _share(
+        self, batch: Gathered, message: Message, queue: int, position: int,
+        bodies: list[Any], placed: set[int],
+    ) -> int:  # fmt: skip
+        """The number of the body of a message, which is put at this position too."""
+        self.sharing.add(queue)
+        number = batch.bodies.get(id(message))
+        if number is None:
+            number = batch.bodies[id(message)] = self.next_body
+            self.next_body += 1
+        if number not in placed:
+            placed.add(number)
+            bodies += (number, self._content(number, message.body))
+        if isinstance(message.body, LargeBody):
+            self.large_files.put(queue, position, number)
+        return number
 
     def _content(self, number: int, body: Body) -> bytes | int:
         """The column value of a body: its octets, or the number of its file."""

@@ -16,10 +16,12 @@ import gateway.adapters.registry  # noqa: F401  (the forms of messages)
 from gateway.broker.broker import Broker
 from gateway.broker.channel import Channel
 from gateway.broker.store import Depth
+from gateway.journal.entries import NOBODY
 from gateway.operations import Outcome, Xid
 from gateway.store import SqliteStore
 from gateway.values import Seconds
 from tests.broker.fakes import Heard
+from tests.journal.recording import Recording
 from tests.store.samples import message, same
 
 X = Xid(1, b"x")
@@ -150,8 +152,36 @@ def test_format_2(tmp_path: Path) -> None:
     assert held(channel, "large") == []
     reopened(broker, tmp_path).state.store.abandon()  # type: ignore[attr-defined]
     now = sqlite3.connect(tmp_path / "gateway.db")
-    assert now.execute("PRAGMA user_version").fetchone() == (4,)
+    assert now.execute("PRAGMA user_version").fetchone() == (5,)
     now.close()
+
+
+def test_format_4(tmp_path: Path) -> None:
+    """A journal with a row for each entry: its entries stand in blocks, and it goes on."""
+    data = tmp_path / "data"
+    data.mkdir()
+    file = FIXTURES / "format-4.db.gz"
+    (data / "gateway.db").write_bytes(gzip.decompress(file.read_bytes()))
+    recording = Recording(data)
+    for body in (b"next", b"x" * 20_000):
+        recording.channel.publish(message(body, b"", "", "more"))
+    recording.commit()
+    found = recording.again().entries()
+    assert [one.pos for one in found] == list(range(47))
+    bodies = [bytes(one.message.body[:]) for one in found]
+    assert bodies[:5] == [b"first", b"second", b"shared" * 500, b"of a source", b"noted"]
+    assert bodies[5:] == [*(b"%d" % number for number in range(40)), b"next", b"x" * 20_000]
+    assert [one.size for one in found] == [len(body) for body in bodies]
+    orders, more = "/queues/orders", "/queues/more"
+    addresses = [orders, more, orders, "/exchanges/amq.topic?binding=k", *[orders, orders, more]]
+    assert [one.address for one in found[:7]] == addresses
+    offsets = {name: [one.offset for one in found if one.address == name] for name in addresses}
+    assert offsets == {orders: list(range(23)), more: list(range(23)), addresses[3]: [1]}
+    assert {one.stamp for one in found} == {1_000_000}
+    assert found[4].message.added_headers == {"x-note": [1]}
+    assert found[3].message.key == "k" and found[3].publisher == NOBODY
+    assert {one.publisher.connection for one in found} == {"one", ""}
+    assert {one.message.exchange for one in found} == {"", "amq.topic"}
 
 
 def write_fixture(directory: Path) -> None:

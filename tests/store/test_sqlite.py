@@ -554,9 +554,9 @@ def test_a_foreign_database_is_left_alone(tmp_path: Path) -> None:
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     SqliteStore(tmp_path, synchronous="off").close()
     connection = sqlite3.connect(tmp_path / "gateway.db")
-    connection.execute("PRAGMA user_version=5")
+    connection.execute("PRAGMA user_version=6")
     connection.close()
-    with pytest.raises(StoreError, match="format 5; this gateway knows formats up to 4"):
+    with pytest.raises(StoreError, match="format 6; this gateway knows formats up to 5"):
         SqliteStore(tmp_path)
 
 
