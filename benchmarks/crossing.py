@@ -2,12 +2,15 @@
 
 The other two are the parts of a bridge: one reads the properties, the other gets them field by
 field and writes them. They do not check whether all came through; ours does, and attaches a capsule
-where it did not. ``same``: all headers are alike; ``new``: each has its own message-id.
+where it did not. ``same``: all headers are alike; ``unique``: each has a message-id, a timestamp
+and a trace header of its own.
 """
 
 import struct
 import warnings
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import cycle
 from typing import Any
 
 from benchmarks.codec import BATCH, Work, collector, frame, in_turns
@@ -17,7 +20,9 @@ GROUP = "crossing"
 OTHERS = "pamqp + proton"
 BODY = bytes(256)
 WAYS = ("0-9-1 to 1.0", "1.0 to 0-9-1")
-HEADERS = ("same", "new")
+HEADERS = ("same", "unique")
+BEGAN = 1_700_000_000
+UNIQUE = 20_000
 
 
 def properties(number: int) -> Any:
@@ -25,24 +30,29 @@ def properties(number: int) -> Any:
 
     return Properties(
         durable=True, priority=4, message_id=f"message-{number}", correlation_id="c-1",
-        content_type="text/plain", application={"number": 5, "text": "value", "flag": True},
+        content_type="text/plain", creation_time=(BEGAN + number) * 1000,
+        application={"number": 5, "flag": True, "traceparent": trace(number)},
     )  # fmt: skip
 
 
-def messages(way: str, new: bool) -> list[Any]:
+def trace(number: int) -> str:
+    """A trace header (W3C Trace Context) of its own."""
+    parent = number * 0x9E3779B97F4A7C15 & (1 << 64) - 1
+    return f"00-{number << 64 | parent:032x}-{parent:016x}-01"
+
+
+def batches(way: str, unique: bool) -> list[list[Any]]:
+    """Messages of some batches: unique ones are more than any cache holds."""
     from gateway.adapters.methods.content import BASIC
     from gateway.adapters.performatives.content import SECTIONS
     from gateway.message import Message
 
+    dialect: Any = BASIC if way == WAYS[0] else SECTIONS
     found = []
-    for number in range(BATCH):
-        header = BASIC.write(properties(number if new else 0))
-        dialect: Any = BASIC
-        if way == WAYS[1]:
-            message = Message(BASIC, header, BODY, "", "bench", BASIC.essentials(header))
-            header, dialect = crossing()(message, SECTIONS)[0], SECTIONS
+    for number in range(UNIQUE if unique else BATCH):
+        header = dialect.write(properties(number if unique else 0))
         found.append(Message(dialect, header, BODY, "", "bench", dialect.essentials(header)))
-    return found
+    return [found[at : at + BATCH] for at in range(0, len(found), BATCH)]
 
 
 def crossing() -> Any:
@@ -51,30 +61,26 @@ def crossing() -> Any:
     return Crossing(b"k" * 32)
 
 
-def our_work(way: str, new: bool) -> Work:
+def our_work(way: str, unique: bool) -> Work:
     from gateway.adapters.methods.content import BASIC
     from gateway.adapters.performatives.content import SECTIONS
     from gateway.adapters.performatives.sections import pieces
 
-    given, cross = messages(way, new), crossing()
+    given, cross = cycle(batches(way, unique)), crossing()
 
     def to_new() -> None:
-        if new:  # or the second batch would find its headers there
-            cross._conversions.clear()
-        for message in given:
+        for message in next(given):
             b"".join(pieces(*cross(message, SECTIONS)))
 
     def to_old() -> None:
-        if new:
-            cross._conversions.clear()
-        for message in given:
+        for message in next(given):
             header, body = cross(message, BASIC)
             b"".join((frame(2, struct.pack(">HHQ", 60, 0, len(body)) + header), frame(3, body)))
 
     return to_new if way == WAYS[0] else to_old
 
 
-def their_work(way: str, new: bool) -> Work:
+def their_work(way: str, unique: bool) -> Work:
     from pamqp import commands, header
     from pamqp.body import ContentBody
     from pamqp.frame import marshal, unmarshal
@@ -85,13 +91,16 @@ def their_work(way: str, new: bool) -> Work:
         warnings.simplefilter("ignore")
         import proton
 
-    given = messages(way, new)
+    given = batches(way, unique)
     if way == WAYS[0]:
         head = struct.pack(">HHQ", 60, 0, len(BODY))
-        octets = [(frame(2, head + message.header), message.body) for message in given]
+        octets = cycle(
+            [(frame(2, head + message.header), message.body) for message in batch]
+            for batch in given
+        )
 
         def to_new() -> None:
-            for framed, body in octets:
+            for framed, body in next(octets):
                 known = unmarshal(framed)[2].properties
                 found = proton.Message(body=body)
                 found.inferred = True
@@ -100,14 +109,17 @@ def their_work(way: str, new: bool) -> Work:
                 found.id = known.message_id
                 found.correlation_id = known.correlation_id
                 found.content_type = known.content_type
+                found.creation_time = known.timestamp.timestamp()
                 found.properties = known.headers
                 found.encode()
 
         return to_new
-    written = [b"".join(pieces(message.header, message.body)) for message in given]
+    written = cycle(
+        [b"".join(pieces(message.header, message.body)) for message in batch] for batch in given
+    )
 
     def to_old() -> None:
-        for data in written:
+        for data in next(written):
             found = proton.Message()
             found.decode(data)
             known = commands.Basic.Properties(
@@ -117,6 +129,7 @@ def their_work(way: str, new: bool) -> Work:
                 priority=found.priority,
                 correlation_id=found.correlation_id,
                 message_id=found.id,
+                timestamp=datetime.fromtimestamp(found.creation_time, UTC),
             )
             marshal(header.ContentHeader(0, len(found.body), known), 1)
             marshal(ContentBody(bytes(found.body)), 1)
@@ -126,9 +139,9 @@ def their_work(way: str, new: bool) -> Work:
 
 def row(way: str, headers: str, seconds: float, repeat: int) -> Row:
     found = Row(GROUP, f"{way}, {headers} headers", "msg/s", against=OTHERS)
-    new = headers == "new"
+    unique = headers == "unique"
     try:
-        works = our_work(way, new), their_work(way, new)
+        works = our_work(way, unique), their_work(way, unique)
     except ImportError:
         found.note = f"{OTHERS}: not installed"
         return found

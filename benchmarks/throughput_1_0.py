@@ -33,17 +33,20 @@ NAMES = {"rabbitmq_1_0": "RabbitMQ", "broker_j": "Broker-J", "artemis": "Artemis
 
 @dataclass(frozen=True)
 class Way:
-    """How messages go through: in and out by which version, and settled or not."""
+    """How messages go through: in and out by which version, and settled or not. ``unique``: each
+    message has a message id, a timestamp and a trace header of its own."""
 
     settled: bool
     source: str = "1.0"
     target: str = "1.0"
     against: tuple[str, ...] = ("rabbitmq_1_0", "broker_j", "artemis")
+    unique: bool = False
 
     @property
     def name(self) -> str:
         settled = "pre-settled" if self.settled else "unsettled"
-        return f"{self.source} to {self.target}, {settled}"
+        name = f"{self.source} to {self.target}, {settled}"
+        return f"{name}, unique headers" if self.unique else name
 
     @property
     def group(self) -> str:
@@ -51,6 +54,11 @@ class Way:
 
 
 OLD = ("rabbitmq_1_0", "broker_j")
+RABBITMQ = ("rabbitmq_1_0",)
+DIRECT = {
+    "gateway": "/exchanges/amq.direct/{}", "rabbitmq_1_0": "/exchange/amq.direct/{}",
+}  # fmt: skip
+"""Addresses of the exchange that receivers of 0-9-1 bind their queues to."""
 SEGMENTS = ("broker_j",)
 """The only other broker of 0-10 that still runs."""
 WAYS = [
@@ -58,6 +66,10 @@ WAYS = [
     Way(settled=False),
     Way(settled=True, source="0-9-1", against=OLD),
     Way(settled=False, source="0-9-1", against=OLD),
+    Way(settled=True, source="0-9-1", against=OLD, unique=True),
+    Way(settled=False, source="0-9-1", against=OLD, unique=True),
+    Way(settled=True, target="0-9-1", against=RABBITMQ, unique=True),
+    Way(settled=False, target="0-9-1", against=RABBITMQ, unique=True),
     Way(settled=True, source="0-10", target="0-10", against=SEGMENTS),
     Way(settled=False, source="0-10", target="0-10", against=SEGMENTS),
     Way(settled=True, source="0-10", against=SEGMENTS),
@@ -113,14 +125,22 @@ QUEUES = (f"bench-{os.getpid()}-{number}" for number in range(1_000_000))
 def passage(peer: Peer, way: Way, size: int, count: int) -> Run:
     """Carry ``count`` messages of ``size`` octets through the broker."""
     queue = next(QUEUES)
-    address = brokers.queue_address(peer.started, queue)
+    if way.target == "0-9-1":  # its receiver declares the queue and binds it
+        address = DIRECT[peer.kind].format(queue)
+    else:
+        address = brokers.queue_address(peer.started, queue)
     port, key = peer.amqp_port, address if peer.kind == "broker_j" else queue
     begun, busy, all_busy = time.monotonic(), peer.cpu(), machine_busy()
     with contextlib.ExitStack() as stack:
-        settled = int(way.settled)
+        settled, unique = int(way.settled), int(way.unique)
         if way.target == "0-10":
             receiver = segments_0_10.consumer(
                 port, key, size, count, way.settled, CREDIT, EVERY, LIMIT_SECONDS
+            )
+        elif way.target == "0-9-1":
+            every, prefetch = (0, 0) if way.settled else (EVERY, CREDIT)
+            receiver = Driver(
+                "consumer", port, queue, size, count, 0, every, prefetch, LIMIT_SECONDS
             )
         else:
             receiver = Driver(
@@ -132,9 +152,11 @@ def passage(peer: Peer, way: Way, size: int, count: int) -> Run:
         if way.source == "0-10":
             sender = segments_0_10.publisher(port, key, size, count, window, LIMIT_SECONDS)
         elif way.source == "0-9-1":
-            sender = Driver("producer", port, "", key, size, count, 0, window, 0, LIMIT_SECONDS)
+            sender = Driver(
+                "producer", port, "", key, size, count, 0, window, 0, LIMIT_SECONDS, unique
+            )
         else:
-            sender = Driver("sender", port, address, size, count, 0, settled, LIMIT_SECONDS)
+            sender = Driver("sender", port, address, size, count, 0, settled, LIMIT_SECONDS, unique)
         stack.callback(sender.stop)
         published, delivered = sender.result(), receiver.result()
     if published["refused"] or delivered["delivered"] != count:
@@ -187,7 +209,8 @@ def drivers(ways: Iterable[Way]) -> set[str]:
     found: set[str] = set()
     for way in ways:
         senders = {"1.0": "sender", "0-9-1": "producer", "0-10": "segments"}
-        found |= {senders[way.source], "segments" if way.target == "0-10" else "receiver"}
+        receivers = {"1.0": "receiver", "0-9-1": "consumer", "0-10": "segments"}
+        found |= {senders[way.source], receivers[way.target]}
     return found
 
 

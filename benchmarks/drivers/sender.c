@@ -1,7 +1,8 @@
-/* sender PORT ADDRESS SIZE COUNT DURABLE SETTLED SECONDS
+/* sender PORT ADDRESS SIZE COUNT DURABLE SETTLED SECONDS [UNIQUE]
  *
  * Sends COUNT messages of SIZE octets over one link of AMQP 1.0, as fast as credit and window
- * allow: settled, or unsettled and then until all are accepted. */
+ * allow: settled, or unsettled and then until all are accepted. UNIQUE: each message has a message
+ * id, a creation time and a trace header of its own, as those of ``producer``. */
 #include "links.h"
 
 enum { BATCH = 256 << 10 };
@@ -46,8 +47,30 @@ static void read_frames(int fd) {
     drop(at);
 }
 
+/* Properties with a message id and a creation time; application properties with a trace header. */
+static const char own[] =
+    "\0\x53\x73\xc0\x2c\x0a\xa1\x18message-0000000000000000\x40\x40\x40\x40\x40\x40\x40\x40"
+    "\x83\0\0\0\0\0\0\0\0"
+    "\0\x53\x74\xc1\x47\x02\xa1\x0btraceparent\xa1\x37"
+    "00-00000000000000000000000000000000-0000000000000000-01";
+enum { ID_AT = 16, TIME_AT = 41, TRACE_AT = 73 };
+
+static void put_hex(uint8_t *p, uint64_t number) {
+    for (int i = 15; i >= 0; i--, number >>= 4) p[i] = (uint8_t)"0123456789abcdef"[number & 15];
+}
+
+static void renew(uint8_t *p, uint64_t number) {
+    uint64_t milliseconds = 1000 * (1700000000 + number);
+    put_hex(p + ID_AT, number);
+    put32(p + TIME_AT, (uint32_t)(milliseconds >> 32));
+    put32(p + TIME_AT + 4, (uint32_t)milliseconds);
+    put_hex(p + TRACE_AT, number);
+    put_hex(p + TRACE_AT + 17, number * 0x9e3779b97f4a7c15u);
+}
+
 int main(int argc, char **argv) {
-    if (argc != 8) return 2;
+    if (argc != 8 && argc != 9) return 2;
+    int unique = argc == 9 && atoi(argv[8]);
     size_t size = strtoull(argv[3], 0, 10);
     uint64_t count = strtoull(argv[4], 0, 10);
     int durable = atoi(argv[5]), settled = atoi(argv[6]);
@@ -71,16 +94,20 @@ int main(int argc, char **argv) {
     /* handle 0, delivery-id, tag of four octets, format 0, settled; header; data */
     static const uint8_t head[] = {
         0, 0, 0, 0, 2, 0, 0, 0, 0, 0x53, TRANSFER, 0xc0, 15, 5, 0x43, 0x70, 0, 0, 0, 0,
-        0xa0, 4, 0, 0, 0, 0, 0x43, 0x42, 0, 0x53, 0x70, 0xc0, 2, 1, 0x42, 0, 0x53, 0x75,
+        0xa0, 4, 0, 0, 0, 0, 0x43, 0x42, 0, 0x53, 0x70, 0xc0, 2, 1, 0x42,
     };
-    size_t each = sizeof head + (size < 256 ? 2 : 5) + size;
+    static const uint8_t section[] = {0, 0x53, 0x75};
+    size_t more = unique ? sizeof own - 1 : 0;
+    size_t each = sizeof head + more + sizeof section + (size < 256 ? 2 : 5) + size;
     uint8_t *message = malloc(each), *batch = malloc(BATCH + each);
     if (!message || !batch) die("memory");
     memcpy(message, head, sizeof head);
     put32(message, (uint32_t)each);
     message[27] = settled ? 0x41 : 0x42;
     message[34] = durable ? 0x41 : 0x42;
-    uint8_t *data = message + sizeof head;
+    memcpy(message + sizeof head, own, more);
+    memcpy(message + sizeof head + more, section, sizeof section);
+    uint8_t *data = message + sizeof head + more + sizeof section;
     if (size < 256) { data[0] = 0xa0; data[1] = (uint8_t)size; data += 2; }
     else { data[0] = 0xb0; put32(data + 1, (uint32_t)size); data += 5; }
     memset(data, 'x', size);
@@ -98,6 +125,7 @@ int main(int argc, char **argv) {
                 memcpy(p, message, each);
                 put32(p + 16, (uint32_t)sent);
                 put32(p + 22, (uint32_t)sent);
+                if (unique) renew(p + sizeof head, sent);
                 filled += each;
                 sent++;
             }

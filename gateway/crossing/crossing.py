@@ -9,6 +9,7 @@ returns with a capsule of ours gets its original octets back, except where it wa
 import struct
 from collections import Counter
 from enum import StrEnum
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from gateway.adapters.methods.content import BASIC, BODY, REFERENCE
@@ -16,7 +17,8 @@ from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.sections import is_plain
 from gateway.adapters.segments.content import SEGMENTS
 from gateway.bodies import Body, LargeBody
-from gateway.crossing import basic_patterns, jms
+from gateway.crossing import jms
+from gateway.crossing.basic_shapes import BASIC_NOTATION
 from gateway.crossing.capsule import (
     LARGEST,
     Capsule,
@@ -32,6 +34,9 @@ from gateway.crossing.patterns import Patterns
 from gateway.crossing.references import References
 from gateway.crossing.returning import OpenedCapsule, edited, open_capsule, original_of
 from gateway.crossing.sameness import same_body
+from gateway.crossing.section_shapes import SECTIONS_NOTATION
+from gateway.crossing.segment_shapes import SEGMENT_NOTATION
+from gateway.crossing.shapes import Notation, Shapes
 from gateway.message import Dialect, Message
 
 Mode = Literal["natural", "lossless", "strict", "lenient"]
@@ -45,6 +50,12 @@ NAMED = 8
 BODY_OCTETS, REFERENCE_OCTETS = BODY.encode(), REFERENCE.encode()
 DEPENDING = (BODY_OCTETS, REFERENCE_OCTETS, *jms.MARKS)
 """Properties that make a conversion to 1.0 depend on more than the header."""
+
+
+NOTATIONS: dict[str, Notation] = {
+    BASIC.name: BASIC_NOTATION, SECTIONS.name: SECTIONS_NOTATION, SEGMENTS.name: SEGMENT_NOTATION,
+}  # fmt: skip
+"""By name of the dialect: those that are converted by shape."""
 
 
 class Fidelity(StrEnum):
@@ -117,11 +128,18 @@ class Crossing:
         self._conversions: dict[tuple[str | bytes, ...], Conversion] = {}
         self._references = References()
         self._of_segments = Patterns(self._segments_varied)
-        self._of_basic = Patterns(
-            self._basic_varied,
-            lambda header: basic_patterns.varied(header, self._references),
-            basic_patterns.with_stand_ins,
-        )
+        self._shapes: dict[tuple[str, str], Shapes] = {
+            (source, reader): Shapes(
+                NOTATIONS[source],
+                NOTATIONS[reader],
+                partial(self._plain_form, FORMS[source], FORMS[reader]),
+                self._references,
+            )
+            for source in NOTATIONS
+            for reader in NOTATIONS
+            if source != reader
+        }
+        """By name of the two dialects."""
 
     def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, Body]:
         """Convert a message: the function for ``message.cross_with``. Raises ``ValueError``."""
@@ -150,15 +168,11 @@ class Crossing:
             cache_key = message.dialect.name, header, dialect.name
         conversion = self._conversions.get(cache_key)
         if conversion is None:
-            if (
-                dialect is SECTIONS
-                and message.dialect is BASIC
-                and self.mode != "natural"
-                and len(header) <= LONGEST
-            ):
-                filled = self._of_basic.filled(header, message.exchange, message.key)
-                if filled is not None:
-                    return _new(Crossed, (filled, body, Fidelity.EXACT, ()))
+            shapes = self._shapes.get((message.dialect.name, dialect.name))
+            if shapes is not None:
+                written = shapes.filled(header, message.exchange, message.key)
+                if written is not None:
+                    return _new(Crossed, (written[0], body, written[1], ()))
             return self._convert_and_keep(message, header, body, dialect, cache_key)
         if conversion.capsule is None:
             return Crossed(conversion.header, body, conversion.fidelity, conversion.inexact)
@@ -183,25 +197,24 @@ class Crossing:
 
     def _segments_varied(self, header: bytes, exchange: str, key: str) -> bytes | None:
         """The natural form in 1.0 of a header of 0-10, if it says all."""
-        return self._varied(SEGMENTS, (Fidelity.EXACT, Fidelity.EQUIVALENT), header, exchange, key)
+        found = self._plain_form(FORMS[SEGMENTS.name], FORMS[SECTIONS.name], header, exchange, key)
+        return None if found is None else found[0]
 
-    def _basic_varied(self, header: bytes, exchange: str, key: str) -> bytes | None:
-        """The natural form in 1.0 of basic properties, if they come back octet by octet."""
-        return self._varied(BASIC, (Fidelity.EXACT,), header, exchange, key)
-
-    def _varied(
-        self,
-        dialect: Dialect,
-        wanted: tuple[Fidelity, ...],
-        header: bytes,
-        exchange: str,
-        key: str,
-    ) -> bytes | None:
-        source, reader = form_of(dialect), form_of(SECTIONS)
-        if source.marker in header or depends(header):
+    def _plain_form(
+        self, source: Form, reader: Form, header: bytes, exchange: str, key: str
+    ) -> tuple[bytes, Fidelity] | None:
+        """The natural form of a header and its fidelity, if it depends on the header alone and
+        says all."""
+        if source.marker in header or (reader.dialect is SECTIONS and depends(header)):
             return None
-        found = self._convert(source, reader, header, b"", Hop(exchange, key, self._references))
-        return found.header if found.fidelity in wanted and not found.body else None
+        try:
+            hop = Hop(exchange, key, self._references)
+            found = self._convert(source, reader, header, b"", hop)
+        except (ValueError, struct.error, OverflowError, RecursionError):
+            return None
+        if found.capsule or found.inexact or found.reference or found.body:
+            return None
+        return found.header, found.fidelity
 
     def _convert_and_keep(
         self, message: Message, header: bytes, body: bytes, dialect: Dialect, cache_key: Any

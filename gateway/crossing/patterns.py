@@ -1,5 +1,5 @@
-"""Headers that differ in the values of some fields alone, on their way to 1.0: those of 0-10 in
-their message id and times, those of 0-8 to 0-9-1 in what ``basic_patterns`` names.
+"""Headers of 0-10 that differ in the values of some fields alone, on their way to 1.0: in their
+message id and times.
 
 Clients give each message an id of its own, so a cache by header never helps. These fields stand
 unchanged in the header of 1.0. So a header is converted twice with other octets in their place, and
