@@ -423,10 +423,7 @@ class Facade:
         if self.remote is None:
             return
         for queue in changed:
-            feed = queue.attachment
-            if feed is not None and not (feed.lost or feed.is_of(self)):
-                self.run_soon(feed.retire())  # opened while the queue was changing its broker
-                feed = None
+            feed = queue.feeds.get(self.side)
             if feed is None or feed.lost:
                 if queue.room <= 0 or queue.gone:
                     continue
@@ -439,7 +436,8 @@ class Facade:
     def _feed(self, queue: FeedQueue) -> Feed:
         assert self.remote is not None
         number = self.free_channel()
-        feed = self.feeds[number] = queue.attachment = Feed(self, self.remote, queue, number)
+        feed = self.feeds[number] = Feed(self, self.remote, queue, number)
+        queue.feeds[self.side] = feed
         return feed
 
     def free_channel(self) -> int:
@@ -480,7 +478,7 @@ class Facade:
             async with asyncio.timeout(self.patience):
                 while True:
                     await self._connected.wait()
-                    remote, feed = self.remote, queue.attachment
+                    remote, feed = self.remote, queue.feeds.get(self.side)
                     if feed is None or feed.lost:
                         feed = self._feed(queue)
                     try:

@@ -53,6 +53,7 @@ class FeedOwner(Protocol):
     """The facade of a feed."""
 
     vhost: str
+    side: int
     host: FacadeVirtualHost
     places: Places
     is_copy: Callable[[Message], bool] | None
@@ -281,12 +282,10 @@ class Feed:
         except (OSError, GatewayError) as error:
             log.debug("facade %s: %s", self._owner.vhost, error)
 
-    def feeds(self, name: str) -> bool:
-        """Whether its messages are those of a queue."""
-        return not self._retired and self._queue.name == name
-
-    def is_of(self, owner: FeedOwner) -> bool:
-        return self._owner is owner
+    @property
+    def queue(self) -> FeedQueue | None:
+        """Its queue here, unless it is retired."""
+        return None if self._retired else self._queue
 
     async def _rests(self) -> None:
         """Wait for the fetches under way."""
@@ -298,8 +297,8 @@ class Feed:
     async def retire(self) -> None:
         """End the subscription while the consumer goes on with another upstream. Deliveries that
         the consumer has got are settled here when it settles them."""
-        if self._queue.attachment is self:
-            self._queue.attachment = None
+        if self._queue.feeds.get(self._owner.side) is self:
+            del self._queue.feeds[self._owner.side]
         await self._rests()
         self._retired, self._simple = True, False
         await self._end()
@@ -357,7 +356,7 @@ class Feed:
         """The upstream delivers unsettled messages again."""
         self.settlements.lost = True
         if not self._retired:
-            self._queue.lose()
+            self._queue.lose(self)
 
     # --- deliveries -------------------------------------------------------------------------------
 

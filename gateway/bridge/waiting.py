@@ -17,6 +17,17 @@ Turn = Callable[[], AbstractContextManager[None]]
 T = TypeVar("T")
 
 
+async def met(condition: Callable[[], object], step: float, seconds: float = float("inf")) -> bool:
+    """Wait until a condition holds, looking every ``step`` seconds; whether it did in time."""
+    end = asyncio.get_running_loop().time() + seconds
+    while True:
+        if condition():
+            return True
+        if asyncio.get_running_loop().time() > end:
+            return False
+        await asyncio.sleep(step)
+
+
 async def until_answered(
     turn: Turn, work: Callable[[], T], channel: Callable[[], LocalChannel] | None = None
 ) -> T:

@@ -77,6 +77,9 @@ class ChannelClient(Protocol):
     exclusive: dict[Queue, None]
     is_session: bool
 
+    @property
+    def names(self) -> frozenset[str]: ...
+
     def close(self) -> None: ...
 
     def keep(self, channel: "Channel") -> None: ...
@@ -265,7 +268,8 @@ class Channel:
             found = self.readable(queue)
             assert isinstance(found, UpstreamQueue)
             limits = most_unsettled(no_ack, self.consumer_limit, self.window, credit)
-            found.open_feed(answers, Subscription(exclusive, arguments, credit == 0, *limits))
+            subscription = Subscription(exclusive, arguments, credit == 0, *limits)
+            found.open_feed(answers, subscription, self.client.names)
 
     def start(self, tag: str) -> None:
         """Deliveries may begin."""

@@ -40,6 +40,11 @@ class Client:
         self.ended: Callable[[], None] = lambda: None
         """Called once when it is closed, also by the deletion of its virtual host."""
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Its user and its client id."""
+        return frozenset(filter(None, (self.user, self.origin.get("client_id"))))
+
     def channel(self, number: int, recipient: Recipient) -> Channel:
         """Open a channel."""
         if number in self.channels:

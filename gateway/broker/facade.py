@@ -12,7 +12,7 @@ form of their operations.
 
 import secrets
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from gateway.broker.answers import Answer, Answers
 from gateway.broker.consumers import Consumer, Window
@@ -46,6 +46,13 @@ REPLIES = f"{GENERATED}reply."
 """Prefix of the queues for direct replies."""
 
 
+class Named(Protocol):
+    """The client of a consumer."""
+
+    @property
+    def names(self) -> frozenset[str]: ...
+
+
 class UpstreamQueue(Queue):
     """A queue of the upstream, as the clients of the facade know it. ``restore`` are the requests
     that made it, in order, if it ends with the connection to the upstream."""
@@ -61,14 +68,17 @@ class UpstreamQueue(Queue):
         self.opened: FeedQueue | None = None
         """The feed of the consumer that is added next, to which the upstream has agreed."""
 
-    def open_feed(self, answers: Answers, subscription: Subscription) -> None:
-        """Subscribe at the upstream. Raises ``AwaitsUpstream``, or its refusal."""
+    def open_feed(
+        self, answers: Answers, subscription: Subscription, client: frozenset[str]
+    ) -> None:
+        """Subscribe at the upstream for a client, of these names. Raises ``AwaitsUpstream``, or
+        its refusal."""
         check_offset(self.host.title("queue", self.name), subscription.arguments)
         answers.begin()
         key = f"subscribe {self.name}"
         answer = answers.given.get(key)
         if answer is None:
-            feed = FeedQueue(self, subscription)
+            feed = FeedQueue(self, subscription, client)
             answer = answers.given[key] = self.host.upstream.open(feed)
         self.opened = answer.value()
 
@@ -83,7 +93,7 @@ class UpstreamQueue(Queue):
                 consumer.no_ack, consumer.limit, consumer.window, consumer.credit
             )
             subscription = Subscription(consumer.exclusive, consumer.arguments, False, *limits)
-            feed = FeedQueue(self, subscription)
+            feed = FeedQueue(self, subscription, cast(Named, consumer.origin).names)
         feed.consumer = consumer
         consumer.queue = feed
         self.consumers.append(consumer)

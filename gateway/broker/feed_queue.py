@@ -176,7 +176,8 @@ class FeedQueue(Queue):
         "home",
         "_subscription",
         "consumer",
-        "attachment",
+        "client",
+        "feeds",
         "remaining",
         "place",
         "_sought",
@@ -184,9 +185,13 @@ class FeedQueue(Queue):
         "_exhausted",
     )
 
-    def __init__(self, home: Home, subscription: Subscription | None) -> None:
+    def __init__(
+        self, home: Home, subscription: Subscription | None, client: frozenset[str] = frozenset()
+    ) -> None:
         super().__init__(home.vhost, home.name, 0)
         self.home = home
+        self.client = client
+        """The user and the client id of the consumer's connection."""
         self._subscription = subscription
         self.consumer: Consumer | None = None
         """``None`` before the upstream has agreed."""
@@ -197,8 +202,8 @@ class FeedQueue(Queue):
         self._drain: Callable[[int], None] | None = None
         self._exhausted = False
         self.place = Place(home.type)
-        self.attachment: Any = None
-        """The feed that the owner of the connections keeps for it."""
+        self.feeds: dict[int, Any] = {}
+        """Those that the owners of the connections keep for it, by their side."""
         self.dispatcher: FeedDispatcher = FeedDispatcher(cast(DispatchedQueue, self), False, True)
         self.consumers = self.dispatcher.consumers
         self.waiting = self.dispatcher.waiting
@@ -358,12 +363,14 @@ class FeedQueue(Queue):
         for entry in self.take_ready():
             self.conclude(entry, Outcome.RELEASE)
 
-    def lose(self) -> None:
-        """The connection to the upstream is lost, and delivers its messages again."""
-        if self.backlog.depth:
-            self.place.rewind(self.backlog.lanes[0].ready[0].message)
-        for entry in self.take_ready():
-            super().finish(entry)
+    def lose(self, feed: Feed) -> None:
+        """The connection of a feed is lost, and the upstream delivers its messages again."""
+        lane = self.backlog.lanes[0]
+        lost = [one for one in lane.ready if cast(Borrowed, one).feed is feed]
+        if lost:
+            self.place.rewind(lost[0].message)
+        for entry in lost:
+            super().finish(self.backlog.take(lane, entry))
 
     def remove_consumer(self, consumer: Consumer, keep_queue: bool = False) -> None:
         consumer.stop()

@@ -33,16 +33,36 @@ def path_of(vhost: str) -> str:
     return f"/v1/admin/facades/{quote(vhost, safe='')}/modes"
 
 
+def some_first(one: dict[str, Any]) -> str:
+    """The clients and keys that are at the broker that is not the primary one already."""
+    found = [f"producer {name}" for name in one["users"]]
+    found += [f"{one['percent']} % of producers' keys"] if one["percent"] else []
+    found += [f"consumer {name}" for name in one["consumers"]]
+    found += [f"{one['keys']} % of keys"] if one["keys"] else []
+    return ", ".join(found)
+
+
 def show(modes: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print_json({"modes": modes})
         return
-    table = Table("address", "mode", "moved", "brought", "copied", "lost", "differences", "error")
+    table = Table(
+        "address",
+        "mode",
+        "other broker first",
+        "moved",
+        "brought",
+        "copied",
+        "lost",
+        "differences",
+        "error",
+    )
     for one in modes:
         differing = ", ".join(f"{name} {count}" for name, count in one["differences"].items())
         table.add_row(
             one["name"] if one["kind"] == "queue" else f"exchange {one['name']}",
             f"{one['mode']} -> {one['target']}" if one["target"] else one["mode"],
+            some_first(one),
             str(one["moved"]),
             str(one["brought"]),
             str(one["copied"]),
@@ -76,6 +96,13 @@ def mode(
     producer: Annotated[
         list[str] | None, typer.Option(help="User whose publishes do; repeatable.")
     ] = None,
+    consumer: Annotated[
+        list[str] | None,
+        typer.Option(help="User or client id whose consumers are at the other broker; repeatable."),
+    ] = None,
+    keys: Annotated[
+        int, typer.Option(help="Keys, in percent, whose messages are consumed at the other broker.")
+    ] = 0,
     gateway: Running = WHERE,
     vhost: Vhost = "/",
     user: Login = "guest",
@@ -93,6 +120,7 @@ def mode(
     if not any(wanted.values()):
         fail("no address is given: --queue, --exchange or --all")
     body: dict[str, Any] = {"mode": mode, "percent": percent, "users": list(producer or ())}
+    body |= {"consumers": list(consumer or ()), "keys": keys}
     body |= {"queues": wanted["queue"], "exchanges": wanted["exchange"]}
     ask_gateway("POST", gateway, path_of(vhost), *login, body)
     columns = (
@@ -128,7 +156,17 @@ def cutover(
     as_json: Json = False,
 ) -> None:
     """Let the new broker take over: mode new-primary. Clients stay connected."""
-    mode("new-primary", queue, exchange, all, 0, None, gateway, vhost, user, password, as_json)
+    mode(
+        "new-primary",
+        queue,
+        exchange,
+        all,
+        gateway=gateway,
+        vhost=vhost,
+        user=user,
+        password=password,
+        as_json=as_json,
+    )
 
 
 def cutback(
@@ -143,7 +181,17 @@ def cutback(
     as_json: Json = False,
 ) -> None:
     """Back to the old broker, with all messages. Clients stay connected."""
-    mode(to, queue, exchange, all, 0, None, gateway, vhost, user, password, as_json)
+    mode(
+        to,
+        queue,
+        exchange,
+        all,
+        gateway=gateway,
+        vhost=vhost,
+        user=user,
+        password=password,
+        as_json=as_json,
+    )
 
 
 def add_mode_commands(bridge: typer.Typer) -> None:

@@ -3,12 +3,14 @@
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.bridge.test_facade import depth, facade
+from tests.http.test_replay import message
 from tests.net.running import PATIENCE, Running, until
 
 AUTH = ("guest", "guest")
@@ -175,3 +177,22 @@ def test_an_event_stream(front: Running, old: Running, source: str) -> None:
                 if line.startswith("data:") and '"seen"' in line:
                     assert json.loads(line[5:])["body"] == {"text": "seen"}
                     break
+
+
+def test_a_replay_into_the_upstream(old: Running, tmp_path: Path) -> None:
+    """Each message once, with keys that are saved when the upstream has confirmed."""
+    path = "/v1/%2F/replays/again/messages"
+    given = {"messages": [message(0, "again"), message(1, "nowhere"), message(2, "again")]}
+    with facade(tmp_path, old.port) as front:
+        made(old, "again")
+        dry = call(front, "POST", f"{path}?dry_run=true", json=given).json()
+        assert [one["index"] for one in dry["rejected"]] == [1]
+        assert depth(old, "again") == 0
+        first = call(front, "POST", path, json=given).json()
+        assert (first["attempted"], first["published"]) == (3, 2)
+        assert [one["index"] for one in first["rejected"]] == [1]
+        front.kill()
+        front.start()
+        again = call(front, "POST", path, json=given).json()
+        assert (again["published"], again["duplicates"]) == (0, [0, 2])
+    assert depth(old, "again") == 2

@@ -49,6 +49,7 @@ class Owner:
     """The facade."""
 
     vhost = "/"
+    side = 1
     places = SAME_PLACES
     is_copy = None
 
@@ -76,7 +77,7 @@ class Fed:
         self.queue = FeedQueue(home, Subscription(False, {}, False, *limits))
         self.peer = Peer()
         self.feed = Feed(cast(FeedOwner, owner), cast(Remote, self.peer), self.queue, 2)
-        self.queue.attachment = self.feed
+        self.queue.feeds[owner.side] = self.feed
         self.consumer = Consumer(
             "c",
             self.queue,
@@ -182,7 +183,7 @@ def test_held_deliveries_of_an_earlier_connection_count() -> None:
         fed.deliver(1, 2, 3)
         fed.feed.lose()
         again = Feed(fed.feed._owner, fed.feed._remote, fed.queue, 2)
-        fed.queue.attachment = again
+        fed.queue.feeds[again._owner.side] = again
         del fed.peer.asked[:]
         await again.opened()
         assert fed.peer.limits == [(5, True)]

@@ -467,9 +467,11 @@ def test_fetches_and_http_wait_for_the_change(front: Running) -> None:
 def test_the_commands_of_the_guide(front: Running, tmp_path: Path) -> None:
     asyncio.run(made(front, "orders", "bills"))
     text = (ROOT / "docs/modes.md").read_text()
-    (block,) = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
-    commands = [line.removeprefix("$ ") for line in block.splitlines()]
-    assert len(commands) == 4
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    commands, shares = (
+        [line.removeprefix("$ ") for line in block.splitlines()] for block in blocks
+    )
+    assert (len(commands), len(shares)) == (4, 2)
     place = f" --gateway http://127.0.0.1:{front.http_port} --password guest --json"
     said = [json.loads(command(tmp_path, one + place, {})) for one in commands]
     told = [{one["name"]: one["mode"] for one in answer["modes"]} for answer in said]
@@ -481,6 +483,14 @@ def test_the_commands_of_the_guide(front: Running, tmp_path: Path) -> None:
     assert told[3]["orders"] == "new-primary" and told[3]["bills"] == "old-only"
     shown = command(tmp_path, commands[3] + place.removesuffix(" --json"), {})
     assert "new-primary" in shown
+    command(tmp_path, commands[2].replace("bills", "orders") + place, {})
+    said = [command(tmp_path, one + place, {}) for one in shares]
+    found = [json.loads(one)["modes"][0] for one in said]
+    assert [(one["consumers"], one["keys"]) for one in found] == [
+        (["billing", "alice"], 0),
+        ([], 10),
+    ]
+    assert "10 % of keys" in command(tmp_path, commands[3] + place.removesuffix(" --json"), {})
     with pytest.raises(AssertionError, match="new-primary comes between"):
         command(tmp_path, f"amqp-gateway bridge mode new-only -q bills {place}", {})
 

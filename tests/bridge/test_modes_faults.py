@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from gateway.operations import Subscribe
 from tests.bridge import faults
@@ -14,16 +15,37 @@ from tests.bridge.faults import Fault
 from tests.bridge.relay import Relay
 from tests.bridge.test_facade import confirmed, deliveries, entered, message, run
 from tests.bridge.test_facade_faults import busy
-from tests.bridge.test_modes import ask, between, made, modes
+from tests.bridge.test_modes import between, made, modes, post
 from tests.bridge.traffic import Traffic
 from tests.net.running import PATIENCE, Running, until
 
 CLIENTS = ("0-9-1", "1.0")
 QUEUES = ("orders", "bills")
+Change = dict[str, Any]
+"""What is asked for: a mode, and perhaps a share."""
 WAITING = "waiting"
 """A queue that nobody reads before the end."""
 BACKLOG = 1000
-CHANGES = ("new-primary", "old-only", "mirror", "new-primary", "new-only", "new-primary", "mirror")
+CHANGES: list[Change] = [
+    {"mode": mode}
+    for mode in (
+        "new-primary",
+        "old-only",
+        "mirror",
+        "new-primary",
+        "new-only",
+        "new-primary",
+        "mirror",
+    )
+]
+SHARES: list[Change] = [
+    {"mode": "old-only", "keys": 50},
+    {"mode": "old-only", "keys": 90},
+    {"mode": "old-only", "consumers": ["guest"]},
+    {"mode": "new-primary"},
+    {"mode": "old-only", "consumers": ["guest"], "percent": 50},
+    {"mode": "old-only", "keys": 20},
+]
 ATTEMPTS = 5
 
 
@@ -50,19 +72,33 @@ class Front:
         until(lambda: not any(one["target"] for one in modes(self.gateway).values()), "its end")
         return modes(self.gateway)
 
-    def change(self, mode: str) -> None:
+    def ask(self, change: Change) -> None:
+        answer = post(self.gateway, {**change, "queues": [*QUEUES, WAITING]})
+        assert answer.status_code == 202, answer.text
+
+    def change(self, change: Change) -> None:
         """Repeat a change until all queues have changed; those that have not, say why."""
         for _ in range(ATTEMPTS):
             told = self.modes()
-            failed = {name: one["error"] for name, one in told.items() if one["mode"] != mode}
+            failed = {name: one["error"] for name, one in told.items() if not is_made(change, one)}
             if not failed and len(told) == len(QUEUES) + 1:
                 return
-            answer = ask(self.gateway, mode, *QUEUES, WAITING)
-            assert answer.status_code == 202, answer.text
-        raise AssertionError(f"{mode}: {failed}")
+            self.ask(change)
+        raise AssertionError(f"{change}: {failed}")
 
 
-def survive(front: Front, known: dict[str, Fault], count: int, seed: int) -> None:
+def is_made(change: Change, told: dict[str, Any]) -> bool:
+    wanted = {"keys": 0, "consumers": [], "percent": 0, **change}
+    return all(told[name] == value for name, value in wanted.items())
+
+
+def survive(
+    front: Front,
+    known: dict[str, Fault],
+    count: int,
+    seed: int,
+    changes: list[Change] = CHANGES,
+) -> None:
     """Change modes, with a fault in the middle of each change; then the change is made, or says why
     not and can be made again. Nothing confirmed is lost."""
     dice = random.Random(seed)
@@ -76,22 +112,21 @@ def survive(front: Front, known: dict[str, Fault], count: int, seed: int) -> Non
         for flow in flows:
             await busy(flow)
         for number, name in enumerate(names[:count]):
-            mode = CHANGES[number % len(CHANGES)]
-            happened.append(f"{mode}: {name}")
-            answer = await asyncio.to_thread(ask, front.gateway, mode, *QUEUES, WAITING)
-            assert answer.status_code == 202, answer.text
+            change = changes[number % len(changes)]
+            happened.append(f"{change}: {name}")
+            await asyncio.to_thread(front.ask, change)
             await asyncio.sleep(dice.uniform(0, 0.6))
             await asyncio.to_thread(known[name], dice)
             told = await asyncio.to_thread(front.modes)
-            silent = [one for one in told.values() if one["mode"] != mode and not one["error"]]
-            assert not silent
-            await asyncio.to_thread(front.change, mode)
+            for one in told.values():
+                assert is_made(change, one) or one["error"], one
+            await asyncio.to_thread(front.change, change)
         for flow in flows:
             await busy(flow)
 
     async def all_of_it() -> None:
         changing = asyncio.create_task(change_all())
-        async with asyncio.timeout(PATIENCE + 20 * count):
+        async with asyncio.timeout(PATIENCE + 60 * count):
             await asyncio.gather(*(flow.run(changing) for flow in flows))
 
     async def fill() -> None:
@@ -119,7 +154,8 @@ def survive(front: Front, known: dict[str, Fault], count: int, seed: int) -> Non
         raise AssertionError(f"{happened[-3:]}: {lost} lost, {error!r}, {told}") from error
 
 
-def test_changes_of_mode_with_faults(tmp_path: Path) -> None:
+@pytest.mark.parametrize("changes", [CHANGES, SHARES], ids=["modes", "shares"])
+def test_changes_of_mode_with_faults(tmp_path: Path, changes: list[Change]) -> None:
     with contextlib.ExitStack() as stack:
         old, new = (stack.enter_context(Running(tmp_path / name)) for name in ("old", "new"))
         near, far = (stack.enter_context(Relay(one.port)) for one in (old, new))
@@ -132,4 +168,4 @@ def test_changes_of_mode_with_faults(tmp_path: Path) -> None:
             "the old broker is cut off": faults.cuts(near),
             "the new broker is far away": faults.delays(far),
         }
-        survive(front, known, len(known), 3)
+        survive(front, known, len(known), 3, changes)

@@ -58,8 +58,10 @@ def recorded(path: Path, messages: list[Message], form: str = "0-9-1") -> Record
     return made
 
 
-def compared(folder: Path, one: list[Message], other: list[Message], **rules: Any) -> Any:
-    left, right = recorded(folder / "left", one), recorded(folder / "right", other)
+def compared(
+    folder: Path, one: list[Message], other: list[Message], form: str = "0-9-1", **rules: Any
+) -> Any:
+    left, right = recorded(folder / "left", one, form), recorded(folder / "right", other, form)
     try:
         return Comparison(left, "q", right, "q", Rules(**rules)).run()
     finally:

@@ -11,7 +11,7 @@ import pytest
 from tests.bridge import faults
 from tests.bridge.relay import Relay
 from tests.bridge.test_modes import between
-from tests.bridge.test_modes_faults import Front, survive
+from tests.bridge.test_modes_faults import CHANGES, SHARES, Change, Front, survive
 from tests.interop import brokers, servers
 from tests.interop.test_shovel_faults import Restarted, lacks_memory, needs
 
@@ -21,7 +21,13 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(1200)]
 KILLED = ("the gateway is killed", "Artemis is killed", "RabbitMQ is killed")
 
 
-def fail(folder: Path, count: int, seed: int, kinds: Collection[str] = ()) -> None:
+def fail(
+    folder: Path,
+    count: int,
+    seed: int,
+    kinds: Collection[str] = (),
+    changes: list[Change] = CHANGES,
+) -> None:
     needs(servers.rabbitmq_missing(), brokers.artemis_missing())
     with contextlib.ExitStack() as stack:
         old = Restarted(lambda port: servers.start_rabbitmq(folder / "rabbitmq", port=port))
@@ -38,13 +44,18 @@ def fail(folder: Path, count: int, seed: int, kinds: Collection[str] = ()) -> No
             "Artemis is far away": faults.delays(far),
             "RabbitMQ has no memory": lacks_memory(old),
         }
-        survive(front, {one: known[one] for one in kinds or known}, count, seed)
+        survive(front, {one: known[one] for one in kinds or known}, count, seed, changes)
 
 
 def test_changes_of_mode_with_faults(tmp_path: Path) -> None:
     fail(tmp_path, 3, 5, KILLED)
 
 
+def test_changes_of_shares_with_faults(tmp_path: Path) -> None:
+    fail(tmp_path, 3, 5, KILLED, SHARES)
+
+
 @pytest.mark.long
-def test_many_changes_of_mode_with_faults(tmp_path: Path) -> None:
-    fail(tmp_path, 60, 6)
+@pytest.mark.parametrize("changes", [CHANGES, SHARES], ids=["modes", "shares"])
+def test_many_changes_of_mode_with_faults(tmp_path: Path, changes: list[Change]) -> None:
+    fail(tmp_path, 60, 6, changes=changes)

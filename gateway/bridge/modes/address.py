@@ -1,5 +1,6 @@
 """The addresses of a facade with two upstreams, each with its mode."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -30,15 +31,34 @@ class AddressInfo(NamedTuple):
     since: int
     percent: int
     users: tuple[str, ...]
+    consumers: tuple[str, ...]
+    keys: int
+    opened: bool
     held: int
     moved: int
     brought: int
+    supplied: int
     copied: int
     copies_lost: int
     copies_held: int
     compared: int
     differences: dict[str, int]
     error: str
+
+
+class Split(Protocol):
+    """Lets some of the consumers be at the other side. ``changed`` is set when a consumer comes,
+    goes or wants more; ``supplied`` messages were brought to those at the other side."""
+
+    changed: asyncio.Event
+
+    @property
+    def supplied(self) -> int: ...
+
+    @property
+    def error(self) -> str: ...
+
+    async def close(self) -> None: ...
 
 
 class Address:
@@ -63,6 +83,8 @@ class Address:
         "error",
         "copies",
         "follower",
+        "split",
+        "opened",
     )
 
     def __init__(self, kind: Kind, name: str, mode: Mode = Mode.OLD_ONLY) -> None:
@@ -82,13 +104,19 @@ class Address:
         self.copies = Copies()
         self.follower: Follower | None = None
         """Brings over the messages that arrive at the other side, and removes copies there."""
+        self.split: Split | None = None
+        self.opened = False
+        """With a share of ``keys``: everything has been delivered that was there before, and
+        consumers are at both sides."""
 
     def enter(self, mode: Mode, share: Share) -> None:
         self.mode, self.arrangement = mode, ARRANGEMENTS[mode]
         self.share = self.wanted_share = share
+        self.opened = False
 
     def info(self) -> AddressInfo:
-        copies, follower = self.copies, self.follower
+        copies, follower, split = self.copies, self.follower, self.split
+        told = "" if follower is None else follower.error
         return AddressInfo(
             self.kind,
             self.name,
@@ -97,20 +125,26 @@ class Address:
             self.since,
             self.share.percent,
             self.share.users,
+            self.share.consumers,
+            self.share.keys,
+            self.opened,
             len(self.held),
             self.moved,
             0 if follower is None else follower.brought,
+            0 if split is None else split.supplied,
             copies.made,
             copies.lost,
             copies.held,
             copies.compared,
             dict(copies.differences),
-            self.error or ("" if follower is None else follower.error),
+            self.error or ("" if split is None else split.error) or told,
         )
 
 
 def share_of(value: dict[str, Any]) -> Share:
-    return Share(value["percent"], tuple(value["users"]))
+    """From the store, perhaps as an earlier release has written it."""
+    consumers = tuple(value.get("consumers", ()))
+    return Share(value["percent"], tuple(value["users"]), consumers, value.get("keys", 0))
 
 
 class Records(Protocol):

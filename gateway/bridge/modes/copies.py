@@ -17,6 +17,8 @@ MOST_OCTETS = 16 << 20
 """Messages, and their octets, that wait for their copies to be compared with."""
 KEPT = "k"
 """The first letter of the ids of copies that stay until their messages are settled."""
+MARK = "m"
+"""The first letter of the ids of marks, which are messages without a body."""
 MOST_SETTLED = 100_000
 """Ids of settled messages whose copies have not arrived."""
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from gateway.bridge.clock import now
 from gateway.bridge.migration.in_gateway import GatewayMoves
@@ -18,13 +19,17 @@ from gateway.bridge.migration.settings import MoveSettings, QueuePair
 from gateway.bridge.modes.address import MOST, Address, AddressInfo, Kind
 from gateway.bridge.modes.mode import (
     ARRANGEMENTS,
+    NEW,
     NO_SHARE,
+    OLD,
     Arrangement,
     Mode,
     Share,
     can_change,
+    check_share,
 )
 from gateway.bridge.modes.pair import UpstreamPair
+from gateway.bridge.modes.split import SplitConsumers
 from gateway.bridge.waiting import Turn
 from gateway.errors import Condition, GatewayError, Refusal
 
@@ -113,14 +118,18 @@ class ModeChanges:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        for address in self.addresses:
-            await self._unfollow(address)
+        await asyncio.gather(*map(self._leave, self.addresses))
+
+    async def _leave(self, address: Address) -> None:
+        await self._unsplit(address)
+        await self._unfollow(address)
 
     def request(
         self, places: Sequence[tuple[Kind, str]], mode: Mode, share: Share = NO_SHARE
     ) -> None:
-        """Change the mode of addresses, and the share of their producers at the other broker, in
+        """Change the mode of addresses, and the share of their clients at the other broker, in
         their order. Raises ``Refusal`` if one of them cannot change so; nothing has begun then."""
+        check_share(share, mode)
         known = {(one.kind, one.name): one for one in self.addresses}
         if len(known.keys() | set(places)) > MOST:
             raise Refusal(Condition.RESOURCE_ERROR, f"more than {MOST} addresses have a mode")
@@ -133,7 +142,7 @@ class ModeChanges:
             if not can_change(current, mode):
                 text = f"{kind} {name!r} is {current.value}: new-primary comes between"
                 raise Refusal(Condition.PRECONDITION_FAILED, f"{text} this and {mode.value}")
-        self._check_bindings(set(places), mode)
+        self._check_bindings(set(places), mode, share)
         chosen = []
         for kind, name in dict.fromkeys(places):
             address = self.addresses.add(kind, name)
@@ -145,7 +154,7 @@ class ModeChanges:
         self._wanted += grouped(chosen)
         self._some.set()
 
-    def _check_bindings(self, places: set[tuple[Kind, str]], mode: Mode) -> None:
+    def _check_bindings(self, places: set[tuple[Kind, str]], mode: Mode, share: Share) -> None:
         """Raises ``Refusal`` if an exchange and a queue of its would have different brokers, and
         nothing would bring the messages over: they would wait where nobody takes them."""
         stranded: dict[str, list[str]] = {}
@@ -154,9 +163,13 @@ class ModeChanges:
             if not any(changes) or self.pair.is_temporary(queue):
                 continue
             source = self.addresses.exchanges.get(exchange, self.addresses.others)
+            target = self.addresses.queue(queue)
             there = arranged(source, mode if changes[0] else None)
-            here = arranged(self.addresses.queue(queue), mode if changes[1] else None)
-            if there.primary != here.primary and not here.copy:
+            here = arranged(target, mode if changes[1] else None)
+            some = share if changes[0] else source.wanted_share
+            read = share if changes[1] else target.wanted_share
+            goes = there.primary != here.primary or some.sends
+            if goes and not here.copy and read == NO_SHARE:
                 stranded.setdefault(exchange, []).append(queue)
         for exchange, queues in stranded.items():
             names = ", ".join(map(repr, queues[:MOST_NAMED]))
@@ -214,10 +227,11 @@ class ModeChanges:
     async def _queue(self, address: Address, limit: asyncio.Semaphore) -> None:
         async with limit:
             try:
+                await self._unsplit(address)
                 if address.target is not address.mode:
                     await self._bring(address)
-                elif address.follower is not None:
-                    await address.follower.idle(IDLE_SECONDS)
+                else:
+                    await self._divide(address)
             except (OSError, GatewayError) as error:
                 self._failed(address, str(error) or type(error).__name__)
             except Exception as error:  # publishes must not wait for ever
@@ -230,9 +244,8 @@ class ModeChanges:
         """The mode stays. A follower brings back the messages that have gone to the other side."""
         log.warning("mode of %s: %s", address.name, text)
         address.error = text
-        if address.kind == "queue" and address.follower is None and address.move:
-            address.follower = self.pair.follower(address)
-            address.follower.start()
+        if address.kind == "queue" and address.move:
+            self._start_follower(address)
         address.move = ""
 
     async def _bring(self, address: Address) -> None:
@@ -240,15 +253,41 @@ class ModeChanges:
         that is going to have them."""
         moves = crosses(address)
         if not address.move:  # messages that a move has brought there stay
-            if address.follower is None and moves:
-                address.follower = self.pair.follower(address)
-                address.follower.start()
+            await self.pair.retire_feeds(address, address.arrangement.other, None)
+            if address.follower is None and (moves or address.share.splits):
+                self._start_follower(address)
             if address.follower is not None:
                 await address.follower.empty(EMPTY_SECONDS)
             await self._unfollow(address)
         if moves:
-            await self.pair.retire_feeds(address)
+            await self.pair.retire_feeds(address, address.arrangement.primary, None)
             await self._move(address)
+
+    async def _divide(self, address: Address) -> None:
+        """Prepare both sides of a queue for another share: consumers leave the side where they are
+        not to be, and everything is brought to the primary broker but what others there take."""
+        old, new, other = address.share, address.wanted_share, address.arrangement.other
+        if new.splits:
+            await self.pair.check_split(address)
+        grows = 0 < old.keys <= new.keys
+        if old.splits and not (grows or (old.consumers and new.consumers)):
+            await self.pair.retire_feeds(address, other, None)
+            if address.follower is None:
+                self._start_follower(address)
+            assert address.follower is not None
+            await address.follower.empty(EMPTY_SECONDS)
+        elif address.follower is not None:
+            await address.follower.idle(IDLE_SECONDS)
+        address.opened = False
+        for side in (OLD, NEW):
+            await self.pair.retire_feeds(address, side, new)
+        if old.splits or new.splits:
+            await self._unfollow(address)
+
+    def _start_follower(self, address: Address) -> None:
+        if address.follower is None:
+            address.follower = self.pair.follower(address)
+            address.follower.start()
 
     async def _quiet(self) -> None:
         """Wait until everything has been brought over that the exchanges have published: later
@@ -313,10 +352,18 @@ class ModeChanges:
     # --- the other side ---------------------------------------------------------------------------
 
     def _follow(self, address: Address) -> None:
-        wanted = address.arrangement.copy or address.share != NO_SHARE
-        if address.kind == "queue" and wanted and address.follower is None:
-            address.follower = self.pair.follower(address)
-            address.follower.start()
+        if address.kind != "queue":
+            return
+        if address.share.splits:
+            start, end = partial(self._start_follower, address), partial(self._unfollow, address)
+            address.split = SplitConsumers(self.pair, address, start, end)
+        elif address.arrangement.copy or address.share != NO_SHARE:
+            self._start_follower(address)
+
+    async def _unsplit(self, address: Address) -> None:
+        split, address.split = address.split, None
+        if split is not None:
+            await split.close()
 
     async def _unfollow(self, address: Address) -> None:
         follower, address.follower = address.follower, None

@@ -12,7 +12,7 @@ from gateway.bridge.lifetime import expiring, left_of
 from gateway.bridge.modes.copies import KEPT, Copies, Expected, copy_id
 from gateway.bridge.remote_ends import RemoteSource, open_destination, open_source
 from gateway.bridge.upstream import Upstream
-from gateway.bridge.waiting import quietly
+from gateway.bridge.waiting import met, quietly
 from gateway.errors import Condition, GatewayError, Refusal
 from gateway.message import Message
 from gateway.net.pauses import Pauses
@@ -26,6 +26,8 @@ QUIET_SECONDS = 0.2
 """Time without a delivery after which the broker is asked whether the queue is empty."""
 AWAY_SECONDS = 10.0
 """Time without a connection to both brokers after which a queue cannot be emptied."""
+CLOSE_SECONDS = 2.0
+"""Time for messages under way to be confirmed at the end."""
 UNTOLD_SECONDS = 2.0
 """The same, after which it counts as empty where the broker does not tell."""
 
@@ -56,7 +58,7 @@ class Follower:
         self._under_way = 0
         self._arrived = self._copied = self._strange = 0.0
         """When the last delivery has come, the last copy, and the last message that is none."""
-        self._emptying = False
+        self._emptying = self._closing = False
         self._reopening = asyncio.Event()
         self._reason = ""
         """Why both ends are opened again."""
@@ -66,11 +68,17 @@ class Follower:
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Unsettled deliveries go back to their queue."""
+        """Messages under way arrive, so that they do not come twice. Other deliveries go back to
+        their queue."""
+        self._closing = True
         if self._task is not None:
+            await met(self._is_at_rest, 0.005, CLOSE_SECONDS)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self._copies.take_held()
+
+    def _is_at_rest(self) -> bool:
+        return self._source is None or not self._under_way
 
     # --- settlements ------------------------------------------------------------------------------
 
@@ -212,10 +220,12 @@ class Follower:
                 if not self._keeps(id, one):
                     removed.append(one.delivery)
             self._remove(removed)
-            if strangers:
+            if strangers and not self._closing:
                 self._strange = self._arrived
                 self._under_way += len(strangers)
-                destination.publish([(one.delivery, self._routed(one)) for one in strangers])
+                destination.publish(
+                    [(one.delivery, routed(one.message, self._to_queue)) for one in strangers]
+                )
                 await destination.drain()
             await asyncio.sleep(0)
 
@@ -227,13 +237,6 @@ class Follower:
         if message is not None:
             self._copies.compare(message, copy.message)
         return False
-
-    def _routed(self, taken: Taken) -> Message:
-        message, left = taken.message, left_of(taken.message)
-        if left:
-            with suppress(ValueError):  # a header that cannot be read goes as it is
-                message = expiring(message, left)
-        return message.routed_as("", self._to_queue)
 
     def _report(self, delivery: int, fate: Fate, text: str) -> None:
         """A message that the primary broker does not take stays in its queue: both ends are opened
@@ -248,3 +251,12 @@ class Follower:
     def _reopen(self, reason: str) -> None:
         self._reason = reason
         self._reopening.set()
+
+
+def routed(message: Message, queue: str) -> Message:
+    """As it is published to a queue of the other broker, with what is left of its time to live."""
+    left = left_of(message)
+    if left:
+        with suppress(ValueError):  # a header that cannot be read goes as it is
+            message = expiring(message, left)
+    return message.routed_as("", queue)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from gateway.broker.outbound import FIRST
+from gateway.errors import Condition, Refusal
 
 OLD = FIRST
 NEW = 2
@@ -51,18 +52,42 @@ ARRANGEMENTS = {
 
 
 class Share(NamedTuple):
-    """Publishes to an address that go to the broker that is not its primary one, from which they
-    are brought over: those of some ``users``, and ``percent`` of all keys."""
+    """What the broker has that is not the primary one of an address. Publishes of some ``users``,
+    and those of ``percent`` of all keys, go there and are brought over. ``consumers`` are clients,
+    by user or client id, whose consumers are there. Publishes of ``keys`` percent of all keys go
+    there and stay: each consumer is at both brokers."""
 
     percent: int = 0
     users: tuple[str, ...] = ()
+    consumers: tuple[str, ...] = ()
+    keys: int = 0
+
+    @property
+    def splits(self) -> bool:
+        """Whether messages are consumed at both brokers."""
+        return bool(self.consumers or self.keys)
+
+    @property
+    def sends(self) -> bool:
+        """Whether publishes go there."""
+        return bool(self.percent or self.users or self.keys)
 
     def takes(self, user: str, key: str) -> bool:
         """The same for the same user and key, so that messages with one key keep their order."""
-        return user in self.users or crc32(key.encode()) % 100 < self.percent
+        return user in self.users or crc32(key.encode()) % 100 < self.percent + self.keys
 
 
 NO_SHARE = Share()
+
+
+def check_share(share: Share, mode: Mode) -> None:
+    """Raises ``Refusal`` if an address of this mode cannot have the share."""
+    if share.keys and share != Share(keys=share.keys):
+        text = "keys that stay at the other broker exclude percent, users and consumers"
+        raise Refusal(Condition.PRECONDITION_FAILED, text)
+    if share.splits and ARRANGEMENTS[mode].copy:
+        text = f"in {mode.value} copies are at the other broker: consumers can be there in old-only"
+        raise Refusal(Condition.PRECONDITION_FAILED, f"{text} and new-only")
 
 
 def can_change(current: Mode, target: Mode) -> bool:

@@ -13,20 +13,25 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+from gateway.adapters.methods.content import BASIC
 from gateway.bridge.facade import Facade
 from gateway.bridge.feeds import Feed
 from gateway.bridge.modes.address import Address, Addresses
 from gateway.bridge.modes.bindings import Bindings
-from gateway.bridge.modes.copies import KEPT, Expected, copied, copy_id, copy_of, original_id
+from gateway.bridge.modes.copies import KEPT, MARK, Expected, copied, copy_id, copy_of, original_id
 from gateway.bridge.modes.follower import Follower
-from gateway.bridge.modes.mode import NEW, NO_SHARE, OLD
+from gateway.bridge.modes.mode import NEW, NO_SHARE, OLD, Share
+from gateway.bridge.queue_types import TYPE, find_queue
+from gateway.bridge.remote_ends import CHANNEL, begin, look_for
+from gateway.bridge.waiting import quietly
 from gateway.broker.answers import Answer
-from gateway.broker.deadletters import peek_properties
 from gateway.broker.facade import FacadeVirtualHost, UpstreamQueue
 from gateway.broker.feed_queue import FeedQueue, UpstreamWork
+from gateway.broker.message_keys import GROUP_OF_JMS, key_of
 from gateway.broker.outbound import MOST_MESSAGES, PublishFate
+from gateway.broker.stream_queues import STREAM
 from gateway.errors import Condition, Refusal
-from gateway.message import Message
+from gateway.message import Message, Properties
 from gateway.operations import (
     Bind,
     DeclareExchange,
@@ -58,6 +63,7 @@ class UpstreamPair:
         self._last_copy = 0
         self._copies: dict[int, Address] = {}
         """Copies under way that no publish waits for, by their numbers, which are negative."""
+        self._marks: dict[str, Address] = {}
         self._exchanges_held = False
         self._transacting: dict[Answer, tuple[set[Address], bool]] = {}
         """Transactions under way: the addresses of their publishes, and whether an exchange is
@@ -65,13 +71,12 @@ class UpstreamPair:
         self._held_work: list[tuple[UpstreamWork, Answer]] = []
         self._held: list[int] = []
         """Publishes to exchanges that wait since a queue changes its broker."""
-        old.serves = lambda name: self._side(name) is old
-        new.serves = lambda name: self._side(name) is new
         for side, facade in self.sides.items():
+            facade.serves = partial(self._serves, side)
             facade.conclude = partial(self._conclude, side)
             facade.taken = partial(self._taken, side)
             facade.on_lost = partial(self._lose_copies, side)
-            facade.is_copy = is_copy
+            facade.is_copy = self._is_copy
 
     def _side(self, queue: str) -> Facade:
         """Where the consumers of a queue have their subscriptions. Exclusive queues, and those that
@@ -79,6 +84,25 @@ class UpstreamPair:
         if self.is_temporary(queue):
             return self.sides[OLD]
         return self.sides[self.addresses.queue(queue).arrangement.primary]
+
+    def _serves(self, side: int, queue: str) -> bool:
+        """Whether a queue may have subscriptions at a side."""
+        address = self.addresses.queue(queue)
+        split = address.share.splits and not self.is_temporary(queue)
+        return split or self._side(queue) is self.sides[side]
+
+    def sides_of(self, queue: FeedQueue, address: Address, share: Share) -> tuple[int, ...]:
+        """Where a consumer has its subscriptions if this is the share of its address."""
+        arrangement = address.arrangement
+        if share is NO_SHARE or not share.splits:
+            return (OLD,) if self.is_temporary(queue.name) else (arrangement.primary,)
+        if self.is_temporary(queue.name):
+            return (OLD,)
+        if share.keys and address.opened:
+            return arrangement.primary, arrangement.other
+        if not queue.client.isdisjoint(share.consumers):
+            return (arrangement.other,)
+        return (arrangement.primary,)
 
     def follower(self, address: Address) -> Follower:
         """Of the side that is not the primary one of a queue."""
@@ -355,24 +379,32 @@ class UpstreamPair:
     # --- consuming --------------------------------------------------------------------------------
 
     def wanted(self, queue: FeedQueue) -> None:
-        if not self.addresses.queue(queue.name).holding or queue.gone:
-            self._side_of(queue).wanted(queue)
-
-    def _side_of(self, queue: FeedQueue) -> Facade:
-        """A subscription that exists ends where it is."""
-        for facade in self.sides.values():
-            if queue.gone and queue.attachment in facade.feeds.values():
-                return facade
-        return self._side(queue.name)
+        address = self.addresses.queue(queue.name)
+        if address.split is not None:
+            address.split.changed.set()
+        if queue.gone:  # subscriptions end where they are
+            for side in list(queue.feeds):
+                self.sides[side].wanted(queue)
+            return
+        if address.holding:
+            return
+        sides = self.sides_of(queue, address, address.share)
+        for side in [one for one in queue.feeds if one not in sides]:
+            feed = queue.feeds.pop(side)
+            if not feed.lost:  # opened while the queue was changing its broker
+                self.sides[side].run_soon(feed.retire())
+        for side in sides:
+            self.sides[side].wanted(queue)
 
     def fetch(self, queue: FeedQueue) -> Answer:
-        return self._when_released(queue, lambda: self._side(queue.name).fetch(queue))
+        return self._when_released(queue, Facade.fetch)
 
     def seek(self, queue: FeedQueue) -> Answer:
-        return self._when_released(queue, lambda: self._side(queue.name).seek(queue))
+        return self._when_released(queue, Facade.seek)
 
     def open(self, queue: FeedQueue) -> Answer:
-        return self._when_released(queue, lambda: self._side(queue.name).open(queue))
+        """At one side; the other one is opened when the consumer begins."""
+        return self._when_released(queue, Facade.open)
 
     def open_replies(self, name: str) -> Answer:
         """At both brokers: where a reply is published depends on the modes at its gateway."""
@@ -384,18 +416,100 @@ class UpstreamPair:
         for side in self.sides.values():
             side.close_replies(name)
 
-    def _when_released(self, queue: FeedQueue, act: Callable[[], Answer]) -> Answer:
+    def _when_released(
+        self, queue: FeedQueue, ask: Callable[[Facade, FeedQueue], Answer]
+    ) -> Answer:
+        """The answer of the side of a queue, once this is no longer changing. With messages at both
+        sides, the other one is asked if the first has none, or not enough."""
         address = self.addresses.queue(queue.name)
-        if not address.holding:
-            return act()
         answer = Answer()
 
         def go_on() -> None:
-            later = act()
-            later.then(lambda: pass_on(later, answer))
+            self._ask_each(list(self.sides_of(queue, address, address.share)), queue, ask, answer)
 
-        address.waiting.append(go_on)
+        if address.holding:
+            address.waiting.append(go_on)
+        else:
+            go_on()
         return answer
+
+    def _ask_each(
+        self,
+        sides: list[int],
+        queue: FeedQueue,
+        ask: Callable[[Facade, FeedQueue], Answer],
+        answer: Answer,
+    ) -> None:
+        later = ask(self.sides[sides.pop(0)], queue)
+
+        def go_on() -> None:
+            enough = (
+                bool(later.succeeded and later.value()) if ask is Facade.fetch else not queue.room
+            )
+            if not sides or ask is Facade.open or enough or not later.succeeded:
+                pass_on(later, answer)
+            else:
+                self._ask_each(sides, queue, ask, answer)
+
+        later.then(go_on)
+
+    def other_queues(self, address: Address) -> list[FeedQueue]:
+        """The consumers of an address with subscriptions at the broker that is not its primary."""
+        other = address.arrangement.other
+        return [
+            one
+            for one in self._feed_queues(address.name)
+            if other in self.sides_of(one, address, address.share)
+        ]
+
+    def open_other(self, address: Address) -> None:
+        """All consumers are at both brokers from now on."""
+        address.opened = True
+        self.forget_marks(address)
+        for queue in self._feed_queues(address.name):
+            self.wanted(queue)
+
+    def mark(self, address: Address) -> bool:
+        """Publish a mark behind all messages of a queue: when it comes they have been delivered
+        (``open_other``). False if there is no connection."""
+        side = self.sides[address.arrangement.primary]
+        if not side.publisher.ready:
+            return False
+        self._last_copy += 1
+        id = f"{MARK}-{self._epoch}-{self._last_copy}"
+        self._marks[id] = address
+        header = BASIC.write(Properties())
+        empty = Message(BASIC, header, b"", "", address.name, BASIC.essentials(header))
+        side.publish(-self._last_copy, copy_of(empty, id))
+        return True
+
+    async def check_split(self, address: Address) -> None:
+        """Raises ``Refusal`` if consumers cannot be at both sides: one does not have the queue, or
+        it is a stream, where a consumer has a place of its own."""
+        for facade in self.sides.values():
+            name = facade.places.queue(address.name)
+            remote = await begin(facade.upstream, f"facade {self.host.name}: {name}")
+            try:
+                await look_for(remote, name)
+                if not remote.lost(CHANNEL):
+                    found = await find_queue(remote, CHANNEL, FindQueue(CHANNEL, None, name))
+                    if found.arguments.get(TYPE) == STREAM:
+                        text = f"{name!r} is a stream: its consumers change their broker together"
+                        raise Refusal(Condition.PRECONDITION_FAILED, text)
+            finally:
+                await quietly(facade.upstream.disconnect(remote))
+
+    def forget_marks(self, address: Address) -> None:
+        """Those under way tell nothing any more."""
+        self._marks = {id: one for id, one in self._marks.items() if one is not address}
+
+    def _is_copy(self, message: Message) -> bool:
+        """Consumers get messages, and no copies (one may lie where its queue has moved to before
+        the exchange that it was published to) or marks."""
+        id = copy_id(message)
+        if id.startswith(MARK) and (address := self._marks.get(id)) is not None:
+            self.open_other(address)
+        return bool(id)
 
     def _feed_queues(self, name: str) -> list[FeedQueue]:
         found = self.host.queues.known(name)
@@ -403,11 +517,16 @@ class UpstreamPair:
             return []
         return [cast(FeedQueue, one.queue) for one in found.consumers]
 
-    async def retire_feeds(self, address: Address) -> None:
-        """End the subscriptions of a queue at its primary broker; its consumers stay."""
-        facade = self.sides[address.arrangement.primary]
-        for feed in list(facade.feeds.values()):
-            if isinstance(feed, Feed) and feed.feeds(address.name):
+    async def retire_feeds(self, address: Address, side: int, share: Share | None) -> None:
+        """End the subscriptions of a queue at one side, all (``None``) or those that are not there
+        with this share; its consumers stay."""
+        for feed in list(self.sides[side].feeds.values()):
+            if not isinstance(feed, Feed):
+                continue
+            queue = feed.queue
+            if queue is None or queue.name != address.name:
+                continue
+            if share is None or side not in self.sides_of(queue, address, share):
                 await feed.retire()
 
     def on_settled(self, queue: str, message: Message, outcome: Outcome) -> None:
@@ -419,18 +538,12 @@ class UpstreamPair:
 
 
 def shares(address: Address, message: Message) -> bool:
-    """Whether a message goes to the other broker. Its key is its group-id, or the routing key."""
+    """Whether a message goes to the other broker. Its key is its group, or the routing key."""
     key = message.key
-    if address.share.percent:
-        group = peek_properties(message).group_id
-        key = key if group is None else str(group)
+    if address.share.percent or address.share.keys:
+        group = key_of(message, GROUP_OF_JMS)
+        key = key if group is None else str(group[1])
     return address.share.takes(message.user, key)
-
-
-def is_copy(message: Message) -> bool:
-    """Consumers get messages, and no copies: one may lie where its queue has moved to before the
-    exchange that it was published to."""
-    return bool(copy_id(message))
 
 
 def named(operation: Any) -> tuple[str, bool]:

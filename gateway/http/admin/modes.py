@@ -35,7 +35,21 @@ class ModeInput(Input):
     )
     users: list[Name] = Field([], max_length=100, description="users whose publishes do")
 
-    _whole = field_validator("percent", mode="before")(whole)
+    consumers: list[Name] = Field(
+        [],
+        max_length=100,
+        description="users and client ids whose consumers are at the broker that is not the "
+        "primary one; in `old-only` and `new-only`",
+    )
+    keys: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="keys, in percent, whose messages go to the other broker and are consumed "
+        "there: every consumer is at both; without the other three",
+    )
+
+    _whole = field_validator("percent", "keys", mode="before")(whole)
 
 
 class AddressView(Shape):
@@ -48,9 +62,13 @@ class AddressView(Shape):
     since: int = Field(description="time of the last change, ms since 1970")
     percent: int = Field(description="keys whose publishes go to the other broker")
     users: list[str] = Field(description="users whose publishes do")
+    consumers: list[str] = Field(description="clients whose consumers are at the other broker")
+    keys: int = Field(description="keys whose messages are consumed at the other broker")
+    opened: bool = Field(description="with `keys`: consumers are at both brokers")
     held: int = Field(description="publishes that wait for the end of the change")
     moved: int = Field(description="messages that were moved from one broker to the other")
     brought: int = Field(description="messages brought over that had arrived at the other broker")
+    supplied: int = Field(description="messages brought to consumers at the other broker")
     copied: int = Field(description="copies that the other broker has confirmed")
     copies_lost: int = Field(description="copies that it has not")
     copies_held: int = Field(description="copies there whose messages are not settled")
@@ -73,7 +91,8 @@ def changes_of(call: Call) -> ModeChanges:
 
 
 def view(info: AddressInfo) -> AddressView:
-    return AddressView(**{**info._asdict(), "users": list(info.users)})
+    lists = {"users": list(info.users), "consumers": list(info.consumers)}
+    return AddressView(**{**info._asdict(), **lists})
 
 
 async def list_modes(call: Call) -> Response:
@@ -86,7 +105,7 @@ async def change_modes(call: Call) -> AddressList:
     places += [("exchange", name) for name in body.exchanges]
     if not places or any(not name or len(name.encode()) > 255 for _, name in places):
         raise Problem(problems.INVALID, "queues or exchanges should have names")
-    share = Share(body.percent, tuple(body.users))
+    share = Share(body.percent, tuple(body.users), tuple(body.consumers), body.keys)
     try:
         await call.act(lambda: changes.request(places, Mode(body.mode), share))
     except Refusal as refusal:

@@ -22,6 +22,16 @@ function differences(one) {
   return found.join(", ") || (one.compared ? `none of ${one.compared}` : "");
 }
 
+// The clients and keys that are at the broker that is not the primary one already.
+function first(one) {
+  const found = [];
+  if (one.users.length) found.push(`producers ${one.users.join(", ")}`);
+  if (one.percent) found.push(`producers of ${one.percent} % of keys`);
+  if (one.consumers.length) found.push(`consumers ${one.consumers.join(", ")}`);
+  if (one.keys) found.push(`${one.keys} % of keys${one.opened ? "" : ", after what was there before"}`);
+  return found.join("; ");
+}
+
 // `changed` is called after each change.
 export function modesSection({ changed }) {
   const tool = button("Change modes", () => change(), { class: "primary" });
@@ -31,6 +41,7 @@ export function modesSection({ changed }) {
     columns: [
       { label: "Address", mono: true, value: place },
       { label: "Mode", value: mode },
+      { label: "Other broker first", value: first },
       { label: "Publishes held", numeric: true, value: (one) => one.held },
       { label: "Moved", numeric: true, value: (one) => one.moved },
       { label: "Brought over", numeric: true, value: (one) => one.brought },
@@ -61,9 +72,18 @@ export function modesSection({ changed }) {
           field({ name: "mode", label: "Mode", options: MODES })),
         field({ name: "queues", label: "Queues", type: "textarea", value: listed("queue"), hint: "One per line." }),
         field({ name: "exchanges", label: "Exchanges", type: "textarea", value: listed("exchange"), hint: "One per line." }),
+        h("details", {}, h("summary", {}, "Some clients first"),
+          field({ name: "users", label: "Producers", type: "textarea", value: one?.users.join("\n"), hint: "Users whose messages go to the other broker, one per line." }),
+          field({ name: "percent", label: "Keys of producers, %", type: "number", value: one?.percent ?? 0, hint: "Their messages go there, and are brought over." }),
+          field({ name: "consumers", label: "Consumers", type: "textarea", value: one?.consumers.join("\n"), hint: "Users or client ids, one per line; in old-only and new-only." }),
+          field({ name: "keys", label: "Keys, %", type: "number", value: one?.keys ?? 0, hint: "Their messages are consumed at the other broker." })),
       ],
       submit: async (given) => {
-        const body = { mode: given.mode, queues: names(given.queues), exchanges: names(given.exchanges) };
+        const body = {
+          mode: given.mode, queues: names(given.queues), exchanges: names(given.exchanges),
+          users: names(given.users), percent: Number(given.percent),
+          consumers: names(given.consumers), keys: Number(given.keys),
+        };
         return api.changeModes(given.vhost, body);
       },
     });
