@@ -62,9 +62,13 @@ def list_journal(
     config: ConfigFile = None,
     data_dir: DataDir = None,
     directory: Directory = None,
+    consumers: Annotated[bool, typer.Option(help="Show who reads it, alone.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the span of the journal, its segments and its addresses."""
+    if consumers:
+        list_consumers(config, data_dir, directory, as_json)
+        return
     with opened(config, data_dir, directory) as reader:
         overview = reader.overview()
         segments = [
@@ -100,6 +104,28 @@ def list_journal(
         files.add_row(*(str(value) for value in segment.values()))
     if segments:
         out.print(files)
+
+
+def list_consumers(
+    config: Path | None, data_dir: Path | None, directory: Path | None, as_json: bool
+) -> None:
+    from gateway.journal.consumers import Consumers
+
+    with opened(config, data_dir, directory) as reader:
+        overview = reader.overview()
+        found = Consumers(reader.directory).all()
+    table = Table("consumer", "virtual host", "user", "position", "lag", "seen")
+    for one in found:
+        lag = one.lag(overview.id, overview.end)
+        seen = datetime.fromtimestamp(one.seen / 1000, UTC) if one.seen else None
+        if as_json:
+            shown = one._asdict() | {"lag": lag, "seen": seen and seen.isoformat()}
+            typer.echo(json.dumps(shown))
+            continue
+        behind = "another journal" if lag is None else str(lag)
+        table.add_row(one.name, one.vhost, one.user, str(one.position), behind, short(seen))
+    if not as_json:
+        out.print(table)
 
 
 @journal.command("show")

@@ -41,6 +41,8 @@ APART = {
     "user": "at an upstream, and of a shovel here",
     "octets": "of kept sessions, and per second of a shovel",
     "addresses": "of an upstream, and the rules of a shovel",
+    "keep_seconds": "of the journal, and of some of its addresses",
+    "keep_octets": "of the journal, and of some of its addresses",
 }
 """Names that stand for different settings, in different tables of the file."""
 LIMIT = re.compile(r"^max_|_max$|_(seconds|ms|octets|items|events|sources|warn)$")

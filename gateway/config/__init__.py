@@ -6,8 +6,9 @@
 
 import os
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import platformdirs
 from pydantic import Field, ValidationError, model_validator
@@ -214,6 +215,19 @@ class Settings(BaseSettings):
 _reading: Path | None = None
 
 
+def meant(mistake: Any) -> str:
+    """The known key that is most like an unknown one, as a question."""
+    table: Any = Settings
+    *path, key = mistake["loc"]
+    for part in path:
+        if isinstance(part, str):
+            kind = getattr(table, "model_fields", {}).get(part)
+            table = getattr(kind, "annotation", None)
+        table = next(iter(get_args(table)), table)
+    near = get_close_matches(str(key), getattr(table, "model_fields", {}), 1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
 def read_settings(path: Path | None, **given: Any) -> Settings:
     """Settings from ``path`` (if any), the environment and ``given`` (which win).
 
@@ -236,6 +250,7 @@ def read_settings(path: Path | None, **given: Any) -> Settings:
         lines = [
             f"{where}: {'.'.join(str(part) for part in mistake['loc']) or '(top)'}: "
             f"{mistake['msg'].removeprefix('Value error, ')}"
+            f"{meant(mistake) if mistake['type'] == 'extra_forbidden' else ''}"
             for mistake in error.errors()
         ]
         raise ConfigError("\n".join(lines)) from None

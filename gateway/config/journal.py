@@ -1,8 +1,9 @@
 """The journal of accepted and forwarded messages."""
 
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from gateway.config.section import Section
 
@@ -16,6 +17,18 @@ class RecordingSettings(Section):
         description="addresses there, such as `/exchanges/orders` or `/queues/*`",
     )
     record: bool = Field(True, description="false: these are not recorded")
+    keep_seconds: float | None = Field(
+        None, gt=0, description="time after which entries of these go; unset: as of all"
+    )
+    keep_octets: int | None = Field(
+        None, ge=0, description="octets of bodies above which the oldest entries of an address go"
+    )
+
+    @model_validator(mode="after")
+    def check(self) -> Self:
+        if not self.record and (self.keep_seconds is not None or self.keep_octets is not None):
+            raise ValueError("record = false keeps nothing: leave keep_seconds and keep_octets out")
+        return self
 
 
 class JournalSettings(Section):
@@ -45,3 +58,9 @@ class JournalSettings(Section):
     keep_octets: int = Field(
         4 << 30, ge=0, description="octets of segments and entries above which the oldest go"
     )
+
+    @model_validator(mode="after")
+    def check(self) -> Self:
+        if not self.seal and any(one.keep_octets is not None for one in self.recording):
+            raise ValueError("keep_octets of an address needs sealing, and seal is false")
+        return self

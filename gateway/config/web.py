@@ -226,6 +226,11 @@ class PublishSettings(Section):
         3600, ge=1, le=86400, description="time that the outcome of an idempotency key is kept"
     )
     max_idempotency_keys: int = Field(100_000, ge=1, description="idempotency keys kept per caller")
+    max_replay_blocks: int = Field(
+        65_536,
+        ge=1,
+        description="blocks of 4096 keys kept per caller for its replays, until they are deleted",
+    )
     max_operations: int = Field(1000, ge=1, description="results of respond-async kept per caller")
     operation_seconds: int = Field(
         600, ge=1, description="time that a result of respond-async is kept"
@@ -282,10 +287,8 @@ class EventSettings(Section):
         le=65535,
         description="messages of a queue source that may wait to be written to its first reader",
     )
-    journal_events: int = Field(10000, ge=1, description="events kept in the journal of a source")
-    journal_octets: int = Field(
-        32 << 20, ge=1, description="octets kept in the journal of a source"
-    )
+    journal_events: int = Field(10000, ge=1, description="events of a source kept in memory")
+    journal_octets: int = Field(32 << 20, ge=1, description="octets of a source kept in memory")
     linger_seconds: float = Field(
         120, ge=0, description="time that a source without readers is kept"
     )

@@ -18,6 +18,7 @@ from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.sections import pieces
 from gateway.bodies import LargeBody
 from gateway.crossing.crossing import Crossed, Crossing, Fidelity
+from gateway.inventory.message_features import features_of
 from gateway.journal.entries import Entry
 from gateway.message import UNFORESEEN, Properties, Table
 from gateway.values import Described, IeeeDecimal, ULong
@@ -28,6 +29,9 @@ UNSIGNED = (1 << 63) - 1
 ODD = (*UNFORESEEN, ValueError)
 """Errors of messages whose properties cannot be decoded or converted: their columns are null."""
 LEGACY = ("x-exchange", "x-routing-key")
+ARCHIVE_KEY = bytes(32)
+"""The key of the capsules in ``amqp10``, which is known to everybody: a replay opens them, and
+messages of clients are not opened with it."""
 EMPTY = Properties()
 
 
@@ -86,6 +90,8 @@ def _named(name: str) -> Callable[[Row], Any]:
 
 def text_of(value: Any) -> str | None:
     """A value in a readable form."""
+    if type(value) is str and value.isascii():
+        return value  # Most are.
     match value:
         case None:
             return None
@@ -119,6 +125,8 @@ def plain(value: Any) -> Any:
 
 def clean(text: str) -> str:
     """Without surrogates, which UTF-8 does not have."""
+    if text.isascii():
+        return text
     return text.encode("utf-8", "replace").decode()
 
 
@@ -182,6 +190,16 @@ def _lossy(row: Row) -> list[dict[str, str]]:
     ]
 
 
+def _features(row: Row) -> list[str]:
+    try:
+        return [
+            clean(name)
+            for name in features_of(row.properties, row.entry.message.dialect, row.entry.size)
+        ]
+    except ODD:
+        return []
+
+
 def _origin(name: str) -> Callable[[Row], str | None]:
     return lambda row: getattr(row.entry.publisher, name) or None
 
@@ -199,6 +217,7 @@ class Column(NamedTuple):
 
 STRING, BIGINT, BINARY = "STRING", "BIGINT", "BINARY"
 TEXTS = "MAP<STRING,STRING>"
+FEATURES = "ARRAY<STRING>"
 LOSSES = "ARRAY<STRUCT<feature:STRING,detail:STRING,severity:STRING>>"
 HOPS = "ARRAY<STRUCT<hop:STRING,enter_us:BIGINT,leave_us:BIGINT>>"
 
@@ -251,6 +270,8 @@ COLUMNS = (
            "file with the body in the directory of segments, if it has more than 8 MiB"),
     Column("amqp10", BINARY, _sections, "all sections of the message in 1.0", True),
     Column("wire", BINARY, lambda row: None, "null: frames are not captured"),
+    Column("features", FEATURES, _features,
+           "features of its version that it uses, by the names of an inventory"),
     Column("lossy", LOSSES, _lossy, "what 1.0 expresses with a capsule alone", True),
     Column("hops", HOPS, lambda row: [], "empty"),
     Column("dedup_key", STRING,
@@ -260,22 +281,43 @@ COLUMNS = (
 
 BY_NAME = {one.name: one for one in COLUMNS}
 DDL = ", ".join(f"`{one.name}` {one.type}" for one in COLUMNS)
-COSTLY = frozenset({"amqp10", "lossy", "body_sha256"})
+LOSSY = "lossy"
+SAMPLE_PARTS = 1_000_000
+"""A share of entries is exact to one of so many parts."""
+COSTLY = frozenset({"amqp10", "features", LOSSY, "body_sha256"})
 """Columns that are made only if they are asked for by name."""
+
+
+def is_sampled(pos: int, share: float) -> bool:
+    """Whether an entry is in a sample of this share: the same entries each time."""
+    return crc32(b"%d" % pos) % SAMPLE_PARTS < int(share * SAMPLE_PARTS)
 
 
 class Rows:
     """Makes rows of some columns. For one thread at a time."""
 
-    def __init__(self, journal: str, names: list[str]) -> None:
-        """Raises ``KeyError`` for a column that there is none of."""
+    def __init__(self, journal: str, names: list[str], sample: float = 1.0) -> None:
+        """``lossy`` is null but for a ``sample`` of this share of the entries. Raises ``KeyError``
+        for a column that there is none of."""
         self.journal = journal
+        self.sample = sample
         self.columns = [BY_NAME[name] for name in names]
         self.needs_bodies = any(one.body for one in self.columns)
-        # Capsules are bound to their message; there is no gateway that would open these.
-        self._crossing = Crossing(bytes(32), "lossless", "values")
+        self._crossing = Crossing(ARCHIVE_KEY, "lossless", "values")
 
     def of(self, entries: list[Entry]) -> list[list[Any]]:
         """The values of the columns, for each entry."""
-        rows = (Row(self.journal, entry, self._crossing) for entry in entries)
-        return [[one.value(row) for one in self.columns] for row in rows]
+        if not self.columns:
+            return [[] for _ in entries]
+        return [list(one) for one in zip(*self.by_column(entries), strict=True)]
+
+    def by_column(self, entries: list[Entry]) -> list[list[Any]]:
+        """The same for each column."""
+        rows = [Row(self.journal, entry, self._crossing) for entry in entries]
+        return [self._values(one, rows) for one in self.columns]
+
+    def _values(self, column: Column, rows: list[Row]) -> list[Any]:
+        value = column.value
+        if column.name != LOSSY or self.sample >= 1:
+            return [value(row) for row in rows]
+        return [value(row) if is_sampled(row.entry.pos, self.sample) else None for row in rows]

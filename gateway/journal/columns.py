@@ -5,14 +5,16 @@ A message stays as it came, so that writing costs little and loses nothing. What
 imported where that is known to be there.
 """
 
+from array import array
 from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as compute
 
 from gateway.bodies import LargeBody
 from gateway.errors import StoreError
-from gateway.journal.entries import Entry, JournalError, Publisher
+from gateway.journal.entries import NOBODY, Entry, JournalError, Names, Part, Publisher
 from gateway.message import DIALECTS, Essentials, Message
 from gateway.store.plain import read_plain, write_plain
 
@@ -64,6 +66,66 @@ def to_batch(entries: list[Entry], bodies: bool = True) -> Any:
     ]
     arrays = [pa.array(values, kind) for values, kind in zip(columns, SCHEMA.types, strict=True)]
     return pa.record_batch(arrays, schema=SCHEMA)
+
+
+def to_table(parts: list[Part], names: Names) -> Any:
+    """A ``Table`` of the entries of whole blocks, whose octets are used as they are."""
+    positions, offsets, stamps, runs = array("q"), array("q"), array("q"), array("i")
+    shared: list[tuple[Any, ...]] = []
+    contents: list[list[Any]] = [[], [], [], []]
+    for block, start, end in parts:
+        positions.extend(range(block.first + start, block.first + end))
+        at = 0
+        for run in block.runs:
+            begun, at = at, at + run.entries
+            first, last = max(begun, start), min(at, end)
+            if first >= last:
+                continue
+            offset = run.offset - begun
+            offsets.extend(range(offset + first, offset + last))
+            stamps.extend(array("q", [run.stamp]) * (last - first))
+            runs.extend(array("i", [len(shared)]) * (last - first))
+            shared.append(
+                (
+                    *names.addresses.get(run.number, ("", "")),
+                    *names.publishers.get(run.origin, NOBODY),
+                    run.dialect,
+                    run.exchange.encode("utf-8", "surrogatepass"),
+                )
+            )
+        head = memoryview(block.head)
+        for made, ends, octets in (
+            (contents[0], block.keys, head[block.key_start :]),
+            (contents[1], block.headers, head[block.header_start :]),
+            (contents[2], block.bodies, block.body),
+        ):
+            buffers = [None, pa.py_buffer(ends), pa.py_buffer(octets)]
+            column = pa.Array.from_buffers(pa.binary(), block.count, buffers)
+            made.append(column.slice(start, end - start))
+        notes = [block.added.get(index) for index in range(start, end)] if block.added else None
+        contents[3].append(pa.array(notes or [None] * (end - start), pa.binary()))
+    count = len(positions)
+    key, header, body, added = (pa.chunked_array(one, pa.binary()) for one in contents)
+    which = _numbers(pa.int32(), runs)
+    columns = {
+        "pos": _numbers(pa.int64(), positions),
+        "stamp": _numbers(pa.int64(), stamps),
+        "offset": _numbers(pa.int64(), offsets),
+        "routing_key": key,
+        "header": header,
+        "added": added,
+        "body": body,
+        "size": compute.binary_length(body).cast(pa.int64()),
+        "reference": pa.nulls(count, pa.string()),
+    }
+    of_runs = ("vhost", "address", *PUBLISHER, "dialect", "exchange")
+    for name, values in zip(of_runs, zip(*shared, strict=True), strict=True):
+        columns[name] = pa.array(values, SCHEMA.field(name).type).take(which)
+    return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _numbers(kind: Any, values: "array[int]") -> Any:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _added(message: Message) -> bytes | None:
@@ -126,6 +188,18 @@ def to_entries(batch: Any, bodies: bool = True) -> list[Entry]:
             )
         )
     return found
+
+
+def first_of(table: Any, vhost: str, address: str, least: dict[str, int]) -> tuple[int, int] | None:
+    """The position and the offset of the first entry at an address that has at least these values
+    in these columns."""
+    fits = compute.and_(
+        compute.equal(table["address"], address), compute.equal(table["vhost"], vhost)
+    )
+    for name, value in least.items():
+        fits = compute.and_(fits, compute.greater_equal(table[name], value))
+    at = compute.index(fits, True).as_py()
+    return None if at < 0 else (table["pos"][at].as_py(), table["offset"][at].as_py())
 
 
 NONE = Essentials()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gateway.message import Message
+from gateway.store.blocks import Block
 
 MOST_ENTRIES = 1000
 MOST_OCTETS = 8 << 20
@@ -24,6 +25,10 @@ class Trimmed(JournalError):
         super().__init__(f"the journal begins at position {start}, behind position {wanted}")
         self.wanted = wanted
         self.start = start
+
+
+class Vanished(JournalError):
+    """Entries have left the store while they were looked for: they are in a segment, or trimmed."""
 
 
 class Publisher(NamedTuple):
@@ -82,3 +87,18 @@ class Question(NamedTuple):
 
 
 ALL = Question()
+
+
+class Part(NamedTuple):
+    """The entries of a block from index ``start`` up to ``end`` (not included)."""
+
+    block: Block
+    start: int
+    end: int
+
+
+class Names(NamedTuple):
+    """What the numbers of runs stand for: virtual hosts and addresses, and publishers."""
+
+    addresses: dict[int, tuple[str, str]]
+    publishers: dict[int, Publisher]

@@ -8,15 +8,18 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import NamedTuple
 
 from gateway.broker.journal import Journal
 from gateway.config.journal import JournalSettings
-from gateway.journal.entries import ALL, JournalError, Question, Span
-from gateway.journal.reader import SEGMENTS
+from gateway.journal.entries import ALL, JournalError, Names, Part, Question, Span
+from gateway.journal.reader import SEGMENTS, JournalReader
+from gateway.journal.rewriting import Retention, rewrite
 from gateway.journal.segments import (
     SegmentWriter,
+    all_segments,
     arrow_is_here,
     list_segments,
     remove_segment,
@@ -32,8 +35,17 @@ ROWS = 4096
 """Rows removed in one batch of the store: a few milliseconds."""
 SLOWLY = 30
 """Looks until the ages and octets of all there is are looked at again."""
+AT_ONCE = 8 << 20
+"""Octets of entries that are read at once for a segment."""
 PORTION = ALL._replace(entries=2048)
 FIRST = Question(bodies=False, entries=1)
+
+
+class Due(NamedTuple):
+    """What may leave the store: positions, and offsets of event sources by their numbers."""
+
+    positions: Span
+    sources: dict[int, Span]
 
 
 class Keeper:
@@ -50,16 +62,28 @@ class Keeper:
         self.settings = settings
         self.data_dir = data_dir
         self.directory = settings.directory or data_dir / SEGMENTS
+        self.failures = 0
+        """Looks that have failed."""
         self.failing = ""
         """Why the last look failed; "" if it did not."""
-        wanted = settings.seal and any(one.record for one in settings.recording)
-        self.sealing = wanted and arrow_is_here()
+        self.sealing = settings.seal and arrow_is_here()
         self.rounds = 0
         self._turn = turn
         self._pool = ThreadPoolExecutor(1, "journal")
         self._tail: Tail | None = None
+        self.retention = Retention(settings)
+        self._reader = JournalReader(None, self.directory)
+        """Knows the notes of the segments."""
+        self._rewriting = False
+        """Whether more segments must be written anew."""
         self._tidy()
-        if wanted and not self.sealing:
+        recorded = any(one.record for one in settings.recording)
+        if self.retention.rules and not self.sealing:
+            log.warning(
+                "without sealing, which needs pyarrow, entries of an address with a retention of"
+                " its own are removed when all before them are"
+            )
+        if settings.seal and recorded and not self.sealing:
             log.warning(
                 "the journal stays in the store: sealing needs pyarrow (pip install"
                 " 'amqp-gateway[journal]')"
@@ -70,6 +94,10 @@ class Keeper:
         if self.directory.is_dir():
             for path in self.directory.glob("*.part"):
                 path.unlink(missing_ok=True)
+            last = {one.path for one in list_segments(self.directory)}
+            for one in all_segments(self.directory):
+                if one.path not in last:
+                    one.path.unlink(missing_ok=True)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -82,22 +110,27 @@ class Keeper:
         """Seal, trim and remove the entries that are due."""
         loop = asyncio.get_running_loop()
         try:
-            trimming = await loop.run_in_executor(self._pool, self._work)
-            await self._trim(trimming)
+            await self._trim(await loop.run_in_executor(self._pool, self._work))
         except (OSError, JournalError) as error:
             if str(error) != self.failing:
                 log.error("the journal cannot be sealed or trimmed: %s", error)
             self.failing = str(error)
+            self.failures += 1
         else:
             self.failing = ""
         self.rounds += 1
 
-    async def _trim(self, trimming: Span) -> None:
+    async def _trim(self, due: Due) -> None:
         """Remove rows from the store in portions, and the index at last: what a crash leaves is
         found by it."""
-        first, end = trimming
+        first, end = due.positions
         if first >= end:
             return
+        for number, (start, behind) in due.sources.items():
+            for at in range(start, behind, ROWS):
+                with self._turn():
+                    self.journal.release(number, min(at + ROWS, behind) - 1)
+                await asyncio.sleep(0)
         while first < end:
             last = min(end, first + ROWS) - 1
             with self._turn():
@@ -109,13 +142,14 @@ class Keeper:
 
     async def close(self) -> None:
         self._pool.shutdown(wait=True)
+        self._reader.close()
         if self._tail is not None:
             self._tail.close()
 
     # --- on the thread --------------------------------------------------------------------------
 
-    def _work(self) -> Span:
-        """The positions that may leave the store."""
+    def _work(self) -> Due:
+        """Seal what is due; the rest is for the loop."""
         if self._tail is None:
             self._tail = Tail(self.data_dir)
         tail = self._tail
@@ -125,7 +159,19 @@ class Keeper:
         gone = span_of(list_segments(self.directory)).end
         if not self.sealing and self.rounds % SLOWLY == 0:
             gone = max(gone, self._outdated(tail))
-        return tail.batches(max(gone, self._first(tail)))
+        positions = tail.batches(max(gone, self._first(tail)))
+        return Due(positions, self._source_rows(tail, *positions))
+
+    def _source_rows(self, tail: Tail, start: int, end: int) -> dict[int, Span]:
+        """The offsets that event sources have in a range of positions, by their numbers."""
+        found: dict[int, Span] = {}
+        while start < end:
+            runs, start = tail.runs(start, end)
+            for run in runs:
+                if run.source:
+                    known = found.get(run.number, Span(run.offset, 0))
+                    found[run.number] = Span(known.start, run.offset + run.entries)
+        return found
 
     def _first(self, tail: Tail) -> int:
         """The position of the oldest entry that there is: event sources have let go of others."""
@@ -159,12 +205,10 @@ class Keeper:
         try:
             at = start
             while at < end and writer.octets < settings.segment_octets:
-                portion = tail.read(at, PORTION, end)
-                for entry in portion.entries:
-                    writer.add(entry)
-                if portion.next <= at:
+                reached = self._fill(writer, tail, at, end)
+                if reached <= at:
                     break
-                at = portion.next
+                at = reached
             made = writer.finish(at)
         except BaseException:
             writer.give_up()
@@ -173,38 +217,74 @@ class Keeper:
             log.debug("sealed %s", made.path.name)
         return made is not None and at < span.end and full
 
+    def _fill(self, writer: SegmentWriter, tail: Tail, at: int, end: int) -> int:
+        """Add some entries from a position on, and return where they end."""
+        blocks = tail.blocks(at, AT_ONCE)
+        addresses = tail.addresses()
+        origins = {run.origin for block in blocks for run in block.runs}
+        names = Names(addresses, tail.publishers(origins))
+        for block in blocks:
+            if block.first >= end or writer.octets >= self.settings.segment_octets:
+                break
+            start, last = max(at, block.first), min(end, block.first + block.count)
+            if block.whole:
+                writer.add_part(Part(block, start - block.first, last - block.first), names)
+                at = last
+            else:
+                at = self._fill_slowly(writer, tail, start, last)
+        return at
+
+    def _fill_slowly(self, writer: SegmentWriter, tail: Tail, at: int, end: int) -> int:
+        """The same for entries whose messages stand elsewhere."""
+        while at < end and writer.octets < self.settings.segment_octets:
+            portion = tail.read(at, PORTION, end)
+            for entry in portion.entries:
+                writer.add(entry)
+            if portion.next <= at:
+                break
+            at = portion.next
+        return at
+
     def _age(self, tail: Tail, start: int) -> float:
         """Seconds since the oldest entry there came."""
         found = tail.read(start, FIRST).entries
         return time.time() - found[0].stamp / 1000 if found else 0.0
 
     def _retire(self, tail: Tail) -> None:
-        """Remove segments that are too old, or too many."""
-        segments = list_segments(self.directory)
+        """Remove segments that are too old, or too many, and write one anew without addresses that
+        are too old in it."""
         left = tail.span().start
+        segments = self._reader.segments()
         octets = sum(one.octets for one in segments)
-        if octets > self.settings.keep_octets or self.rounds % SLOWLY == 0:
-            oldest = (time.time() - self.settings.keep_seconds) * 1000
-            # One whose entries are still in the store would be sealed again.
-            for one in [one for one in segments if one.end <= left]:
-                with suppress(FileNotFoundError):
-                    if octets <= self.settings.keep_octets and one.notes.newest >= oldest:
-                        break
-                octets -= one.octets
-                remove_segment(one)
-            for one in segments:
-                one.close()
+        # One whose entries are still in the store would be sealed again.
+        while segments and octets > self.settings.keep_octets and segments[0].end <= left:
+            octets -= segments[0].octets
+            remove_segment(segments.pop(0))
+        if not self._rewriting and self.rounds % SLOWLY:
+            return
+        self._rewriting = False
+        for one in self.retention.outdated(segments, time.time()):
+            if one.segment.end > left:
+                break
+            if one.whole:
+                remove_segment(one.segment)
+            elif self._rewriting:
+                break  # in the next look
+            else:
+                self._rewriting = True
+                rewrite(one)
 
     def _outdated(self, tail: Tail) -> int:
         """Without sealing: the position up to which the store has too old entries, or too many."""
-        oldest = (time.time() - self.settings.keep_seconds) * 1000
+        now = time.time()
         excess = tail.octets() - self.settings.keep_octets
         at, end = tail.span()
         question = PORTION._replace(bodies=False)
         while at < end:
             portion = tail.read(at, question)
             for entry in portion.entries:
-                if entry.stamp >= oldest and excess <= 0:
+                keep = self.retention.of((entry.vhost, entry.address))
+                if entry.stamp >= (now - keep.seconds) * 1000 and excess <= 0:
                     return entry.pos
                 excess -= entry.size + len(entry.message.header)
             if portion.next <= at:

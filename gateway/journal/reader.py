@@ -10,6 +10,7 @@ from gateway.journal.entries import (
     Question,
     Span,
     Trimmed,
+    Vanished,
 )
 from gateway.journal.segments import Segment, list_segments, span_of
 from gateway.journal.tail import Tail
@@ -41,6 +42,7 @@ class JournalReader:
         self.tail = None if data_dir is None else Tail(data_dir)
         self.directory = directory or (data_dir or Path()) / SEGMENTS
         self._segments: dict[str, Segment] = {}
+        self._read_last: Segment | None = None
 
     def close(self) -> None:
         if self.tail is not None:
@@ -78,13 +80,25 @@ class JournalReader:
             found = self._read(start, question, end)
             if found is not None:
                 return found
-        raise Trimmed(start, self.overview().start)
+        return self._beyond(start)
+
+    def _beyond(self, start: int) -> Portion:
+        """Of a position that is nowhere: nothing was kept there, or all before it has gone too."""
+        span = Span(0, 0) if self.tail is None else self.tail.span()
+        segments = self.segments()
+        following = [one.start for one in segments if one.start > start]
+        if not segments or start < segments[0].start:
+            raise Trimmed(start, segments[0].start if segments else span.start)
+        return Portion([], following[0] if following else max(start, span.start))
 
     def _read(self, start: int, question: Question, end: int | None) -> Portion | None:
         """``None`` if it is neither in a segment nor in the store."""
         segments = self.segments()
         for one in segments:
             if one.start <= start < one.end:
+                if self._read_last not in (None, one):
+                    self._read_last.close()
+                self._read_last = one
                 try:
                     return one.read(start, question, end)
                 except FileNotFoundError:
@@ -96,4 +110,7 @@ class JournalReader:
         span = self.tail.span()
         if start < span.start:
             return None
-        return self.tail.read(start, question, end)
+        try:
+            return self.tail.read(start, question, end)
+        except Vanished:
+            return None

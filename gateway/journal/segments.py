@@ -1,24 +1,38 @@
 """Sealed segments: Parquet files, each with the entries of a range of positions.
 
 The name of a file has its range, so the directory is the catalogue: a file is written under another
-name, synced and renamed, and never changed. Bodies of more than 8 MiB are in files beside them.
+name, synced and renamed, and never changed. One that was written anew without some addresses has
+``-0001`` and so on behind its range; the last counts. Bodies of more than 8 MiB are in files beside
+them.
 """
 
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gateway.bodies import LargeBody
-from gateway.journal.entries import MOST_INLINE, Entry, JournalError, Portion, Question, Span
+from gateway.journal.entries import (
+    MOST_INLINE,
+    Entry,
+    JournalError,
+    Names,
+    Part,
+    Portion,
+    Question,
+    Span,
+)
 from gateway.store.large import linked
 
-NAME = re.compile(r"(\d{20})-(\d{20})\.parquet")
+NAME = re.compile(r"(\d{20})-(\d{20})(?:-(\d{4}))?\.parquet")
 BODIES = "bodies"
+SHARED = ["vhost", "address", "offset", "size"]
+"""Columns of which shares are made."""
 GROUP_ENTRIES, GROUP_OCTETS = 4096, 16 << 20
 """Entries, and octets of them, in one row group."""
 
@@ -32,14 +46,29 @@ def arrow_is_here() -> bool:
     return True
 
 
+class Share(NamedTuple):
+    """The entries of one address in a segment: how many, their first and last offset, and the
+    octets of their bodies."""
+
+    entries: int
+    first: int
+    last: int
+    octets: int
+
+
 class Notes(NamedTuple):
-    """The description that a segment has of itself. Times are ms since 1970."""
+    """The description that a segment has of itself. Times are ms since 1970; ``shares`` are by
+    virtual host and address."""
 
     journal: str
     entries: int
     oldest: int
     newest: int
-    addresses: frozenset[tuple[str, str]]
+    shares: dict[tuple[str, str], Share]
+
+    @property
+    def addresses(self) -> Set[tuple[str, str]]:
+        return self.shares.keys()
 
 
 class Segment:
@@ -51,6 +80,8 @@ class Segment:
             raise JournalError(f"{path} is not the name of a segment")
         self.path = path
         self.start, self.end = int(found[1]), int(found[2])
+        self.version = int(found[3] or 0)
+        """How often it was written anew."""
 
     @cached_property
     def _file(self) -> Any:
@@ -69,18 +100,30 @@ class Segment:
     @cached_property
     def notes(self) -> Notes:
         """Raises ``JournalError``, or ``FileNotFoundError`` for one that retention has removed."""
+        opened = "_file" in self.__dict__
+        try:
+            return self._read_notes()
+        finally:
+            if not opened:
+                self.close()
+
+    def _read_notes(self) -> Notes:
         from gateway.journal.columns import VERSION
 
         given = {key.decode(): value for key, value in (self._file.metadata.metadata or {}).items()}
         if given.get("version") != VERSION.encode():
             raise JournalError(f"{self.path} is not a segment of a journal of this version")
-        addresses = json.loads(given["addresses"])
+        if "shares" in given:
+            listed = json.loads(given["shares"])
+            shares = {(vhost, name): Share(*rest) for vhost, name, *rest in listed}
+        else:
+            shares = shares_of(self._file.read(columns=SHARED))
         return Notes(
             given["journal"].decode(),
             self._file.metadata.num_rows,
             int(given["oldest"]),
             int(given["newest"]),
-            frozenset((vhost, name) for vhost, name in addresses),
+            shares,
         )
 
     @property
@@ -97,7 +140,7 @@ class Segment:
         from gateway.journal import columns
 
         until = self.end if end is None else min(end, self.end)
-        if not any(question.wanted(*one) for one in self.notes.addresses):
+        if not any(question.wanted(*one) for one in self.notes.shares):
             return Portion([], until)
         names = columns.SCHEMA.names if question.bodies else columns.LIGHT
         found: list[Entry] = []
@@ -134,13 +177,86 @@ class Segment:
             self.__dict__.pop("_file").close()
 
 
+def shares_of(rows: Any) -> dict[tuple[str, str], Share]:
+    """The shares in a batch or table that has these columns."""
+    import pyarrow
+
+    table = pyarrow.table({name: rows.column(name) for name in SHARED})
+    kinds = [("offset", "count"), ("offset", "min"), ("offset", "max"), ("size", "sum")]
+    found = table.group_by(["vhost", "address"], use_threads=False).aggregate(kinds).to_pydict()
+    numbers = zip(*(found[f"{name}_{kind}"] for name, kind in kinds), strict=True)
+    keys = zip(found["vhost"], found["address"], strict=True)
+    return {key: Share(*values) for key, values in zip(keys, numbers, strict=True)}
+
+
+def add_shares(known: dict[tuple[str, str], Share], more: dict[tuple[str, str], Share]) -> None:
+    """Add those of later entries."""
+    for key, one in more.items():
+        before = known.get(key)
+        known[key] = (
+            one
+            if before is None
+            else Share(
+                before.entries + one.entries,
+                min(before.first, one.first),
+                max(before.last, one.last),
+                before.octets + one.octets,
+            )
+        )
+
+
 def list_segments(directory: Path) -> list[Segment]:
     """Those of a journal, in order."""
+    found: dict[int, Segment] = {}
+    for one in all_segments(directory):
+        known = found.get(one.start)
+        if known is None or known.version < one.version:
+            found[one.start] = one
+    return [found[start] for start in sorted(found)]
+
+
+def all_segments(directory: Path) -> list[Segment]:
+    """With those that were written anew, and still are there for a moment, or after a crash."""
     try:
-        names = sorted(name for name in os.listdir(directory) if NAME.fullmatch(name))
+        return [Segment(directory / name) for name in os.listdir(directory) if NAME.fullmatch(name)]
     except FileNotFoundError:
         return []
-    return [Segment(directory / name) for name in names]
+
+
+def file_name(start: int, end: int, version: int = 0) -> str:
+    return f"{start:020d}-{end:020d}{f'-{version:04d}' if version else ''}.parquet"
+
+
+def open_writer(path: Path) -> Any:
+    """A writer of the columns of segments."""
+    import pyarrow.parquet as parquet
+
+    from gateway.journal.columns import SCHEMA
+
+    return parquet.ParquetWriter(
+        path, SCHEMA, compression="zstd", compression_level=1,
+        use_dictionary=["vhost", "address", "protocol", "user", "connection", "client_id",
+                        "product", "product_version", "dialect", "exchange", "routing_key"],
+        write_statistics=["pos", "stamp", "offset"],
+    )  # fmt: skip
+
+
+def close_writer(writer: Any, path: Path, notes: Notes, name: str) -> Segment:
+    """Write the notes, and give the file its name. Raises ``OSError``."""
+    writer.add_key_value_metadata(
+        {
+            "version": "1",
+            "journal": notes.journal,
+            "oldest": str(notes.oldest),
+            "newest": str(notes.newest),
+            "shares": json.dumps([[*key, *one] for key, one in sorted(notes.shares.items())]),
+        }
+    )
+    writer.close()
+    sync(path)
+    made = path.rename(path.with_name(name))
+    sync(path.parent)
+    return Segment(made)
 
 
 def span_of(segments: list[Segment]) -> Span:
@@ -151,45 +267,61 @@ class SegmentWriter:
     """Writes one segment. ``finish`` gives it its name, unless it has no entries."""
 
     def __init__(self, directory: Path, journal: str, start: int) -> None:
-        import pyarrow.parquet as parquet
-
-        from gateway.journal.columns import SCHEMA
-
         self.directory = directory
         self.journal = journal
         self.start = start
         self.entries = self.octets = 0
         self._oldest, self._newest = 0, 0
-        self._addresses: set[tuple[str, str]] = set()
+        self._shares: dict[tuple[str, str], Share] = {}
         self._group: list[Entry] = []
-        self._group_octets = 0
+        self._parts: list[Part] = []
+        self._names: Names | None = None
+        self._group_entries = self._group_octets = 0
         self._bodies: list[Path] = []
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = directory / f"{start:020d}.part"
-        self._writer = parquet.ParquetWriter(
-            self._path, SCHEMA, compression="zstd", compression_level=1,
-            use_dictionary=["vhost", "address", "protocol", "user", "connection", "client_id",
-                            "product", "product_version", "dialect", "exchange", "routing_key"],
-            write_statistics=["pos", "stamp", "offset"],
-        )  # fmt: skip
+        self._writer = open_writer(self._path)
+
+    def add_part(self, part: Part, names: Names) -> None:
+        """Add entries as the store has them, with the names of what they have in common."""
+        if self._group or self._names is not names:
+            self._flush()
+        block, start, end = part
+        self._names = names
+        ends = accumulate(run.entries for run in block.runs)
+        stamps = [
+            run.stamp
+            for run, last in zip(block.runs, ends, strict=True)
+            if last > start and last - run.entries < end
+        ]
+        self._note(min(stamps), max(stamps))
+        self.entries += end - start
+        octets = block.bodies[end] - block.bodies[start]
+        self.octets += octets + block.headers[end] - block.headers[start]
+        self._parts.append(part)
+        self._grown(end - start, octets)
 
     def add(self, entry: Entry) -> None:
+        if self._parts:
+            self._flush()
         body = entry.message.body
         if isinstance(body, LargeBody) and len(body) > MOST_INLINE:
             entry = entry._replace(reference=self._put_apart(entry.pos, body))
-        else:
-            self._group_octets += len(body)
-        if not self.entries:
-            self._oldest = self._newest = entry.stamp
-        self._oldest, self._newest = (
-            min(self._oldest, entry.stamp),
-            max(self._newest, entry.stamp),
-        )
-        self._addresses.add((entry.vhost, entry.address))
+        self._note(entry.stamp, entry.stamp)
         self.entries += 1
         self.octets += len(body) + len(entry.message.header)
         self._group.append(entry)
-        if len(self._group) >= GROUP_ENTRIES or self._group_octets >= GROUP_OCTETS:
+        self._grown(1, 0 if entry.reference else len(body))
+
+    def _note(self, oldest: int, newest: int) -> None:
+        if not self.entries:
+            self._oldest, self._newest = oldest, newest
+        self._oldest, self._newest = min(self._oldest, oldest), max(self._newest, newest)
+
+    def _grown(self, entries: int, octets: int) -> None:
+        self._group_entries += entries
+        self._group_octets += octets
+        if self._group_entries >= GROUP_ENTRIES or self._group_octets >= GROUP_OCTETS:
             self._flush()
 
     def _put_apart(self, pos: int, body: LargeBody) -> str:
@@ -205,11 +337,21 @@ class SegmentWriter:
         return f"{BODIES}/{file.name}"
 
     def _flush(self) -> None:
-        if self._group:
-            from gateway.journal.columns import to_batch
+        import pyarrow
 
-            self._writer.write_batch(to_batch(self._group), row_group_size=len(self._group))
-            self._group, self._group_octets = [], 0
+        from gateway.journal.columns import to_batch, to_table
+
+        if self._parts:
+            assert self._names is not None
+            self._write(to_table(self._parts, self._names))
+        elif self._group:
+            self._write(pyarrow.Table.from_batches([to_batch(self._group)]))
+        self._group, self._parts, self._names = [], [], None
+        self._group_entries = self._group_octets = 0
+
+    def _write(self, table: Any) -> None:
+        add_shares(self._shares, shares_of(table))
+        self._writer.write_table(table, row_group_size=table.num_rows)
 
     def finish(self, end: int) -> Segment | None:
         """Raises ``OSError``."""
@@ -217,22 +359,10 @@ class SegmentWriter:
         if not self.entries:
             self.give_up()
             return None
-        self._writer.add_key_value_metadata(
-            {
-                "version": "1",
-                "journal": self.journal,
-                "oldest": str(self._oldest),
-                "newest": str(self._newest),
-                "addresses": json.dumps(sorted(self._addresses)),
-            }
-        )
-        self._writer.close()
-        for path in (*self._bodies, self._path):
+        notes = Notes(self.journal, self.entries, self._oldest, self._newest, self._shares)
+        for path in self._bodies:
             sync(path)
-        name = self.directory / f"{self.start:020d}-{end:020d}.parquet"
-        self._path.rename(name)
-        sync(self.directory)
-        return Segment(name)
+        return close_writer(self._writer, self._path, notes, file_name(self.start, end))
 
     def give_up(self) -> None:
         """Leave nothing behind."""
@@ -256,5 +386,5 @@ def remove_segment(segment: Segment) -> None:
     segment.path.unlink(missing_ok=True)
     folder = segment.path.parent / BODIES
     for file in folder.iterdir() if folder.is_dir() else ():
-        if file.name.isdigit() and int(file.name) < segment.end:
+        if file.name.isdigit() and segment.start <= int(file.name) < segment.end:
             file.unlink(missing_ok=True)

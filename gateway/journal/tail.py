@@ -6,7 +6,7 @@ never keep the write-ahead log from being reset.
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +14,23 @@ from urllib.parse import quote
 
 from gateway.adapters import registry as _dialects
 from gateway.bodies import Body
-from gateway.broker.journal import ADDRESS, ENTRY, INDEX
+from gateway.broker.journal import ADDRESS, INDEX, SOURCE
+from gateway.broker.store import RecordedRun
 from gateway.errors import StoreError
-from gateway.journal.entries import NOBODY, Entry, JournalError, Portion, Publisher, Question, Span
-from gateway.store.batch import POSITIONS, SHIFT
+from gateway.journal.entries import (
+    NOBODY,
+    Entry,
+    JournalError,
+    Portion,
+    Publisher,
+    Question,
+    Span,
+    Vanished,
+)
+from gateway.message import DIALECTS, NO_ESSENTIALS, Message
+from gateway.store.batch import SHIFT
+from gateway.store.block_files import read_block
+from gateway.store.blocks import Block, unpack_runs
 from gateway.store.large import open_large
 from gateway.store.plain import read_plain
 from gateway.store.rows import Unpacker
@@ -25,30 +38,49 @@ from gateway.store.schema import APPLICATION, FORMAT, disk_errors
 
 assert _dialects  # registers the dialects of stored messages
 
-SOURCE = "journal"
-"""Kind of the records of durable event sources (``gateway.http.events.durable``)."""
 DENSE = 4
 """A run of keys is dense if it has one in so many."""
 ROWS = 4096
-"""Entries of the index that are looked at in one transaction."""
+"""Entries that are looked at in one transaction, or one block of them."""
 
 
 class Head(NamedTuple):
-    """The journal's id, and the numbers of its index, its publishers and its messages."""
+    """The journal's id, and the numbers of its publishers and of itself."""
 
     id: str
-    index_lane: int
     origin_lane: int
     lane: int
 
 
 class Located(NamedTuple):
-    """An entry of the index: where its row is."""
+    """An entry: its index ``at`` in a block, its run, and its offset. ``key`` is of the row that
+    has its message, or its body; 0 if that is the block. ``size`` are the octets of its body,
+    ``octets`` with those of its header."""
+
+    block: Block
+    at: int
+    run: RecordedRun
+    offset: int
+    key: int
+    size: int
+    octets: int
+
+    @property
+    def pos(self) -> int:
+        return self.block.first + self.at
+
+
+class Run(NamedTuple):
+    """Entries of one address that follow each other: the position and the offset of the first, and
+    how many they are. ``source``: of an event source, which has rows of its own under this
+    number."""
 
     pos: int
     number: int
     offset: int
-    origin: int
+    entries: int
+    address: tuple[str, str]
+    source: bool
 
 
 def source_address(exchange: str, binding: str) -> str:
@@ -74,9 +106,9 @@ class Tail:
             raise JournalError(f"{file}: {error}") from error
         self._unpacker = Unpacker(bare=True)
         self._names: dict[int, tuple[str, str]] = {}
-        self._sources: set[int] = set()
-        """Numbers of event sources, which have rows of their own."""
         self._publishers: dict[int, Publisher] = {}
+        self._last: tuple[int, bool, Block] | None = None
+        """The block that was read last: its key, and whether with its bodies."""
         try:
             with self._reading():
                 found = [
@@ -120,7 +152,7 @@ class Tail:
         if row is None:
             return None
         value = read_plain(row[0])
-        return Head(value["id"], value["index"], value["origins"], value["lane"])
+        return Head(value["id"], value["origins"], value["lane"])
 
     def span(self) -> Span:
         """The positions in the store. The gateway has given out none from its end on, as far as
@@ -130,21 +162,18 @@ class Tail:
             return Span(0, 0) if head is None else self._span(head)
 
     def _span(self, head: Head) -> Span:
-        base = head.index_lane << SHIFT
-        first, last = self._connection.execute(
-            "SELECT min(id), max(id) FROM messages WHERE id BETWEEN ? AND ?",
-            [base, base + POSITIONS - 1],
-        ).fetchone()
+        base = head.lane << SHIFT
+        first, last = self._connection.execute("SELECT min(id), max(id) FROM journal").fetchone()
         if first is None:
             row = self._connection.execute(
                 "SELECT value FROM records WHERE kind = ?", [INDEX]
             ).fetchone()
             end = read_plain(row[0])["next"]
             return Span(end, end)
-        (octets,) = self._connection.execute(
-            "SELECT length(body) FROM messages WHERE id = ?", [last]
+        (count,) = self._connection.execute(
+            "SELECT count FROM journal WHERE id = ?", [last]
         ).fetchone()
-        return Span(first - base, last - base + octets // ENTRY.size)
+        return Span(first - base, last - base + count)
 
     def addresses(self) -> dict[int, tuple[str, str]]:
         """Virtual hosts and names of all addresses, by their numbers in the store."""
@@ -157,11 +186,10 @@ class Tail:
         )
         for kind, key, value in rows:
             vhost, *name = read_plain(key)
-            text = name[0] if kind == ADDRESS else source_address(*name)
+            # The key of a source that was given up has a number more.
+            text = name[0] if kind == ADDRESS else source_address(*name[:2])
             number = read_plain(value)["number"]
             self._names[number] = vhost, text
-            if kind == SOURCE:
-                self._sources.add(number)
         return self._names
 
     def octets(self) -> int:
@@ -178,19 +206,64 @@ class Tail:
             return int(total) + int(self._connection.execute(sql, bounds).fetchone()[0])
 
     def batches(self, end: int) -> Span:
-        """The batches in the store that end at or before a position."""
+        """The blocks in the store that end at or before a position."""
         start, last = self.span()
         if end >= last:
             return Span(start, last)
         with self._reading():
             head = self._head()
             assert head is not None
-            base = head.index_lane << SHIFT
-            sql = "SELECT max(id) FROM messages WHERE id BETWEEN ? AND ?"
-            (found,) = self._connection.execute(sql, [base, base + end]).fetchone()
+            base = head.lane << SHIFT
+            sql = "SELECT max(id) FROM journal WHERE id <= ?"
+            (found,) = self._connection.execute(sql, [base + end]).fetchone()
             return Span(start, start if found is None else int(found) - base)
 
+    def runs(self, start: int, end: int) -> tuple[list[Run], int]:
+        """Where some entries from a position on are, and how far was looked."""
+        found: list[Run] = []
+        with self._reading():
+            head = self._head()
+            if head is None:
+                return [], end
+            base = head.lane << SHIFT
+            names = self._read_names()
+            for key, count, _, packed in self._list(base + start):
+                at = key - base
+                if found and (at >= end or at + count - found[0].pos > ROWS):
+                    return found, at
+                for run in unpack_runs(packed):
+                    first, at = max(at, start), at + run.entries
+                    entries = min(at, end) - first
+                    if entries > 0:
+                        offset = run.offset + first - (at - run.entries)
+                        address = names.get(run.number, ("", ""))
+                        source = not run.dialect
+                        found.append(Run(first, run.number, offset, entries, address, source))
+        return found, end
+
     # --- entries --------------------------------------------------------------------------------
+
+    def blocks(self, start: int, octets: int) -> list[Block]:
+        """The blocks from the one with this position on, as they are, up to so many octets or
+        one."""
+        with self._reading():
+            head = self._head()
+            if head is None:
+                return []
+            base = head.lane << SHIFT
+            found: list[Block] = []
+            for key, count, size, runs in self._list(base + start):
+                octets -= size
+                if found and octets < 0:
+                    break
+                found.append(self._block(key, key - base, count, unpack_runs(runs), True))
+            return found
+
+    def publishers(self, numbers: Iterable[int]) -> dict[int, Publisher]:
+        """Those with these numbers."""
+        with self._reading():
+            head = self._head()
+            return {} if head is None else {one: self._publisher(head, one) for one in numbers}
 
     def read(self, start: int, question: Question, end: int | None = None) -> Portion:
         """Entries from a position on. ``next`` is beyond the last that was looked at."""
@@ -198,59 +271,98 @@ class Tail:
             head = self._head()
             if head is None:
                 return Portion([], start)
-            located, reached = self._locate(head, start, end)
-            names = self._names
-            if any(one.number not in names for one in located):
-                names = self._read_names()
-            known = [
-                one
-                for one in located
-                if one.number in names and question.wanted(*names[one.number])
-            ]
-            keys = [self._key(head, one) for one in known]
-            sizes = self._sizes(keys)
-            taken: list[tuple[int, Located]] = []
-            octets = 0
-            for key, one in zip(keys, known, strict=True):
-                size = sizes.get(key)
-                if size is None:
-                    continue  # its event source has let go of it
-                if taken and (len(taken) >= question.entries or octets + size > question.octets):
-                    reached = one.pos
-                    break
-                taken.append((key, one))
-                octets += size if question.bodies else 0
-            return Portion(self._entries(head, taken, sizes, question.bodies), reached)
-
-    def _key(self, head: Head, one: Located) -> int:
-        """The key of the row with its message."""
-        if one.number in self._sources:
-            return one.number << SHIFT | one.offset
-        return head.lane << SHIFT | one.pos
-
-    def _locate(self, head: Head, start: int, end: int | None) -> tuple[list[Located], int]:
-        """Where the rows of entries are, and the position behind the last."""
-        base = head.index_lane << SHIFT
-        located: list[Located] = []
-        reached = start
-        sql = (
-            "SELECT id, body FROM messages WHERE id >= ifnull((SELECT max(id) FROM messages"
-            " WHERE id BETWEEN ? AND ?), ?) AND id < ? ORDER BY id"
-        )
-        bounds = [base, base + start, base, base + POSITIONS]
-        with closing(self._connection.execute(sql, bounds)) as rows:
-            for key, octets in rows:
+            base = head.lane << SHIFT
+            taken: list[Located] = []
+            reached = start
+            octets = looked = 0
+            for key, count, _, packed in self._list(base + start):
                 first = key - base
-                if first > start and not located and first > reached:
-                    reached = first
-                for pos, entry in enumerate(ENTRY.iter_unpack(octets), first):
-                    if pos < start:
-                        continue
-                    if len(located) >= ROWS or (end is not None and pos >= end):
-                        return located, reached
-                    located.append(Located(pos, *entry))
-                    reached = pos + 1
-        return located, reached
+                if looked and looked + count > ROWS or (end is not None and first >= end):
+                    break
+                looked += count
+                runs = unpack_runs(packed)
+                reached = max(reached, first)
+                until = first + count if end is None else min(end, first + count)
+                if self._any(runs, question):
+                    block = self._block(key, first, count, runs, question.bodies)
+                    for one in self._locate(head, block, reached, until, question):
+                        if taken and (
+                            len(taken) >= question.entries or octets + one.octets > question.octets
+                        ):
+                            return Portion(self._entries(head, taken, question), one.pos)
+                        taken.append(one)
+                        octets += one.octets if question.bodies else 0
+                reached = until
+            return Portion(self._entries(head, taken, question), reached)
+
+    def _list(self, key: int) -> Iterator[tuple[int, int, int, bytes]]:
+        """Keys, counts, octets and runs of the blocks from the one on that has an entry with this
+        key."""
+        sql = (
+            "SELECT id, count, octets, runs FROM journal WHERE id >= ifnull((SELECT max(id) FROM"
+            " journal WHERE id <= ?), ?) ORDER BY id"
+        )
+        with closing(self._connection.execute(sql, [key, key])) as rows:
+            for id, count, octets, runs in rows:
+                if id + count > key:
+                    yield id, count, octets, runs
+
+    def _block(
+        self, key: int, first: int, count: int, runs: list[RecordedRun], bodies: bool
+    ) -> Block:
+        if self._last is not None and self._last[:2] == (key, bodies):
+            return self._last[2]
+        columns = "head, body" if bodies else "head, iif(typeof(body) = 'integer', body, NULL)"
+        head, body = self._connection.execute(
+            f"SELECT {columns} FROM journal WHERE id = ?", [key]
+        ).fetchone()
+        if isinstance(head, int):
+            try:
+                head, body = read_block(self.directory, head, body, bodies)
+            except FileNotFoundError as error:
+                raise Vanished(f"a file of the journal has gone: {error}") from error
+        block = Block(first, count, runs, head, body or b"")
+        self._last = key, bodies, block
+        return block
+
+    def _any(self, runs: list[RecordedRun], question: Question) -> bool:
+        """Whether any of these entries is wanted. Names that are not known are read."""
+        names = self._names
+        if any(run.number not in names for run in runs):
+            names = self._read_names()
+        return any(run.number in names and question.wanted(*names[run.number]) for run in runs)
+
+    def _locate(
+        self, head: Head, block: Block, start: int, end: int, question: Question
+    ) -> list[Located]:
+        """The wanted entries of a block that are there."""
+        found: list[Located] = []
+        at = 0
+        for run in block.runs:
+            first, at = at, at + run.entries
+            known = self._names.get(run.number)
+            if known is None or not question.wanted(*known):
+                continue
+            for index in range(max(first, start - block.first), min(at, end - block.first)):
+                offset = run.offset + index - first
+                size = block.size(index)
+                octets = size + block.headers[index + 1] - block.headers[index]
+                key = 0
+                if not run.dialect:
+                    key = run.number << SHIFT | offset
+                elif index in block.apart:
+                    key = head.lane << SHIFT | block.first + index
+                found.append(Located(block, index, run, offset, key, size, octets))
+        elsewhere = [one.key for one in found if one.key and not one.run.dialect]
+        if elsewhere:
+            sizes = dict(self._rows(elsewhere, "s.octets"))
+            # Event sources have let go of others.
+            found = [
+                one._replace(octets=sizes[one.key]) if one.key in sizes else one
+                for one in found
+                if one.run.dialect or one.key in sizes
+            ]
+        return found
 
     def _rows(self, keys: list[int], columns: str) -> Iterator[Any]:
         """These columns of the rows with these keys, which ascend for each number. Runs that are
@@ -267,7 +379,7 @@ class Tail:
                 marks = ", ".join("?" * len(group))
                 where = "s.id BETWEEN ? AND ?" if dense else f"s.id IN ({marks})"
                 values = [group[0], group[-1]] if dense else group
-                for table in ("messages s", "journal s", "shares s"):
+                for table in ("messages s", "shares s"):
                     source, chosen = table, columns
                     if table.startswith("shares"):
                         source += " JOIN bodies b ON b.id = s.body"
@@ -275,34 +387,46 @@ class Tail:
                     sql = f"SELECT s.id, {chosen} FROM {source} WHERE {where}"
                     yield from self._connection.execute(sql, values)
 
-    def _sizes(self, keys: list[int]) -> dict[int, int]:
-        """Octets of header and body, by key."""
-        return dict(self._rows(keys, "s.octets"))
-
-    def _entries(
-        self, head: Head, taken: list[tuple[int, Located]], sizes: dict[int, int], bodies: bool
-    ) -> list[Entry]:
-        columns = "s.head, s.body" if bodies else "s.head, NULL"
-        keys = [key for key, _ in taken]
+    def _entries(self, head: Head, taken: list[Located], question: Question) -> list[Entry]:
+        columns = "s.head, s.body" if question.bodies else "s.head, NULL"
+        keys = [one.key for one in taken if one.key and (question.bodies or not one.run.dialect)]
         rows = {key: (packed, body) for key, packed, body in self._rows(keys, columns)}
         found: list[Entry] = []
-        for key, one in taken:
-            row = rows.get(key)
-            if row is None:
-                continue
-            packed, content = row
+        for one in taken:
+            block, run = one.block, one.run
             try:
-                body = self._body(content)
-                message, stamp = self._unpacker.message(packed, body)
-            except (StoreError, OSError):
+                if run.dialect:
+                    stamp, size = run.stamp, one.size
+                    message = self._message(block, one.at, run)
+                    if one.key and question.bodies:
+                        message.body = self._body(rows[one.key][1])
+                else:
+                    packed, content = rows[one.key]
+                    message, time = self._unpacker.message(packed, self._body(content))
+                    stamp, size = time or 0, one.octets - len(message.header)
+            except (StoreError, OSError, KeyError):
                 continue  # the store has reported it
-            size = sizes[key] - len(message.header)
-            vhost, address = self._names[one.number]
-            publisher = self._publisher(head, one.origin)
+            vhost, address = self._names[run.number]
+            publisher = self._publisher(head, run.origin)
             found.append(
-                Entry(one.pos, stamp or 0, vhost, address, one.offset, publisher, message, size)
+                Entry(one.pos, stamp, vhost, address, one.offset, publisher, message, size)
             )
         return found
+
+    def _message(self, block: Block, index: int, run: RecordedRun) -> Message:
+        dialect = DIALECTS.get(run.dialect)
+        if dialect is None:
+            raise StoreError(f"a message of the journal is in the unknown dialect {run.dialect!r}")
+        added = block.added.get(index)
+        return Message(
+            dialect,
+            block.header(index),
+            block.content(index),
+            run.exchange,
+            block.key(index),
+            NO_ESSENTIALS,
+            None if added is None else read_plain(added),
+        )
 
     def _body(self, content: Any) -> Body:
         if content is None:

@@ -1,11 +1,14 @@
 """Recorded messages, their places, and that they are as safe as the publishes."""
 
+import random
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from gateway.bodies import LargeBody, Spool
 from gateway.broker.journal import RecordingRule
+from gateway.errors import StoreError
 from gateway.journal.entries import ALL
 from gateway.journal.tail import Tail
 from gateway.operations import Bind, DeclareExchange
@@ -176,6 +179,96 @@ def test_trimmed(tmp_path: Path) -> None:
     recording.channel.publish(message(b"6", b"", "", "orders"))
     recording.commit()
     assert [(one.pos, one.offset) for one in recording.entries()] == [(6, 6)]
+
+
+def publish_many(recording: Recording, count: int, size: int = 1000) -> list[bytes]:
+    """One batch of bodies that no other batch has."""
+    octets = random.Random(recording.broker.state.journal.next)
+    given = [octets.randbytes(size) for _ in range(count)]
+    for body in given:
+        recording.channel.publish(message(body, b"", "", "orders"))
+    recording.commit()
+    return given
+
+
+def test_large_blocks_are_in_files(tmp_path: Path) -> None:
+    """A batch of 64 KiB or more is appended to a file, which goes with its last block."""
+    recording = Recording(tmp_path)
+    folder = tmp_path / "blocks"
+    given = publish_many(recording, 3)
+    assert not folder.exists()
+    given += publish_many(recording, 200) + publish_many(recording, 2) + publish_many(recording, 90)
+    [file] = folder.iterdir()
+    assert file.stat().st_size > 290_000
+    for _ in range(2):
+        assert bodies(recording) == given
+        light = recording.entries(question=ALL._replace(bodies=False))
+        assert [one.size for one in light] == [1000] * 295
+        (folder / "77").write_bytes(b"of a batch that was not committed")
+        with file.open("ab") as half:
+            half.write(b"half a block")
+        recording = recording.again()
+        assert list(folder.iterdir()) == [file]
+    given += publish_many(recording, 100)
+    assert len(list(folder.iterdir())) == 2 and bodies(recording) == given
+    journal = recording.broker.state.journal
+    journal.remove(0, 204)
+    recording.commit()
+    assert len(list(folder.iterdir())) == 2
+    journal.remove(205, 294)
+    recording.commit()
+    [left] = folder.iterdir()
+    assert left != file and bodies(recording) == given[295:]
+    journal.remove(295, 394)
+    recording.commit()
+    assert not list(folder.iterdir())
+    given = publish_many(recording, 100)
+    assert bodies(recording.again()) == given
+
+
+def test_a_batch_of_many_blocks(tmp_path: Path) -> None:
+    """One of more than 1 MiB, from two connections and with bodies apart."""
+    recording = Recording(tmp_path)
+    sizes = [3000, 0, 20_000, 1, 500_000] * 120
+    other = recording.broker.attach("/", "guest", "two").channel(1, recording.heard)
+    for at, size in enumerate(sizes):
+        channel = other if at % 7 == 0 else recording.channel
+        channel.publish(message(b"%4d" % at + b"x" * size, b"", "", "orders"))
+    recording.commit()
+    found = recording.again().entries()
+    assert [(one.pos, one.offset) for one in found] == [(at, at) for at in range(600)]
+    assert [bytes(one.message.body[:4]) for one in found] == [b"%4d" % at for at in range(600)]
+    assert [one.size for one in found] == [size + 4 for size in sizes]
+    names = ["two" if at % 7 == 0 else "one" for at in range(600)]
+    assert [one.publisher.connection for one in found] == names
+
+
+def test_nothing_is_written_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that fails behind the append leaves nothing that a reader sees, and is repeated."""
+    recording = Recording(tmp_path)
+    writer = recording.store.writer
+
+    def full(*given: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    octets = random.Random(1)
+    given = [octets.randbytes(1000) for _ in range(100)]
+    for body in given:
+        recording.channel.publish(message(body, b"", "", "orders"))
+    recording.broker.end_turn()
+    batch = recording.store.take()
+    assert batch is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "_commit", full)
+        with pytest.raises(StoreError, match="full"):
+            recording.store.write(batch)
+    assert recording.entries() == []
+    recording.store.write(batch)
+    recording.broker.committed(batch.mark)
+    recording.broker.end_turn()
+    assert recording.heard.confirms[-1] == (100, True, True)
+    assert bodies(recording) == given
+    assert bodies(recording.again()) == given
 
 
 def test_publishers_are_described_again_behind_what_was_trimmed(tmp_path: Path) -> None:

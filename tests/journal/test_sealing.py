@@ -14,7 +14,7 @@ from gateway.config.journal import JournalSettings, RecordingSettings
 from gateway.journal.entries import ALL, Entry, JournalError, Trimmed
 from gateway.journal.keeping import Keeper
 from gateway.journal.reader import JournalReader
-from gateway.journal.segments import list_segments
+from gateway.journal.segments import SHARED, list_segments, shares_of
 from tests.journal.recording import Recording
 from tests.store.samples import message
 from tests.test_bodies import spooled
@@ -111,12 +111,12 @@ def sealing_start(sealing: Sealing) -> int:
         return reader.tail.span().start
 
 
-def test_nothing_is_sealed_without_a_rule(tmp_path: Path) -> None:
-    """Event sources have entries too, and keep them themselves."""
+def test_what_is_there_is_sealed_without_a_rule_too(tmp_path: Path) -> None:
+    """Event sources have entries without one."""
     sealing = Sealing(tmp_path)
     sealing.numbers(0, 35)
-    asyncio.run(sealing.look(recording=[]))
-    assert list_segments(tmp_path / "journal") == []
+    run(sealing.look(recording=[]))
+    assert [one.end for one in list_segments(tmp_path / "journal")] == [10, 20, 30]
 
 
 def test_the_next_process_goes_on(tmp_path: Path) -> None:
@@ -262,3 +262,20 @@ def test_the_log_is_not_kept_from_being_reset(tmp_path: Path) -> None:
             "PRAGMA wal_checkpoint(TRUNCATE)"
         ).fetchone()
         assert busy == 0
+
+
+def test_a_segment_knows_the_shares_of_its_addresses(tmp_path: Path) -> None:
+    rig = Sealing(tmp_path)
+    rig.declare("bills")
+    rig.numbers(0, 8)
+    rig.channel.publish(message(b"one bill", b"", "", "bills"))
+    rig.commit()
+    run(rig.look(segment_messages=9))
+    (segment,) = list_segments(tmp_path / "journal")
+    expected = {
+        ("/", "/queues/orders"): (8, 0, 7, 8),
+        ("/", "/queues/bills"): (1, 0, 0, 8),
+    }
+    assert segment.notes.shares == expected
+    rows = segment.tables(0, 9, SHARED)
+    assert shares_of(next(rows)) == expected

@@ -33,6 +33,13 @@ class JournalQuery(BaseModel):
         str,
         Field(max_length=1024, description="addresses, `*` is any text", examples=["/queues/*"]),
     ] = "*"
+    consumer: Annotated[
+        str,
+        Field(
+            max_length=128,
+            description="name of a consumer: without `start` reading goes on at its position",
+        ),
+    ] = ""
     columns: Annotated[
         str,
         Field(
@@ -60,6 +67,7 @@ JSON_TYPES: dict[str, Any] = {
     "SMALLINT": int,
     "BOOLEAN": bool,
     "MAP<STRING,STRING>": dict[str, str | None],
+    "ARRAY<STRING>": list[str],
 }
 """Types of columns in JSON. Others are strings: octets in base64, times as in RFC 3339."""
 
@@ -67,7 +75,7 @@ JSON_TYPES: dict[str, Any] = {
 def _member(name: str) -> tuple[Any, Any]:
     column = BY_NAME[name]
     kind = JSON_TYPES.get(column.type, str)
-    if column.type.startswith("ARRAY"):
+    if column.type.startswith("ARRAY<STRUCT"):
         kind = list[dict[str, Any]]
     return kind | None, Field(default=None, description=column.description)
 
