@@ -12,20 +12,22 @@ import os
 from collections import deque
 from typing import Any, NamedTuple
 
+from gateway.broker.journal import SOURCE
 from gateway.broker.local import LocalChannel, remove_private_queue
 from gateway.broker.names import PRIVATE
 from gateway.errors import Unstorable
 from gateway.http.events.cursor import EPOCH_OCTETS, digest_of
 from gateway.http.events.journal import Event
+from gateway.http.events.past import History
 from gateway.http.events.sources import AT_ONCE, Source, SourceName, SourceOwner, Stream
 from gateway.http.prepared_bodies import HEAVY
+from gateway.journal.by_offset import Which
+from gateway.journal.tail import source_address
 from gateway.message import Message
 from gateway.operations import Outcome
 
 log = logging.getLogger("gateway.http")
 
-KIND = "journal"
-"""Of the store's records: one per durable source."""
 PREFIX = PRIVATE
 PORTION = 1024
 
@@ -50,6 +52,7 @@ class DurableSource(Source):
             "start": 1,
             "user": "",
             "used": 0,
+            "since": state.journal.next,
         }
         super().__init__(hub, vhost, name, known["start"])
         self.store = state.store
@@ -58,6 +61,17 @@ class DurableSource(Source):
         """The batch that was last waited for."""
         self.queue = PREFIX + digest_of(vhost, f"{name}\0durable").hex()
         self.number: int = known["number"]
+        self.since: int = known.get("since", 0)
+        """The commit position before its first."""
+        self.rows = self.journal.born
+        """The first that may have a row in the store."""
+        self.released = self.rows - 1
+        """Rows up to here may go: the journal has the events elsewhere, or they are too old."""
+        if hub.past is not None:
+            address = source_address(name.name, name.key or "")
+            which = Which(vhost, address, self.since)
+            self.history = History(hub.past, which, self.journal)
+            state.journal.sources[self.number] = self.release_rows
         self.epoch = bytes.fromhex(known["epoch"])
         self.user: str = known["user"]
         self.used: int = known["used"] or state.now
@@ -74,7 +88,7 @@ class DurableSource(Source):
     def save(self) -> None:
         """``used`` is 0 while it is being read."""
         self.store.save(
-            KIND,
+            SOURCE,
             self.record_key,
             {
                 "number": self.number,
@@ -82,12 +96,17 @@ class DurableSource(Source):
                 "start": self.journal.born,
                 "user": self.user,
                 "used": 0 if self.readers else self.used,
+                "since": self.since,
             },
         )
 
     def restore(self) -> None:
-        """Read the journal back. The frames are made when they are first read."""
+        """Read the ring back. The frames are made when they are first read."""
         journal = self.journal
+        rows = self.hub.broker.state.journal.source_rows.pop(self.number, None)
+        if rows is not None and self.history is not None:
+            self.released = min(rows.last, rows.indexed - 1)
+            self.next = max(self.next, rows.last + 1 - journal.max_events)
         while kept := self.store.read(self.number, self.next, PORTION):
             for position, message, stamp in kept:
                 if not len(journal):
@@ -95,17 +114,29 @@ class DurableSource(Source):
                     journal.first, journal.head = position, position - 1
                 while journal.head + 1 < position:
                     journal.append(b"")
-                first = journal.first
                 journal.append(None, Event(message, False, stamp or 0, message.size))
                 if len(message.body) > HEAVY:
                     self.mark_heavy(journal.head)
-                self.drop_before(first)
                 self.next = position + 1
+            self.drop_rows()
 
-    def drop_before(self, first: int) -> None:
-        """Remove from the store the events from here on that the ring has evicted."""
-        for position in range(first, self.journal.first):
-            self.store.remove(self.number, position)
+    def drop_rows(self) -> None:
+        """Remove from the store the events that the ring has evicted, and that the journal has
+        elsewhere."""
+        end = self.journal.first
+        if self.history is not None:
+            end = min(end, self.released + 1)
+        if end - self.rows > PORTION:
+            self.store.remove_ranges(self.number, [(self.rows, end - 1)])
+        else:
+            for position in range(self.rows, end):
+                self.store.remove(self.number, position)
+        self.rows = max(self.rows, end)
+
+    def release_rows(self, offset: int) -> None:
+        """The journal needs the rows up to here no more. Within a turn."""
+        self.released = max(self.released, offset)
+        self.drop_rows()
 
     # --- the subscription -----------------------------------------------------------------------
 
@@ -143,8 +174,14 @@ class DurableSource(Source):
         """Forget all of it. Within a turn."""
         self.detach()
         remove_private_queue(self.hub.broker, self.vhost, self.queue)
-        self.store.drop(self.number)
-        self.store.forget(KIND, self.record_key)
+        self.give_up()
+
+    def give_up(self) -> None:
+        """It is read no more. The rows that the journal needs stay until it needs them no more.
+        Within a turn."""
+        last = self.next - 1
+        released = last if self.history is None else self.released
+        self.hub.broker.state.journal.end(self.number, self.record_key, last, released)
 
     # --- subscriber -----------------------------------------------------------------------------
 
@@ -171,7 +208,6 @@ class DurableSource(Source):
     def safe(self, mark: int) -> None:
         """Batches up to ``mark`` are on disk: their events may be shown."""
         waiting, journal = self.waiting, self.journal
-        first = journal.first
         appended = False
         while waiting and waiting[0].mark <= mark:
             event = waiting.popleft().event
@@ -183,4 +219,4 @@ class DurableSource(Source):
             self.hub.appended(self)
             appended = True
         if appended:
-            self.drop_before(first)
+            self.drop_rows()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
 from gateway.broker.broker import Broker
+from gateway.broker.journal import SOURCE
 from gateway.config.web import HttpSettings
 from gateway.errors import Condition, Refusal
 from gateway.http import problems
@@ -20,7 +21,8 @@ from gateway.http.access.catalogue import Filled
 from gateway.http.access.principal import Principal
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.cursor import EPOCH_OCTETS, Cursors
-from gateway.http.events.durable import KIND, DurableSource
+from gateway.http.events.durable import DurableSource
+from gateway.http.events.past import Past
 from gateway.http.events.sources import Source, SourceName, Stream
 from gateway.http.events.stream_queue import StreamQueueSource
 from gateway.http.leases import LeaseTable, tally
@@ -65,6 +67,9 @@ class Hub:
         self.gaps = 0
         self.dropped = 0
         """Events left out for slow readers with ``slow=latest``."""
+        make = dependencies.journal
+        self.past = None if make is None else Past(make)
+        """The journal of a gateway that is durable."""
         self._high = 0
         self._fresh: set[Source] = set()
         self._settle: dict[Source, int] = {}
@@ -74,19 +79,20 @@ class Hub:
     def _restore(self) -> None:
         """Durable sources go on from the start, with or without readers."""
         with self.turn():
-            for _, key, record in list(self.broker.state.store.records(KIND)):
+            for _, key, record in list(self.broker.state.store.records(SOURCE)):
+                if "ended" in record:
+                    continue
                 vhost, exchange, binding = key
                 name = SourceName("exchange", exchange, binding, True)
+                source = DurableSource(self, vhost, name, record)
                 try:
                     if vhost not in self.broker.vhosts:
                         raise Refusal(Condition.NOT_FOUND, f"no vhost '{vhost}'")
-                    source = DurableSource(self, vhost, name, record)
                     source.open(source.user, True)
                     self.sources[vhost, name] = source
                 except Refusal:
                     # Its exchange is gone: a cursor of it will be an honest gap.
-                    self.broker.state.store.drop(record["number"])
-                    self.broker.state.store.forget(KIND, key)
+                    source.give_up()
         if self.sources:
             with contextlib.suppress(RuntimeError):  # built before the loop runs
                 self.start_ticker()
@@ -384,3 +390,5 @@ class Hub:
             self._remove(source)
             with self.turn():
                 source.detach()
+        if self.past is not None:
+            await self.past.close()

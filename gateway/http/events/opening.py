@@ -5,7 +5,7 @@ the caller, the sources (``hub``), a position in each of them, and ``gateway.ope
 of the stream (``stream``). ``refusal`` is the answer when one of the steps fails.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -53,6 +53,7 @@ PROXIED = frozenset({b"via", b"forwarded", b"x-forwarded-for"})
 CROWDED_RETRY_MS = 30_000
 NO_STORE = {"cache-control": "no-store"}
 NO_PLACES: Mapping[SourceName, Place] = {}
+NOTHING_RECALLED: Mapping[Source, int] = {}
 NOWHERE = -1
 """A position of which nothing is known: the stream says ``gateway.gap`` with unknown loss."""
 
@@ -178,16 +179,31 @@ class EventsEndpoint:
                 f"this browser has {have} streams over HTTP/1.1; it opens six connections at "
                 "most, and then everything else waits",
             )
-        open_it = open_leased if wanted.options.ack == "explicit" else open_stream
         if vhost in self.context.broker.facades:
             stream = await self.open_at_upstream(vhost, caller, wanted, browser)
+        elif wanted.options.ack == "explicit":
+            stream = open_leased(self.hub, vhost, caller, wanted, browser)
         else:
-            stream = open_it(self.hub, vhost, caller, wanted, browser)
+            recalled = await self.recall(vhost, caller, wanted)
+            stream = open_stream(self.hub, vhost, caller, wanted, browser, recalled=recalled)
         most = self.settings.browser_streams_max
         if browser and most and have + 1 >= self.settings.browser_streams_warn:
             told = {"type": "browser-connections", "streams": have + 1, "most": most}
             stream.pending.append(control("gateway.warn", told))
         return stream
+
+    async def recall(
+        self, vhost: str, caller: Principal, wanted: StreamRequest
+    ) -> dict[Source, int]:
+        """What ``look_back`` finds. Raises ``Problem``."""
+        hub = self.hub
+        if hub.past is None:
+            return {}
+        check_count(len(wanted.names), hub.settings)
+        hub.admit(caller.user, vhost, wanted.aliases.values())
+        asking = EventStream(hub, caller, vhost, wanted.options, aliases=dict(wanted.aliases))
+        known = open_cursor(hub, wanted.cursor)
+        return await look_back(asking, wanted.names, wanted.durable, wanted.start, known)
 
     async def open_at_upstream(
         self, vhost: str, caller: Principal, wanted: StreamRequest, browser: tuple[str, ...]
@@ -205,8 +221,9 @@ class EventsEndpoint:
             return await until_answered(
                 hub.turn, lambda: open_leased(hub, vhost, caller, wanted, browser)
             )
+        recalled = await look_back(asking, wanted.names, wanted.durable, wanted.start, known)
         return await until_answered(
-            hub.turn, lambda: open_stream(hub, vhost, caller, wanted, browser, places)
+            hub.turn, lambda: open_stream(hub, vhost, caller, wanted, browser, places, recalled)
         )
 
 
@@ -265,6 +282,7 @@ def open_stream(
     asked: StreamRequest,
     browser: tuple[str, ...] = (),
     places: Mapping[SourceName, Place] = NO_PLACES,
+    recalled: Mapping[Source, int] = NOTHING_RECALLED,
 ) -> EventStream:
     """A stream that has joined its sources and is ready to be sent. ``places`` are those in stream
     queues. Raises ``Problem`` and ``Refusal``."""
@@ -274,6 +292,7 @@ def open_stream(
     known = open_cursor(hub, asked.cursor)
     hub.admit(caller.user, vhost, asked.aliases.values())
     stream = EventStream(hub, caller, vhost, asked.options, browser)
+    stream.recalled.update(recalled)
     names = complete(stream, asked.names, asked.aliases, asked.durable, places)
     # Positions are taken before sources open: messages that a new subscription delivers at once
     # are live.
@@ -325,6 +344,56 @@ def open_cursor(hub: Hub, text: str | None) -> Positions | None:
         raise Problem(problems.INVALID_CURSOR, f"the cursor is not valid: {error}") from None
 
 
+async def look_back(
+    stream: EventStream,
+    names: Iterable[SourceName],
+    durable: bool | None,
+    begin: Start,
+    known: Positions | None,
+) -> dict[Source, int]:
+    """Find out what can be read behind the rings of durable sources, for a stream that is about to
+    read them. Returns positions to begin at by the time that it asks for; ``NOWHERE`` if events of
+    that time are lost. Raises ``Problem``."""
+    found: dict[Source, int] = {}
+    hub, vhost = stream.hub, stream.vhost
+    for asked in names:
+        if asked.kind != "exchange" or hub.past is None or vhost not in hub.broker.vhosts:
+            continue
+        source = hub.sources.get((vhost, hub.complete(vhost, asked, durable)))
+        if source is None or source.history is None:
+            continue
+        stream.need(vhost, asked)
+        history, position = source.history, None if known is None else known.get(source.key)
+        if position is not None:
+            await history.has(position + 1)
+        elif begin.kind == "earliest" or is_forgotten(source, known):
+            await history.has(source.journal.born)
+        elif begin.kind == "offset":
+            await history.has(begin.value)
+        elif begin.kind in ("time", "ago"):
+            at = await history.since(moment_of(source, begin))
+            found[source] = NOWHERE if at is None else at
+    return found
+
+
+def moment_of(source: Source, begin: Start) -> int:
+    """The time from which on events are wanted, ms since 1970."""
+    if begin.kind == "time":
+        return begin.value
+    return source.hub.broker.state.now - begin.value
+
+
+def is_forgotten(source: Source, known: Positions | None) -> bool:
+    """Whether a cursor has a position of another journal of this source, or of an unknown one."""
+    if known is None or source.key in known:
+        return False
+    return (
+        not known
+        or ELSEWHERE in known
+        or any(key[:DIGEST_OCTETS] == source.digest for key in known)
+    )
+
+
 class OpenedSource(NamedTuple):
     """A source that a stream has begun to read."""
 
@@ -344,7 +413,8 @@ def read_sources(
     opened = []
     for source in joined:
         place = stream.places.get(source.name)
-        position, resume = start(source, begin, known, heads[source.name], place)
+        recalled = stream.recalled.get(source)
+        position, resume = start(source, begin, known, heads[source.name], place, recalled)
         opened.append(OpenedSource(stream.read(source, position), resume))
         if resume is Resume.exact:
             source.written(stream, position)
@@ -357,9 +427,11 @@ def start(
     known: Positions | None,
     head: int | None,
     place: Place | None = None,
+    recalled: int | None = None,
 ) -> tuple[int, Resume]:
     """Where a stream starts in a source. ``head`` is that of the journal before this stream came,
-    ``None`` if there was none; ``place`` is the one in a stream queue."""
+    ``None`` if there was none; ``place`` is the one in a stream queue; ``recalled`` was found by
+    ``look_back``."""
     journal = source.journal
     if place is not None:
         if place.lost is None:
@@ -369,32 +441,28 @@ def start(
     if known is not None:
         position = known.get(source.key)
         if position is not None:
-            return position, Resume.gap if journal.gap(position) else Resume.exact
-        if (
-            not known
-            or ELSEWHERE in known
-            or any(key[:DIGEST_OCTETS] == source.digest for key in known)
-        ):
-            # A position of another journal of this source, or of an unknown one.
+            return position, Resume.gap if source.gap(position) else Resume.exact
+        if is_forgotten(source, known):
             return NOWHERE, Resume.gap
-    return first_connect(source, begin, head)
+    return first_connect(source, begin, head, recalled)
 
 
-def first_connect(source: Source, begin: Start, head: int | None) -> tuple[int, Resume]:
+def first_connect(
+    source: Source, begin: Start, head: int | None, recalled: int | None
+) -> tuple[int, Resume]:
     journal = source.journal
-    oldest = journal.first - 1
+    oldest = source.reach - 1
     if begin.kind == "earliest":
         return oldest, Resume.fresh
     if begin.kind == "offset" and begin.value - 1 <= journal.head:
         position = max(begin.value, 1) - 1
-        return position, Resume.gap if journal.gap(position) else Resume.fresh
+        return position, Resume.gap if source.gap(position) else Resume.fresh
     if begin.kind in ("time", "ago"):
-        now = source.hub.broker.state.now
-        moment = begin.value if begin.kind == "time" else now - begin.value
-        position = journal.since(moment)
-        if position == oldest and oldest >= journal.born and len(journal):
+        position, first = journal.since(moment_of(source, begin)), journal.first
+        if position == first - 1 and position >= journal.born and len(journal):
             # Events that the ring has evicted may be young enough.
-            return NOWHERE, Resume.gap
+            position = NOWHERE if recalled is None else recalled
+            return position, Resume.gap if position == NOWHERE else Resume.fresh
         return position, Resume.fresh
     latest = journal.born - 1 if head is None else head
     return max(latest, oldest), Resume.fresh
@@ -405,7 +473,7 @@ def source_opened(opened: OpenedSource) -> dict[str, Any]:
     reading, resume = opened
     source = reading.source
     shown: dict[str, Any] = {"source": reading.shown, "resume": resume.name}
-    following = max(reading.position, source.journal.first - 1) + 1
+    following = max(reading.position, source.reach - 1) + 1
     shown["offset"] = source.offset(following)
     if source.name.kind == "exchange":
         shown["journal"] = "durable" if source.name.durable else "memory"

@@ -12,6 +12,7 @@ from gateway.http.events.opening import (
     NO_PLACES,
     check_count,
     complete,
+    look_back,
     open_cursor,
     read_sources,
     report_gaps,
@@ -75,7 +76,19 @@ async def apply_at_upstream(stream: EventStream, asked: Change) -> None:
     aliases = dict(add.aliases)
     asking = EventStream(hub, stream.caller, vhost, stream.options, aliases=aliases)
     places = await find_places(asking, add.names, asked.start, known)
+    stream.recalled = await look_back(asking, add.names, None, asked.start, known)
     await until_answered(hub.turn, lambda: apply(stream, asked, places))
+
+
+async def apply_here(stream: EventStream, asked: Change) -> None:
+    """Likewise in a virtual host of the gateway."""
+    known = open_cursor(stream.hub, asked.cursor)
+    aliases = dict(asked.add.aliases)
+    asking = EventStream(stream.hub, stream.caller, stream.vhost, stream.options, aliases=aliases)
+    stream.recalled = await look_back(asking, asked.add.names, None, asked.start, known)
+    if stream.finished:
+        raise Problem(problems.BY_STATUS[404], f"no stream {stream.identity!r}")
+    apply(stream, asked)
 
 
 def apply(

@@ -19,7 +19,8 @@ from gateway.errors import Refusal
 from gateway.http.access.catalogue import Filled
 from gateway.http.access.principal import Principal
 from gateway.http.events.cursor import Cursors
-from gateway.http.events.journal import Event, Journal
+from gateway.http.events.journal import Event, Gap, Journal
+from gateway.http.events.past import History, Past
 from gateway.http.events.rendering import Renderer, data_head, data_line
 from gateway.http.events.views import View, ViewSpec
 from gateway.http.octets import Octets, concatenated
@@ -104,6 +105,7 @@ class SourceOwner(Protocol):
     settings: HttpSettings
     cursors: Cursors
     epoch: bytes
+    past: Past | None
 
     def appended(self, source: "Source") -> None:
         """The journal of a source has a new event."""
@@ -131,6 +133,8 @@ class Source:
         self.key = self.digest + self.epoch
         """Identity of this journal in cursors."""
         self.journal = Journal(settings.journal_events, settings.journal_octets, start)
+        self.history: History | None = None
+        """The events behind the ring of a durable source."""
         self.views: dict[ViewSpec, View] = {}
         self.readers: set[Stream] = set()
         self.heavy: list[int] = []
@@ -199,6 +203,15 @@ class Source:
             view.readers -= 1
             if not view.readers:
                 self.views.pop(view.spec, None)
+
+    @property
+    def reach(self) -> int:
+        """The oldest position that can be read."""
+        return self.journal.first if self.history is None else self.history.reach
+
+    def gap(self, after: int) -> Gap | None:
+        """Events that a reader at the position ``after`` has missed and cannot get."""
+        return self.journal.gap(after) if self.history is None else self.history.gap(after)
 
     # --- the subscription -----------------------------------------------------------------------
 

@@ -20,6 +20,8 @@ from gateway.http.access.principal import Action, Principal
 from gateway.http.access.protocol import Pipe, pipe_of
 from gateway.http.events.cursor import END
 from gateway.http.events.hub import Hub
+from gateway.http.events.journal import Journal
+from gateway.http.events.past import Backlog
 from gateway.http.events.rendering import STREAM_HEADERS, control, jittered
 from gateway.http.events.sources import Place, Source, SourceName
 from gateway.http.events.views import PLAIN, View, ViewSpec
@@ -83,6 +85,21 @@ class Reading:
     view: View | None
     slow: Slow
     dropped: int = 0
+    backlog: Backlog | None = None
+    """Its way through the events behind the ring of the source."""
+
+    @property
+    def lacks(self) -> bool:
+        """Whether its next event must be read from the journal first."""
+        return self.backlog is not None and self.backlog.lacks(self.position)
+
+    def feed(self) -> tuple[Journal, View | Journal, list[int]]:
+        """Where its next events are, what shows them, and which of them are large."""
+        backlog = self.backlog
+        if backlog is not None and backlog.covers(self.position) and backlog.part is not None:
+            return backlog.part, backlog.view or backlog.part, backlog.heavy
+        journal = self.source.journal
+        return journal, self.view or journal, self.source.heavy
 
 
 @dataclass(eq=False, repr=False)
@@ -101,6 +118,8 @@ class EventStream:
     """Where it begins in the stream queues that it reads."""
     sources: list[Source] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
+    recalled: dict[Source, int] = field(default_factory=dict)
+    """Positions at which it begins in durable sources because of the time that it asks for."""
     direct: bool = False
     """One source of which everything is shown: the way of most streams."""
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -149,6 +168,8 @@ class EventStream:
         spec = self.options.spec
         view = source.view(spec if alias is None else spec._replace(alias=alias.shown))
         reading = Reading(source, self.label(source.name), position, position, view, slow)
+        if source.history is not None:
+            reading.backlog = Backlog(source.history, view, source.rendered)
         self.readings.append(reading)
         if slow is Slow.PAUSE and source.name.kind == "queue":
             source.holding[self] = position
@@ -345,25 +366,25 @@ class EventStream:
                 return chunk
         pending, self.pending = self.pending, []
         for reading in self.readings:
-            if self.skip_gap(reading, pending):
+            if self.skip_gap(reading, pending) and not reading.lacks:
                 self.take_from(reading, pending)
         pending += self.pending
         self.pending = []
         return concatenated(*pending)
 
     def skip_gap(self, reading: Reading, pending: list[Octets], close: bool = True) -> bool:
-        """Report events that the ring has evicted, or end the stream if that is its policy. Returns
-        whether to read on."""
+        """Report events that cannot be had any more, or end the stream if that is its policy.
+        Returns whether to read on."""
         if self.finished:
             return False
-        gap = reading.source.journal.gap(reading.position)
+        gap = reading.source.gap(reading.position)
         if gap is None:
             return True
         if close and reading.slow is Slow.CLOSE:
             self.end({"reason": "slow", "source": reading.shown}, True)
             return False
         self.hub.gaps += 1
-        reading.position = reading.source.journal.first - 1
+        reading.position = min(gap.end, reading.source.journal.first - 1)
         detail: dict[str, Any] = {"source": reading.shown, "from": None, "to": None}
         if gap.lost is not None:
             offset = reading.source.offset
@@ -374,10 +395,10 @@ class EventStream:
 
     def take_from(self, reading: Reading, pending: list[Octets]) -> None:
         source = reading.source
-        journal, feed = source.journal, reading.view or source.journal
+        journal, feed, _ = reading.feed()
         budget = CHUNK_OCTETS // len(self.readings)
         position = max(reading.position, journal.first - 1)
-        superseded, reached = self.superseded(reading, position)
+        superseded, reached = self.superseded(reading, journal, position)
         frames: Iterator[Octets] = iter(())
         if reading.slow is not Slow.LATEST:
             frames = iter(feed.frames(position, budget)[0])
@@ -406,11 +427,11 @@ class EventStream:
             pending.append(frame)
         reading.position = position
 
-    def superseded(self, reading: Reading, after: int) -> tuple[set[int], int]:
+    def superseded(self, reading: Reading, journal: Journal, after: int) -> tuple[set[int], int]:
         """Positions that are followed by another event of the same routing key, where only the
         latest is wanted; and how far was looked: no further than ``LOOK_STEPS`` of a selector."""
         found: set[int] = set()
-        journal, view = reading.source.journal, reading.view
+        view = reading.feed()[1]
         if reading.slow is not Slow.LATEST:
             return found, journal.head
         newest: dict[str, int] = {}
@@ -419,7 +440,7 @@ class EventStream:
         while position < journal.head and EFFORT.steps < end:
             position += 1
             event = journal.event(position)
-            if event is None or not (view is None or view.shows(position)):
+            if event is None or not (isinstance(view, Journal) or view.shows(position)):
                 continue
             key = event.message.key
             if key in newest:
@@ -456,6 +477,9 @@ class EventStream:
     async def write_all(self, send: Send) -> None:
         loop = asyncio.get_running_loop()
         while not self.gone:
+            for reading in list(self.readings):
+                if reading.backlog is not None and reading.lacks and not self.finished:
+                    await reading.backlog.load(reading.position)
             # Nothing follows a goodbye: not even an event that would move the cursor past it.
             heavy = await self.prepare() if self.has_heavy else ()
             try:
@@ -482,7 +506,7 @@ class EventStream:
     @property
     def has_heavy(self) -> bool:
         """Whether there may be large bodies that are not ready."""
-        return any([one.source.heavy for one in self.readings])
+        return any([one.feed()[2] for one in self.readings])
 
     async def prepare(self) -> list[BodyForm | None]:
         """Wait until the next large body of each source is ready to be rendered."""
@@ -500,11 +524,10 @@ class EventStream:
 
     def next_unready(self, reading: Reading) -> Message | None:
         """The next large message of a source that is not rendered and will be."""
-        journal = reading.source.journal
-        feed = reading.view or journal
+        journal, feed, heavy = reading.feed()
         after = max(reading.position, journal.first - 1)
-        waiting = reading.source.heavy_after(after)
-        superseded, reached = self.superseded(reading, after) if waiting else (set(), 0)
+        waiting = [one for one in heavy if one > after]
+        superseded, reached = self.superseded(reading, journal, after) if waiting else (set(), 0)
         for position in waiting:
             if position > reached:
                 break

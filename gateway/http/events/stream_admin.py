@@ -15,7 +15,7 @@ from gateway.http.context import Context
 from gateway.http.description import Described
 from gateway.http.events import openapi as described
 from gateway.http.events.presence import Presence, PresenceStream
-from gateway.http.events.source_changes import apply, apply_at_upstream, read_change
+from gateway.http.events.source_changes import apply_at_upstream, apply_here, read_change
 from gateway.http.events.stream import EventStream
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.request_parameters import read_caller
@@ -80,7 +80,7 @@ class StreamAdmin:
             if vhost in self.context.broker.facades:
                 await apply_at_upstream(stream, wanted)
             else:
-                apply(stream, wanted)
+                await apply_here(stream, wanted)
         except (Problem, Refusal) as error:
             stream.caller, stream.since, stream.reminded = before
             if isinstance(error, Refusal):
