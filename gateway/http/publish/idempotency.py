@@ -14,8 +14,8 @@ A key whose message was refused, returned or rejected is free again: a retry may
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol, TypeVar
 
 from gateway.broker.store import Record
 from gateway.http import problems
@@ -149,15 +149,41 @@ class IdempotencyKeys:
             self.release(entry)
 
 
-class KeyedPublish(PendingPublish):
-    """Settled when the broker has confirmed *and* the record of its key is safe."""
+class Claimed(Protocol):
+    """A key whose message is being published. ``done``: it has been. ``saved``: the store has the
+    record of it, or is about to have it."""
 
-    __slots__ = ("keys", "entry", "verdict", "safe", "over")
+    done: bool
+
+    @property
+    def saved(self) -> bool: ...
+
+
+E = TypeVar("E", bound=Claimed)
+E_in = TypeVar("E_in", bound=Claimed, contravariant=True)
+
+
+class Keys(Protocol[E_in]):
+    """Keys, one of which was claimed."""
+
+    def abandon(self, entry: E_in, /) -> None: ...
+
+
+class KeyedPublish(PendingPublish, Generic[E]):
+    """Settled when the broker has confirmed *and* the record of its key is safe. ``record``: saves
+    it when the broker has confirmed, if it is not saved with the message."""
+
+    __slots__ = ("keys", "entry", "record", "verdict", "safe", "over")
 
     def __init__(
-        self, keys: IdempotencyKeys, entry: Entry, meter: PublishMeter | None = None
+        self,
+        keys: Keys[E],
+        entry: E,
+        meter: PublishMeter | None = None,
+        record: "Callable[[KeyedPublish[E]], None] | None" = None,
     ) -> None:
         super().__init__(meter)
+        self.record = record
         self.keys = keys
         self.entry = entry
         self.verdict: bool | None = None
@@ -171,6 +197,8 @@ class KeyedPublish(PendingPublish):
 
     def conclude(self, accepted: bool) -> None:
         self.verdict = accepted
+        if self.record is not None and accepted and self.condition is None:
+            self.record(self)
         self.decide()
 
     def record_safe(self) -> None:

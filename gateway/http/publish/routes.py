@@ -19,6 +19,7 @@ from gateway.http.publish.bodies import Budget
 from gateway.http.publish.full_publish import Finder, FullPublish
 from gateway.http.publish.messages import PublishEndpoint
 from gateway.http.publish.operation_endpoints import OperationEndpoints
+from gateway.http.publish.replays.routes import routes as replay_routes
 from gateway.http.publish.sending import Sender
 
 QUEUE_ROUTE = "/v1/{vhost}/queues/{queue}/messages"
@@ -32,7 +33,8 @@ OPERATION_ROUTE = "/v1/{vhost}/operations/{id}"
 def routes(context: Context) -> list[BaseRoute]:
     endpoints = OperationEndpoints(context)
     budget = Budget(context.settings.max_inflight_octets)
-    full_publish = FullPublish(context, Sender(context), context.operations, budget)
+    sender = Sender(context)
+    full_publish = FullPublish(context, sender, context.operations, budget)
 
     def publish(path: str, name: str, summary: str, find: Finder) -> BaseRoute:
         endpoint: Any = PublishEndpoint(context, full_publish, name, find, find is not nowhere)
@@ -81,4 +83,5 @@ def routes(context: Context) -> list[BaseRoute]:
             methods=["DELETE"],
             operations={"delete": described.operation("delete")},
         ),
+        *replay_routes(context, sender, budget),
     ]

@@ -1,0 +1,1 @@
+"""Messages of an archive are published once, however often they are sent."""
