@@ -26,6 +26,7 @@ from gateway.http.events.opening import routes as event_routes
 from gateway.http.events.stream_admin import routes as stream_routes
 from gateway.http.fast_path import FastPath
 from gateway.http.journal.routes import routes as journal_routes
+from gateway.http.journal.thread import JournalThread
 from gateway.http.leases import LeaseTable
 from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
@@ -103,15 +104,17 @@ def make_context(dependencies: HttpDependencies) -> Context:
         broker, dependencies.begin_turn, dependencies.end_turn, settings.confirm_seconds
     )
     seconds = settings.canary_seconds
+    journal = JournalThread(dependencies.journal)
     return Context(
         dependencies,
         hub,
         publisher,
-        Counters(dependencies, hub, publisher),
+        Counters(dependencies, hub, publisher, journal),
         authenticator,
         Canary(dependencies, seconds, seconds),
         Operations(broker, settings),
         leases,
+        journal,
     )
 
 

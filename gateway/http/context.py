@@ -12,6 +12,7 @@ from gateway.config.web import HttpSettings
 from gateway.http.access.authenticator import Authenticator
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.hub import Hub
+from gateway.http.journal.thread import JournalThread
 from gateway.http.leases import LeaseTable
 from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
@@ -33,6 +34,7 @@ class Context:
     operations: Operations
     """Answers that are fetched later."""
     leases: LeaseTable
+    journal: JournalThread
     rates: Rates = field(default_factory=Rates)
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """Called before the server stops, in order."""

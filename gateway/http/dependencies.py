@@ -13,6 +13,7 @@ from typing import NamedTuple
 from gateway.bodies import Spool
 from gateway.bridge.bridge import Bridge
 from gateway.broker.broker import Broker
+from gateway.config.journal import JournalSettings
 from gateway.config.web import DeclaredRoute, HttpSettings
 from gateway.crossing.crossing import Crossing
 from gateway.inventory.observing import Observing
@@ -96,6 +97,7 @@ class HttpDependencies:
     """Proxies before old brokers."""
     journal: Callable[[], JournalReader] | None = None
     """Opens the journal for reading; ``None``: the gateway is not durable."""
+    journal_settings: JournalSettings = field(default_factory=JournalSettings)
     passwords: Passwords | None = None
     """Checks passwords for all protocols; ``None``: HTTP has its own."""
     clock: Callable[[], float] = time.time

@@ -6,6 +6,7 @@ than the rest of a publish.
 
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -22,8 +23,11 @@ from prometheus_client.registry import Collector
 from gateway.bridge.ledger import Ledger
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.hub import Hub
+from gateway.http.journal.figures import Figures, figures_of
+from gateway.http.journal.thread import JournalThread
 from gateway.http.observe.meter import Histogram
 from gateway.http.portions import stepped
+from gateway.http.problems import Problem
 from gateway.http.publish.publisher import Publisher
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -34,10 +38,19 @@ OUTCOMES = ("accepted", "unroutable", "rejected", "unknown")
 class Counters(Collector):
     """All metrics of ``/metrics``."""
 
-    def __init__(self, dependencies: HttpDependencies, hub: Hub, publisher: Publisher) -> None:
+    def __init__(
+        self,
+        dependencies: HttpDependencies,
+        hub: Hub,
+        publisher: Publisher,
+        journal: JournalThread,
+    ) -> None:
         self.dependencies = dependencies
         self.hub = hub
         self.publisher = publisher
+        self.journal = journal
+        self.figures: Figures | None = None
+        """Of the journal, if there is one; read before its metrics are collected."""
         self.requests: Counter[tuple[str, str, int]] = Counter()
         """By method, route template and status."""
         self.published: Counter[str] = Counter()
@@ -56,6 +69,10 @@ class Counters(Collector):
 
     async def exposition(self) -> bytes:
         self.counted = await stepped(self.dependencies.broker.counting())
+        self.figures = None
+        if self.dependencies.broker.state.journal.id and self.journal.make is not None:
+            with suppress(Problem):  # it cannot be read now
+                self.figures = await self.journal.run(figures_of)
         return generate_latest(self.registry)
 
     def collect(self) -> Iterable[Metric]:
@@ -65,6 +82,7 @@ class Counters(Collector):
         yield from self.collect_crossing()
         yield from self.collect_shovels()
         yield from self.collect_moves()
+        yield from self.collect_journal()
         yield from self.collect_http()
         for name, value in self.dependencies.figures().items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
@@ -185,6 +203,30 @@ class Counters(Collector):
         for info in infos:
             running.add_metric((info.name,), info.state == "running")
         yield running
+
+    def collect_journal(self) -> Iterable[Metric]:
+        figures = self.figures
+        if figures is None:
+            return
+        whole = figures.overview
+        yield total("journal_entries", "Entries since the journal began.", whole.end)
+        yield scalar("journal_start_position", "The oldest position.", whole.start)
+        yield scalar("journal_end_position", "The position of the next entry.", whole.end)
+        yield scalar("journal_unsealed_entries", "Entries in the store.", whole.end - whole.sealed)
+        yield scalar("journal_segments", "Sealed segments.", len(whole.segments))
+        yield scalar("journal_segment_octets", "Octets of sealed segments.", figures.octets)
+        text = "Seconds since the oldest sealed entry came."
+        yield scalar("journal_oldest_seconds", text, figures.oldest)
+        lag = GaugeMetricFamily(
+            f"{PREFIX}journal_consumer_lag",
+            "Positions that a consumer has not read, of those that were here last.",
+            labels=("vhost", "consumer"),
+        )
+        for one in figures.consumers:
+            behind = one.lag(whole.id, whole.end)
+            if behind is not None:
+                lag.add_metric((one.vhost, one.name), behind)
+        yield lag
 
     def collect_http(self) -> Iterable[Metric]:
         family = CounterMetricFamily(

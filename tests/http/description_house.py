@@ -140,6 +140,11 @@ class House:
         await self.do("POST", f"{PLACE}/bindings", json=onward)
         if "/dead-letters/" in path:
             await self.die()
+        if "{replay}" in path:
+            archived = {"journal": "j", "address": "a", "offset": 0, "to": "rpc", "amqp10": ""}
+            await self.do(
+                "POST", f"{DATA}/replays/orders-again/messages", json={"messages": [archived]}
+            )
         for kind in ("policies", "operator-policies"):
             if path.startswith(f"/api/{kind}/"):
                 limits = {"pattern": "^none$", "definition": {"max-length": 9}}

@@ -29,6 +29,7 @@ PATH_WORDS = {
     "facade": ("Virtual host of a facade", "moving"),
     "policy": ("Policy, percent-encoded", "limits"),
     "name": ("Name", "unroutable"),
+    "consumer": ("Consumer of the journal", "report"),
 }
 
 

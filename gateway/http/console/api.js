@@ -116,6 +116,9 @@ export const api = {
   forgetMove: (name) => remove(move(name)),
   changeShovel: (name, action) => call("POST", `${ADMIN}/shovels/${part(name)}/${action}`),
 
+  journal: (vhost) => get(`/v1/${part(vhost)}/journal/overview`),
+  forgetConsumer: (vhost, name) => remove(`/v1/${part(vhost)}/journal/consumers/${part(name)}`),
+
   users: () => get(`${ADMIN}/users`),
   putUser: (name, body) => put(user(name), body),
   deleteUser: (name) => remove(user(name)),

@@ -8,6 +8,7 @@ import * as bridge from "./view-bridge.js";
 import * as connections from "./view-connections.js";
 import * as dead from "./view-dead.js";
 import * as exchanges from "./view-exchanges.js";
+import * as journal from "./view-journal.js";
 import * as live from "./view-live.js";
 import * as publish from "./view-publish.js";
 import * as queue from "./view-queue.js";
@@ -25,6 +26,7 @@ const VIEWS = [
   ["dead-letters", "Dead letters", dead.open, dead.open],
   ["connections", "Connections", connections.open],
   ["bridge", "Bridge", bridge.open],
+  ["journal", "Journal", journal.open],
   ["users", "Users", users.open],
   ["vhosts", "Virtual hosts", vhosts.open],
 ];
