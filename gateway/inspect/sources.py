@@ -1,12 +1,15 @@
-"""Recordings in three formats as one stream of pieces.
+"""Recordings in four formats as one stream of pieces.
 
 A hex dump may be plain hex, the output of ``xxd`` or ``hexdump -C``, or marked lines (``<`` from
 the client, ``>`` from the server, ``#`` for remarks). Capture JSON is a list of records, or an
-object with ``frames``, each with ``hex`` and a direction. pcap and pcapng are reassembled.
+object with ``frames``, each with ``hex`` and a direction. pcap and pcapng are reassembled. Any
+other file is octets of one direction as they are: of the server if its name ends with ``.server``,
+otherwise of the client.
 """
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,22 +28,24 @@ class InspectError(GatewayError):
 
 
 class Piece(NamedTuple):
-    """Octets of one direction. ``flow`` names the connection; ``note`` is the recording's own."""
+    """Octets of one direction. ``flow`` names the connection; ``note`` is the recording's own.
+    ``gap``: octets are missing before these, and ``note`` says why."""
 
     flow: str
     from_client: bool
     data: bytes
     protocol: str
     note: str
+    gap: bool = False
 
 
 Progress = Callable[[int], None]
 """Called with the number of octets of the file that have been processed."""
 
 
-def pieces(path: Path, progress: Progress) -> Iterator[Piece]:
-    """All pieces of a recording in order. Raises ``InspectError`` if the file is not a
-    recording."""
+def pieces(path: Path, progress: Progress, gaps: bool = False) -> Iterator[Piece]:
+    """All pieces of a recording in order. Raises ``InspectError`` if the file is not a recording.
+    ``gaps``: where octets are missing or cannot be read, the recording goes on behind them."""
     try:
         with open(path, "rb") as file:
             first = file.read(4096)
@@ -49,10 +54,31 @@ def pieces(path: Path, progress: Progress) -> Iterator[Piece]:
     if not first:
         raise InspectError("the file is empty")
     if first[:4] in PCAP_MAGIC:
-        return packets(path, progress)
+        return packets(path, progress, gaps)
     if first.lstrip()[:1] in (b"{", b"["):
-        return capture(path, progress)
+        return capture(path, progress, gaps)
+    if first.translate(None, TEXT):
+        return octets(path, progress)
     return hexdump(path, progress)
+
+
+# --- octets ---------------------------------------------------------------------------------------
+
+TEXT = bytes({*range(0x20, 0x100), *b"\t\r\n\f\v"} - {0x7F})
+"""Octets of a text, in any encoding. Every version of AMQP has others in its first frames."""
+SERVER = ".server"
+PORTION = 1 << 18
+
+
+def octets(path: Path, progress: Progress) -> Iterator[Piece]:
+    """A file that has the octets of one direction, and nothing else."""
+    from_client = path.suffix != SERVER
+    done = 0
+    with open(path, "rb") as file:
+        while data := file.read(PORTION):
+            done += len(data)
+            progress(done)
+            yield Piece("1", from_client, data, "", "")
 
 
 # --- hex ------------------------------------------------------------------------------------------
@@ -119,7 +145,7 @@ FROM_CLIENT = {"client", "client->server", "C->S"}
 FROM_SERVER = {"server", "server->client", "S->C"}
 
 
-def capture(path: Path, progress: Progress) -> Iterator[Piece]:
+def capture(path: Path, progress: Progress, gaps: bool = False) -> Iterator[Piece]:
     """Records with ``hex`` and ``from`` or ``direction``."""
     try:
         recorded: Any = json.loads(path.read_bytes())
@@ -147,7 +173,12 @@ def capture(path: Path, progress: Progress) -> Iterator[Piece]:
         try:
             data = bytes.fromhex(record["hex"])
         except (ValueError, TypeError):
-            raise InspectError(f"record {number}: 'hex' is not hexadecimal") from None
+            text = f"record {number}: 'hex' is not hexadecimal"
+            if not gaps:
+                raise InspectError(text) from None
+            flow = str(record.get("connection", "1"))
+            yield Piece(flow, from_client, b"", protocol, text, True)
+            continue
         note = str(record.get("what", record.get("meaning", "")))
         if data:
             yield Piece(str(record.get("connection", "1")), from_client, data, protocol, note)
@@ -173,12 +204,26 @@ LINKS: dict[int, Callable[[bytes], Any]] = {
 class Flow:
     """One direction of one connection: orders segments and drops retransmissions."""
 
+    begun: int | None = None
+    """The sequence number of its SYN."""
     expected: int | None = None
     early: dict[int, bytes] = field(default_factory=dict)
     waiting: int = 0
 
+    def behind_gap(self) -> bytes:
+        """The octets behind the first ones that are missing, if any came."""
+        if not self.early or self.expected is None:
+            return b""
+        at = self.expected
+        first = min(self.early, key=lambda sequence: (sequence - at) & 0xFFFFFFFF)
+        self.expected = first
+        data = self.early.pop(first)
+        self.waiting -= len(data)
+        return self.add(first, False, data)
+
     def add(self, sequence: int, syn: bool, data: bytes) -> bytes:
-        """The octets that are now contiguous."""
+        """The octets that are now contiguous. Raises ``InspectError`` if octets before them have
+        been missing for long; these are kept."""
         if syn:
             self.expected = (sequence + 1) & 0xFFFFFFFF
             return b""
@@ -193,10 +238,10 @@ class Flow:
             if not data:
                 return b""
         if sequence != self.expected:
-            if self.waiting > MAX_OUT_OF_ORDER:
-                raise InspectError("a segment is missing from the recording")
-            self.waiting += len(data)
+            self.waiting += len(data) - len(self.early.get(sequence, b""))
             self.early[sequence] = data
+            if self.waiting > MAX_OUT_OF_ORDER:
+                raise InspectError(MISSING)
             return b""
         ordered = [data]
         self.expected = (sequence + len(data)) & 0xFFFFFFFF
@@ -207,10 +252,37 @@ class Flow:
         return b"".join(ordered)
 
 
-def packets(path: Path, progress: Progress) -> Iterator[Piece]:
+MISSING = "a segment is missing from the recording"
+
+End = tuple[bytes, int]
+"""Address and port."""
+
+
+class Names:
+    """Names of connections: their ports, and what tells them from others with the same ones."""
+
+    def __init__(self) -> None:
+        self._names: dict[frozenset[End], str] = {}
+        self._used: Counter[str] = Counter()
+
+    def name(self, client: End, server: End, anew: bool) -> str:
+        """``anew``: a connection begins."""
+        pair = frozenset((client, server))
+        name = self._names.get(pair)
+        if name is None or anew:
+            ports = f"{client[1]}->{server[1]}"
+            self._used[ports] += 1
+            count = self._used[ports]
+            name = self._names[pair] = ports if count == 1 else f"{ports}#{count}"
+        return name
+
+
+def packets(path: Path, progress: Progress, gaps: bool = False) -> Iterator[Piece]:
     """TCP payloads of a pcap or pcapng file. The sender of the first SYN is the client."""
     flows: dict[tuple[bytes, int, bytes, int], Flow] = {}
-    clients: dict[frozenset[tuple[bytes, int]], tuple[bytes, int]] = {}
+    clients: dict[frozenset[End], End] = {}
+    names = Names()
+    told: dict[tuple[bytes, int, bytes, int], tuple[str, bool]] = {}
     with open(path, "rb") as file:
         try:
             reader: Any = dpkt.pcap.UniversalReader(file)
@@ -230,15 +302,50 @@ def packets(path: Path, progress: Progress) -> Iterator[Piece]:
                     # Without a SYN, the side with the higher port counts as the client.
                     clients[pair] = source if opening else max(source, target, key=lambda e: e[1])
                 key = (*source, *target)
-                if opening or key not in flows:
-                    flows[key] = Flow()
-                data = flows[key].add(tcp.seq, syn, bytes(tcp.data))
+                client = clients[pair]
+                server = target if client == source else source
+                again = opening and key in flows and flows[key].begun != tcp.seq
+                if again:
+                    yield from _behind_gaps(key, flows, told, gaps)
+                    yield from _behind_gaps((*target, *source), flows, told, gaps)
+                    flows.pop((*target, *source), None)
+                if again or key not in flows:
+                    flows[key] = Flow(begun=tcp.seq if opening else None)
+                from_client = source == client
+                name = names.name(client, server, again)
+                told[key] = name, from_client
+                try:
+                    data = flows[key].add(tcp.seq, syn, bytes(tcp.data))
+                except InspectError:
+                    if not gaps:
+                        raise
+                    data = flows[key].behind_gap()
+                    yield Piece(name, from_client, b"", "", MISSING, True)
                 if data:
-                    client = clients[pair]
-                    server = target if client == source else source
-                    yield Piece(f"{client[1]}->{server[1]}", source == client, data, "", "")
+                    yield Piece(name, from_client, data, "", "")
         except (dpkt.dpkt.Error, ValueError) as error:
+            if gaps:
+                for key in flows:
+                    yield from _behind_gaps(key, flows, told, gaps)
             raise InspectError(f"not a pcap file: {error}") from None
+    for key in flows:
+        yield from _behind_gaps(key, flows, told, gaps)
+
+
+def _behind_gaps(
+    key: tuple[bytes, int, bytes, int],
+    flows: dict[tuple[bytes, int, bytes, int], Flow],
+    told: dict[tuple[bytes, int, bytes, int], tuple[str, bool]],
+    gaps: bool,
+) -> Iterator[Piece]:
+    """What came of a direction behind octets that never came."""
+    flow = flows.get(key)
+    if flow is None or not gaps:
+        return
+    while data := flow.behind_gap():
+        name, from_client = told[key]
+        yield Piece(name, from_client, b"", "", MISSING, True)
+        yield Piece(name, from_client, data, "", "")
 
 
 def tcp_of(
