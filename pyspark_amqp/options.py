@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gateway.journal.consumers import NAME
+
 MOST = (1 << 63) - 1
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -36,6 +38,7 @@ class Options(NamedTuple):
     most_octets: int | None = None
     fail_on_loss: bool = True
     partitions: int = 4
+    sample: float = 1.0
 
 
 def _text(name: str, value: str) -> str:
@@ -57,6 +60,16 @@ def _number(least: int) -> Callable[[str, str], int]:
         return int(value)
 
     return read
+
+
+def _share(name: str, value: str) -> float:
+    try:
+        found = float(value)
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise OptionError(f"{name}: a share from 0 to 1, not {value!r}")
+    return found
 
 
 def _moment(name: str, value: str) -> int:
@@ -102,8 +115,9 @@ def _secret(name: str, value: str) -> str:
         raise OptionError(f"{name}: {value}: {error.strerror}") from None
 
 
-def _consumer(name: str, value: str) -> str:
-    if not 0 < len(value) <= 128 or not all(one.isalnum() or one in "-_." for one in value):
+def read_consumer(name: str, value: str) -> str:
+    """A name that may be part of a file's. Raises ``OptionError``."""
+    if NAME.fullmatch(value) is None:
         raise OptionError(f"{name}: letters, digits, - _ and . only, not {value!r}")
     return value
 
@@ -123,11 +137,12 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "until": ("until", _moment),
     "body": ("body", _flag),
     "startingOffsets": ("starting", _starting),
-    "consumer": ("consumer", _consumer),
+    "consumer": ("consumer", read_consumer),
     "maxRowsPerTrigger": ("most_rows", _number(1)),
     "maxBytesPerTrigger": ("most_octets", _number(1)),
     "failOnDataLoss": ("fail_on_loss", _flag),
-    "tailPartitions": ("partitions", _number(1)),
+    "minPartitions": ("partitions", _number(1)),
+    "sample": ("sample", _share),
 }
 BY_LOWER = {name.lower(): name for name in KNOWN}
 
@@ -151,8 +166,6 @@ def read_options(given: Mapping[str, str]) -> Options:
             options = options._replace(vhost="/")
         if "*" in options.vhost:
             raise OptionError("vhost: one virtual host, with gateway")
-        if options.consumer:
-            raise OptionError("consumer: only with journal")
     if options.starting == LATEST and not options.consumer:
         raise OptionError("consumer: needed with startingOffsets=latest")
     return options

@@ -1,8 +1,5 @@
 """Where a journal is read: files, or a gateway over HTTP. Both give the same entries."""
 
-import contextlib
-import json
-import os
 import time
 from collections.abc import Callable
 from fnmatch import fnmatchcase
@@ -11,6 +8,7 @@ from typing import Any, Protocol
 
 import httpx
 
+from gateway.journal.consumers import Consumer, Consumers, now
 from gateway.journal.entries import JournalError, Portion, Question, Span, Trimmed
 from gateway.journal.reader import SEGMENTS, JournalReader, Overview
 from pyspark_amqp.options import Options
@@ -43,30 +41,39 @@ def opened(options: Options) -> Journal:
     return JournalReader(None, directory)
 
 
-def consumer_file(options: Options) -> Path:
-    """Where the first offset of a consumer is kept."""
+def consumers_of(options: Options) -> Consumers:
+    """The consumers of a journal's files."""
     directory = Path(options.journal)
     if (directory / "gateway.db").is_file():
         directory = directory / SEGMENTS
-    return directory / "consumers" / f"{options.consumer}.json"
+    return Consumers(directory)
 
 
 def kept_start(options: Options, offset: dict[str, Any]) -> dict[str, Any]:
     """The first offset of a consumer: the one that was kept, or this one from now on."""
-    file = consumer_file(options)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_suffix(f".{os.getpid()}")
-    with fresh.open("w") as sink:
-        json.dump(offset, sink, sort_keys=True)
-        sink.flush()
-        os.fsync(sink.fileno())
-    try:
-        with contextlib.suppress(FileExistsError):
-            os.link(fresh, file)
-    finally:
-        fresh.unlink()
-    found: dict[str, Any] = json.loads(file.read_text())
-    return found
+    if options.gateway:
+        remote = Remote(options)
+        try:
+            found = remote.keep(start=offset["pos"])
+        finally:
+            remote.close()
+        return {"epoch": found["journal"], "pos": found["start"]}
+    fresh = Consumer(options.consumer, offset["epoch"], offset["pos"], offset["pos"], now())
+    known = consumers_of(options).begin(fresh)
+    return {"epoch": known.journal, "pos": known.start}
+
+
+def done(options: Options, offset: dict[str, Any]) -> None:
+    """The consumer is done with all before an offset. Raises ``JournalError``."""
+    if options.gateway:
+        remote = Remote(options)
+        try:
+            remote.keep(start=offset["pos"], position=offset["pos"])
+        finally:
+            remote.close()
+        return
+    kept_start(options, offset)
+    consumers_of(options).advance(options.consumer, offset["pos"])
 
 
 def wanted_by(options: Options) -> Callable[[str, str], bool]:
@@ -100,11 +107,22 @@ class Remote:
         self.client.close()
 
     def _get(self, accept: str, **query: Any) -> httpx.Response:
+        """Raises ``JournalError``."""
+        return self._ask("GET", self.url, query, params=query, headers={"accept": accept})
+
+    def keep(self, **given: int) -> dict[str, Any]:
+        """Keep a position of the consumer, and return what the gateway has of it. Raises
+        ``JournalError``."""
+        url = f"{self.url}/consumers/{self.options.consumer}"
+        found: dict[str, Any] = self._ask("PUT", url, {}, json=given).json()
+        return found
+
+    def _ask(self, method: str, url: str, query: dict[str, Any], **more: Any) -> httpx.Response:
         """Raises ``JournalError``, after some patience with a gateway that is away."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                answer = self.client.get(self.url, params=query, headers={"accept": accept})
+                answer = self.client.request(method, url, **more)
             except httpx.TransportError as error:
                 if time.monotonic() > deadline:
                     raise JournalError(f"gateway: {self.options.gateway}: {error}") from None
@@ -114,7 +132,7 @@ class Remote:
                 time.sleep(0.5)
                 continue
             break
-        if answer.status_code == 200:
+        if answer.is_success:
             return answer
         try:
             problem = answer.json()

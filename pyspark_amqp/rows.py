@@ -1,17 +1,20 @@
 """Entries as Arrow batches with the columns that Spark asks for, and the ranges that tasks read."""
 
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from gateway.journal.canonical import BY_NAME, DDL, Rows
 from gateway.journal.entries import ALL, Entry, Publisher, Trimmed
 from gateway.journal.reader import JournalReader
+from gateway.journal.segments import Segment
 from pyspark_amqp.options import OptionError, Options
 from pyspark_amqp.places import opened, wanted_by
 
 BATCH = ALL._replace(entries=1000, octets=8 << 20)
-LEAST_TAIL = 1000
-"""Positions of the store that one task reads at least, if there are so many."""
+LEAST = 1000
+"""Positions that one task reads at least, if there are so many."""
 SCHEMA = DDL
 PUBLISHER = Publisher._fields
 
@@ -36,45 +39,42 @@ def check_schema(schema: Any) -> None:
 
 
 def ranges(options: Options, start: int, end: int) -> list[tuple[int, int]]:
-    """Positions for each task: segments whole, the store in a few parts."""
+    """Positions for each task: segments and the store, in parts if there would be few tasks."""
     journal = opened(options)
     try:
         overview = journal.overview()
     finally:
         journal.close()
+    most = max(LEAST, -(-(end - start) // options.partitions))
+    spans = [(max(start, one.start), min(end, one.end)) for one in overview.segments]
+    spans.append((max(start, overview.sealed), end))
     found = []
-    for span in overview.segments:
-        low, high = max(start, span.start), min(end, span.end)
+    for low, high in spans:
         if low < high:
-            found.append((low, high))
-    low = max(start, overview.sealed)
-    left = end - low
-    if left > 0:
-        size = max(LEAST_TAIL, -(-left // options.partitions))
-        found += [(at, min(end, at + size)) for at in range(low, end, size)]
+            size = -(-(high - low) // -(-(high - low) // most))
+            found += [(at, min(high, at + size)) for at in range(low, high, size)]
     return found
 
 
 def batches(plan: Plan, start: int, end: int) -> Iterator[Any]:
     """Arrow batches of the entries in a range. Runs in a task."""
-    import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 
     options = plan.options
     schema = to_arrow_schema(plan.schema, timezone="UTC")
-    names = [field.name for field in plan.schema.fields]
-    shown = [name for name in names if options.body or not BY_NAME[name].body]
-    maps = {at for at, name in enumerate(shown) if BY_NAME[name].type.startswith("MAP")}
     journal = opened(options)
     try:
-        if isinstance(journal, JournalReader) and all(name in STRAIGHT for name in names):
+        names = [name for name in schema.names if options.body or not BY_NAME[name].body]
+        if isinstance(journal, JournalReader):
             segment = next(
                 (one for one in journal.segments() if one.start <= start < one.end), None
             )
             if segment is not None and end <= segment.end:
-                yield from straight_batches(plan, schema, segment, start, end)
+                others = [name for name in names if name not in STRAIGHT]
+                made = Rows(segment.notes.journal, others, options.sample)
+                yield from segment_batches(options, schema, made, segment, start, end)
                 return
-        rows = Rows(journal.overview().id, shown)
+        rows = Rows(journal.overview().id, names, options.sample)
         question = BATCH._replace(wanted=wanted_by(options), bodies=rows.needs_bodies)
         while start < end:
             try:
@@ -86,20 +86,49 @@ def batches(plan: Plan, start: int, end: int) -> Iterator[Any]:
                 continue
             entries = [one for one in portion.entries if one.pos < end and in_time(options, one)]
             if entries:
-                columns: dict[str, list[Any]] = {name: [] for name in shown}
-                for values in rows.of(entries):
-                    for at, (name, value) in enumerate(zip(shown, values, strict=True)):
-                        columns[name].append(list(value.items()) if at in maps else value)
-                nothing = [None] * len(entries)
-                arrays = [
-                    pa.array(columns.get(field.name, nothing), field.type) for field in schema
-                ]
-                yield pa.record_batch(arrays, schema=schema)
+                yield batch_of(schema, columns_of(schema, rows, entries), len(entries))
             if portion.next <= start:
                 return
             start = portion.next
     finally:
         journal.close()
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """While many objects are made that all live: looking for garbage among them took a fifth of
+    the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def columns_of(schema: Any, rows: Rows, entries: list[Entry]) -> dict[str, Any]:
+    """The columns of ``rows`` for these entries, as Arrow has them."""
+    import pyarrow as pa
+
+    with no_collection():
+        found = {}
+        for column, values in zip(rows.columns, rows.by_column(entries), strict=True):
+            if column.type.startswith("MAP"):
+                values = [list(one.items()) for one in values]
+            found[column.name] = pa.array(values, schema.field(column.name).type)
+        return found
+
+
+def batch_of(schema: Any, columns: dict[str, Any], count: int) -> Any:
+    """A record batch; columns that were not made are null."""
+    import pyarrow as pa
+
+    arrays = [
+        columns[field.name] if field.name in columns else pa.nulls(count, field.type)
+        for field in schema
+    ]
+    return pa.record_batch(arrays, schema=schema)
 
 
 STRAIGHT = {
@@ -112,20 +141,26 @@ STRAIGHT = {
 """Columns that a segment has as they are, and their names there."""
 
 
-def straight_batches(plan: Plan, schema: Any, segment: Any, start: int, end: int) -> Iterator[Any]:
-    """Arrow batches of a range of a segment, whose columns are all ``STRAIGHT``: without making an
-    object of any entry."""
+def segment_batches(
+    options: Options, schema: Any, made: Rows, segment: Segment, start: int, end: int
+) -> Iterator[Any]:
+    """Arrow batches of a range of a segment. Columns that are ``STRAIGHT`` come as they are; only
+    for others is an object made of each entry."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    options = plan.options
+    from gateway.journal import columns as own
+
     wanted = wanted_by(options)
     addresses = segment.notes.addresses
     chosen = [one for one in addresses if wanted(*one)]
     if not chosen:
         return
-    names = {STRAIGHT[field.name] for field in schema if options.body or field.name != "body"}
+    straight = [one for one in schema if one.name in STRAIGHT]
+    names = {STRAIGHT[field.name] for field in straight if options.body or field.name != "body"}
     names |= {"pos", "stamp", "vhost", "address"}
+    if made.columns:
+        names |= {*own.SCHEMA.names} if made.needs_bodies else {*own.LIGHT}
     keys = pa.array([f"{vhost}\0{address}" for vhost, address in chosen])
     for table in segment.tables(start, end, sorted(names)):
         mask = pc.and_(pc.greater_equal(table["pos"], start), pc.less(table["pos"], end))
@@ -137,9 +172,14 @@ def straight_batches(plan: Plan, schema: Any, segment: Any, start: int, end: int
         if options.until is not None:
             mask = pc.and_(mask, pc.less(table["stamp"], options.until))
         kept = table.filter(mask)
-        columns = [straight_column(kept, field) for field in schema]
-        made = pa.table(columns, schema=schema)
-        yield from made.to_batches(max_chunksize=BATCH.entries)
+        for first in range(0, kept.num_rows, BATCH.entries):
+            part = kept.slice(first, BATCH.entries)
+            columns = {field.name: straight_column(part, field) for field in straight}
+            if made.columns:
+                with no_collection():
+                    entries = own.to_entries(part, made.needs_bodies)
+                columns |= columns_of(schema, made, entries)
+            yield batch_of(schema, columns, part.num_rows)
 
 
 def straight_column(table: Any, field: Any) -> Any:
@@ -152,10 +192,10 @@ def straight_column(table: Any, field: Any) -> Any:
         return pa.nulls(table.num_rows, field.type)
     found = table[name]
     if name == "stamp":
-        return found.cast(pa.timestamp("ms", "UTC")).cast(field.type)
+        found = found.cast(pa.timestamp("ms", "UTC"))
     if name in PUBLISHER:
         found = pc.if_else(pc.equal(found, ""), pa.scalar(None, pa.string()), found)
-    return found.cast(field.type)
+    return found.cast(field.type).combine_chunks()
 
 
 def in_time(options: Options, entry: Entry) -> bool:

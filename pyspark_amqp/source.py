@@ -1,7 +1,10 @@
-"""The data source ``amqp``: batch and streaming readers over a journal."""
+"""The data source ``amqp``: batch and streaming readers over a journal, and the way to its
+sinks."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -21,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 from gateway.journal.entries import JournalError
 from gateway.journal.reader import Overview
 from pyspark_amqp.options import EARLIEST, LATEST, Options, read_options
-from pyspark_amqp.places import kept_start, opened, wanted_by
+from pyspark_amqp.places import done, kept_start, opened, wanted_by
 from pyspark_amqp.rows import BATCH, SCHEMA, Plan, batches, check_schema, ranges
 
 
@@ -35,7 +38,7 @@ class Range(InputPartition):
 
 
 class AmqpDataSource(DataSource):
-    """``spark.read.format("amqp")`` and ``spark.readStream.format("amqp")``."""
+    """``format("amqp")`` of ``read``, ``readStream``, ``write`` and ``writeStream``."""
 
     @classmethod
     def name(cls) -> str:
@@ -54,6 +57,20 @@ class AmqpDataSource(DataSource):
         options = read_options(self.options)
         check_schema(schema)
         return JournalStreamReader(Plan(options, schema))
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        return sink_of(self.options).writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        return sink_of(self.options).stream_writer(self.options, schema, overwrite)
+
+
+def sink_of(options: Mapping[str, str]) -> Any:
+    """The module of the sink that these options mean: a Delta table with ``table``, else a gateway.
+    It has the functions ``writer`` and ``stream_writer``, with options, schema and whether the mode
+    is overwrite."""
+    lower = {name.lower() for name in options}
+    return import_module("pyspark_amqp.table_sink" if "table" in lower else "pyspark_amqp.sink")
 
 
 def overview_of(options: Options) -> Overview:
@@ -193,7 +210,10 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return batches(self.plan, partition.start, partition.end)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing is kept for a consumer but its first offset."""
+        """Say how far the consumer is. That is told to people, so it fails no query."""
+        if self.plan.options.consumer:
+            with suppress(JournalError, OSError):
+                done(self.plan.options, end)
 
     def stop(self) -> None:
         """Journals are closed after each look."""

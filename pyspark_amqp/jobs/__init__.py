@@ -1,0 +1,1 @@
+"""The jobs of the pipeline: each a function from frames to a frame, and a command that runs it."""

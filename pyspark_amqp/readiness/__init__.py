@@ -1,0 +1,1 @@
+"""Migration readiness: what the job ``report`` counts, weighed for a target, and shown."""
