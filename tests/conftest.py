@@ -5,6 +5,7 @@ was installed; the folder that has nothing else is not even read.
 """
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,9 @@ settings.register_profile(
 settings.load_profile("same")
 reaper.watch()
 
+# A gateway that is started without a directory has that of the user, who may have one in use.
+nobody = tempfile.TemporaryDirectory(prefix="nobody-", ignore_cleanup_errors=True)
+os.environ["XDG_DATA_HOME"] = nobody.name
 
 FEW_FILES = 4
 """So many named files of tests are run in this process: starting others would take longer."""

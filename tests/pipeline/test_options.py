@@ -8,8 +8,10 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra `spark` (pyspark)")
 pytestmark = pytest.mark.extras
 
+from gateway.journal.consumers import Consumers  # noqa: E402
 from pyspark_amqp.options import OptionError, Options, read_options  # noqa: E402
-from pyspark_amqp.places import kept_start  # noqa: E402
+from pyspark_amqp.places import consumers_of, done, kept_start  # noqa: E402
+from tests.net.running import Running  # noqa: E402
 
 GATEWAY = {"gateway": "http://127.0.0.1:1", "user": "u", "password": "p"}
 
@@ -55,4 +57,27 @@ def test_the_first_offset_of_a_consumer_is_kept(tmp_path: Path) -> None:
     assert kept_start(options, {"epoch": "e", "pos": 9}) == first == {"epoch": "e", "pos": 3}
     files = list((tmp_path / "journal" / "consumers").iterdir())
     assert [one.name for one in files] == ["report.json"]
-    assert json.loads(files[0].read_text()) == first
+    assert json.loads(files[0].read_text()).items() >= first.items()
+    done(options, {"epoch": "e", "pos": 12})
+    assert kept_start(options, {"epoch": "e", "pos": 20}) == first
+    (known,) = consumers_of(options).all()
+    assert (known.start, known.position) == (3, 12)
+
+
+def test_a_consumer_of_a_gateway(tmp_path: Path) -> None:
+    with Running(tmp_path, journal__recording="[{}]") as gateway:
+        gateway.wire(1).publish("nowhere", b"")
+        base = f"http://127.0.0.1:{gateway.http_port}"
+        given = {
+            "gateway": base,
+            "user": "guest",
+            "password": "guest",
+            "consumer": "late",
+            "startingOffsets": "latest",
+        }
+        options = read_options(given)
+        first = kept_start(options, {"epoch": "", "pos": 0})
+        done(options, {"epoch": "", "pos": 0})
+        assert kept_start(options, {"epoch": "", "pos": 0}) == first
+        (known,) = Consumers(gateway.data / "journal").all()
+        assert (known.name, known.vhost, known.user) == ("late", "/", "guest")
