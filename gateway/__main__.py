@@ -218,6 +218,21 @@ def probe(
         fail(f"{where}: no version could log in")
 
 
+@cli.command(
+    add_help_option=False,
+    context_settings={
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
+    },
+)
+def pipeline(ctx: typer.Context) -> None:
+    """Run a job of the data pipeline, with Spark: its name and options follow."""
+    from pyspark_amqp.__main__ import main as run_job
+
+    run_job(ctx.args, "amqp-gateway pipeline")
+
+
 @cli.command()
 def version() -> None:
     """Show the gateway's own version."""

@@ -314,6 +314,7 @@ class Gateway:
             crossing=self.crossing,
             figures=self._figures,
             journal=self._open_journal if self.settings.durable else None,
+            journal_settings=self.settings.journal,
         )
 
     def _open_journal(self) -> JournalReader:
@@ -326,6 +327,7 @@ class Gateway:
             "store_commit_seconds_total": self.turn.commit_seconds,
             "memory_octets": self.watch.memory_used,
             "memory_limit_octets": self.watch.memory_limit,
+            "journal_failures_total": 0 if self.keeper is None else self.keeper.failures,
         }
 
     def _connections(self) -> list[ConnectionInfo]:

@@ -101,9 +101,14 @@ RUN: dict[str, Callable[[Server], None]] = {
     "tour.py": tour,
     "watch_events.py": watch_events,
 }
+ELSEWHERE = {"spark_tour.py": "pipeline/test_tour.py"}
+"""Examples that need more than others, and their tests."""
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.iterdir() if path.is_file()))
 def test_example(name: str, gateway: Server) -> None:
+    if name in ELSEWHERE:
+        assert f"examples/{name}" in (ROOT / "tests" / ELSEWHERE[name]).read_text()
+        return
     assert name in RUN, f"nothing runs examples/{name}"
     RUN[name](gateway)
