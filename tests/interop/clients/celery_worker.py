@@ -85,12 +85,27 @@ def large():
     return {"size": size.delay("x" * (3 << 20)).get(timeout=WAIT)}
 
 
+def commanded(command):
+    """Ask the worker until it does the command: it refuses while its processes are starting or busy."""
+
+    def done():
+        nonlocal said
+        said = command(1, [NAME], reply=True, timeout=15)
+        return any("ok" in one[NAME] for one in said)
+
+    said = []
+    try:
+        until(done, command.__name__)
+    except TimeoutError as problem:
+        raise TimeoutError(f"{problem}: {said}") from None
+    return [sorted(one[NAME]) for one in said]
+
+
 def prefetch():
     """Quality of service changes while consuming."""
-    said = app.control.pool_grow(1, [NAME], reply=True, timeout=15)
-    said += app.control.pool_shrink(1, [NAME], reply=True, timeout=15)
+    said = commanded(app.control.pool_grow) + commanded(app.control.pool_shrink)
     result = add.delay(1, 1).get(timeout=WAIT)
-    return {"said": [sorted(one[NAME]) for one in said], "result": result}
+    return {"said": said, "result": result}
 
 
 def recovery():
