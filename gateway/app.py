@@ -270,7 +270,7 @@ class Gateway:
         rules = rules_of(amqp)
         self.amqp_port = listen(ListenAddress(amqp.host, amqp.port, detect, rules))
         if amqp.tls.port is not None:
-            there = ListenAddress(amqp.host, amqp.tls.port, "always", rules)
+            there = ListenAddress(amqp.host, amqp.tls.port, "always", rules._replace(name="amqps"))
             self.amqps_port = listen(there)
         for one in amqp.listeners:
             tls = "always" if one.tls_only else detect

@@ -136,6 +136,7 @@ STRAIGHT = {
     "ingest_ts": "stamp", "ingest_date": "stamp",
     "protocol": "protocol", "client_id": "client_id", "connection_id": "connection",
     "user_id": "user", "client_product": "product", "client_version": "product_version",
+    "listener": "listener", "wire": "header",
     "body": "body", "body_len": "size", "body_ref": "reference",
 }  # fmt: skip
 """Columns that a segment has as they are, and their names there."""

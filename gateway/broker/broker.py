@@ -187,6 +187,7 @@ class Broker:
     def committed(self, mark: int) -> None:
         """Batches up to ``mark`` are safe; never the one that is still gathering."""
         self._safe = max(self._safe, min(mark, self.state.store.mark - 1))
+        self.state.journal.committed(mark)
         self._run_waiting(0)
 
     def when_safe(self, callback: Callable[[], None]) -> None:

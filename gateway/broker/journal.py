@@ -120,7 +120,10 @@ class Journal:
         """Origins from ``_fresh`` on are described in rows behind which nothing is trimmed."""
         self._epochs: list[tuple[int, int]] = []
         """Positions, and the first origin that may be named from there on."""
-        self._mark = 0
+        self._mark = self._mark_before = 0
+        """Of the batch in which the last entries are, and of the one before it."""
+        self._written = 0, 0
+        """Mark of the last of these that was written, and when."""
         self._entries = Recorded(0)
         self._messages = self._entries.messages
         # What the entries of the present run share.
@@ -130,6 +133,8 @@ class Journal:
         self._stamp = -1
         self._begun = 0
         """Index of the first of them."""
+        self.entered = self._run_entered = 0
+        """When the message that is recorded now was forwarded; 0: it was not. That of the run."""
         self._elsewhere = 0, 0
         """Number and next offset of the present run of messages that are elsewhere."""
         self._full = False
@@ -200,7 +205,7 @@ class Journal:
             self._end_run()
             self._stamp = state.now
             self._entries.runs.append(
-                (len(self._messages), number, offset, origin, state.now, "", "")
+                (len(self._messages), number, offset, origin, state.now, "", "", 0)
             )
         self._elsewhere = number, offset + 1
         self._messages.append(ELSEWHERE)
@@ -211,7 +216,9 @@ class Journal:
         self._end_run()
         self._entries = Recorded(self.next)
         self._messages = self._entries.messages
-        self._mark = store.mark
+        self._mark_before, self._mark = self._mark, store.mark
+        if self._written[0] == self._mark_before:
+            self._entries.before = self._written[1]
         if not self.id:
             self.id = str(uuid4())
             number = self.state.number
@@ -220,6 +227,13 @@ class Journal:
             self._begin_epoch()
             self._save()
         store.record(self._entries)
+
+    def committed(self, mark: int) -> None:
+        """A batch is on disk. The next one with entries tells when."""
+        if mark == self._mark:
+            self._written = mark, self.state.now
+        elif mark == self._mark_before:
+            self._entries.before = self.state.now
 
     def _save(self) -> None:
         value: dict[str, Any] = {
@@ -275,8 +289,10 @@ class Journal:
         self._address, self._origin, self._dialect = address, origin, message.dialect
         self._stamp = now = self.state.now
         self._begun = at = len(self._messages)
+        self._run_entered = entered = self.entered
+        dialect, exchange = message.dialect.name, message.exchange
         self._entries.runs.append(
-            (at, address.number, address.next, number, now, message.dialect.name, message.exchange)
+            (at, address.number, address.next, number, now, dialect, exchange, entered)
         )
 
     def _end_run(self) -> None:
@@ -294,6 +310,13 @@ class Journal:
         text = json.dumps({"user": origin.user, "connection": origin.name, **origin.origin})
         self.state.store.keep(self._origins, number, bytearray(text.encode()))
         return number
+
+    def forwarded(self, entered: int) -> None:
+        """The next message was forwarded at this time, and is recorded now that the upstream has
+        it; with 0, the next was not."""
+        self.entered = entered
+        if entered and entered != self._run_entered:
+            self._end_run()
 
     # --- addresses ------------------------------------------------------------------------------
 
@@ -398,6 +421,14 @@ class Recorder:
         except KeyError:
             address = self._find(message)
         return address is not None and self.journal.append(address, message, origin)
+
+    def record_forwarded(self, message: Message, origin: Any, entered: int) -> bool:
+        """The same for a message that was forwarded at this time."""
+        self.journal.forwarded(entered)
+        try:
+            return self.record(message, origin)
+        finally:
+            self.journal.forwarded(0)
 
     def _find(self, message: Message) -> Address | None:
         known = self._exchanges if message.exchange else self._queues

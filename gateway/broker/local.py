@@ -82,6 +82,10 @@ class PublishOutcome(Protocol):
         ...
 
 
+HTTP = "http"
+"""Protocol, and listener, of clients that do not say another."""
+
+
 class PrivateQueue(NamedTuple):
     """A queue of the gateway's own, and the exchange that it is bound to."""
 
@@ -96,7 +100,7 @@ class LocalClient:
 
     def __init__(
         self, broker: Broker, vhost: str, user: str, name: str, *, internal: bool = False,
-        protocol: str = "http",
+        protocol: str = HTTP,
     ) -> None:  # fmt: skip
         """Raises ``Refusal``. ``protocol`` is told by the journal."""
         if internal and vhost in broker.vhosts:
@@ -106,6 +110,8 @@ class LocalClient:
         else:
             self._client = broker.attach(vhost, user, name)
         self._client.origin = {"protocol": protocol}
+        if protocol == HTTP:
+            self._client.origin["listener"] = HTTP
         self.user = user
         self.ended: Callable[[], None] = lambda: None
         self._client.ended = self._end

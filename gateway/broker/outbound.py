@@ -68,6 +68,7 @@ class Passage:
 
     __slots__ = (
         "path", "sequence", "message", "mandatory", "weight", "awaits", "copier", "copy", "told",
+        "entered",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +79,8 @@ class Passage:
         self.message = message
         self.mandatory = mandatory
         self.weight = weight
+        self.entered = 0
+        """When it was published, ms since 1970; only told if it is recorded."""
         self.awaits = FIRST
         self.copier = 0
         self.copy: Message | None = None
@@ -117,7 +120,9 @@ class Outbound:
         body = message.body  # its weight, without a call
         weight = len(message.header) + (len(body) if body.__class__ is bytes else 0)
         under_way = self.under_way
-        under_way[number] = Passage(path, sequence, message, mandatory, weight)
+        under_way[number] = passage = Passage(path, sequence, message, mandatory, weight)
+        if self.recorder is not None:
+            passage.entered = self.recorder.journal.state.now
         self.octets += weight
         if self.octets >= MOST_OCTETS or len(under_way) >= MOST_MESSAGES:
             self.full = True
@@ -127,7 +132,9 @@ class Outbound:
         """Put a message into the journal that the upstream has. Returns the mark on which its
         confirm waits."""
         recorder = self.recorder
-        if recorder is None or not recorder.record(passage.message, passage.path.origin):
+        if recorder is None or not recorder.record_forwarded(
+            passage.message, passage.path.origin, passage.entered
+        ):
             return SAFE
         return recorder.journal.state.store.mark
 

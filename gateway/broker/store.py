@@ -41,15 +41,18 @@ class Recorded:
     ``messages`` has one for each; one without dialect is elsewhere in the store. ``runs`` are the
     entries in a row that share all but the message: the index of the first, the number of its
     address, its offset (those of the others rise by one), its origin, its time in ms, the names of
-    its dialect and its exchange. By index: ``added`` has the encoded headers that the broker has
+    its dialect and its exchange; and, if an upstream was waited for before, the time in ms at
+    which that began, else 0. By index: ``added`` has the encoded headers that the broker has
     added, ``apart`` the octets of bodies that have rows of their own, which queues may share."""
 
-    __slots__ = ("first", "messages", "runs", "added", "apart")
+    __slots__ = ("first", "messages", "runs", "added", "apart", "before")
 
     def __init__(self, first: int) -> None:
         self.first = first
+        self.before = 0
+        """When the entries of the batch before were on disk, ms since 1970; 0: nobody knows."""
         self.messages: list[Message] = []
-        self.runs: list[tuple[int, int, int, int, int, str, str]] = []
+        self.runs: list[tuple[int, int, int, int, int, str, str, int]] = []
         self.added: dict[int, bytes] = {}
         self.apart: dict[int, int] = {}
 
@@ -64,6 +67,7 @@ class RecordedRun(NamedTuple):
     stamp: int
     dialect: str
     exchange: str
+    entered: int = 0
 
 
 class Batch(Protocol):

@@ -17,13 +17,15 @@ class UpstreamCommits:
     """Operations that raise ``AwaitsUpstream`` are performed again when the answer has come; no
     other of the channel comes in between."""
 
-    __slots__ = ("_host", "_publish_path", "_answer", "_outgoing", "_replies")
+    __slots__ = ("_host", "_publish_path", "_answer", "_outgoing", "_replies", "_entered")
 
     def __init__(self, publish_path: PublishPath) -> None:
         self._host = cast(FacadeVirtualHost, publish_path.vhost)
         self._publish_path = publish_path
         self._answer: Answer | None = None
         self._outgoing: list[tuple[Message, bool]] = []
+        self._entered = 0
+        """When the commit was asked for, if it is recorded."""
         """Messages of the transaction that go to the upstream, and whether they are mandatory."""
         self._replies: list[Message] = []
         """Direct replies of the transaction, whose place is here and not at the upstream."""
@@ -44,6 +46,8 @@ class UpstreamCommits:
                 else:
                     self._outgoing.append((message, mandatory))
             borrowed = [one for one in accepted if isinstance(one, Borrowed)]
+            if self._host.outbound.recorder is not None:
+                self._entered = self._host.outbound.recorder.journal.state.now
             return self._host.upstream.transact(UpstreamWork(self._outgoing, borrowed))
 
         returned: list[ReturnedMessage] = self._value(begin)
@@ -55,7 +59,7 @@ class UpstreamCommits:
         outbound.published += len(self._outgoing)
         if outbound.recorder is not None:
             for message in routed(self._outgoing, returned):
-                outbound.recorder.record(message, path.origin)
+                outbound.recorder.record_forwarded(message, path.origin, self._entered)
         self._outgoing, self._replies = [], []
 
     def _value(self, begin: Callable[[], Answer]) -> Any:

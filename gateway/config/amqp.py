@@ -63,6 +63,9 @@ class TlsSettings(Section):
 class AmqpListener(Section):
     """A further AMQP listener, for clients that need different settings."""
 
+    name: str | None = Field(
+        None, min_length=1, description="name in the journal; unset: its address and port"
+    )
     host: str | None = Field(None, description="address to listen on; unset: `amqp.host`")
     port: int = Field(ge=0, le=65535, description="TCP port; 0 takes a free one")
     header_0_9: Meaning0_9 = Field(

@@ -200,6 +200,18 @@ def _features(row: Row) -> list[str]:
         return []
 
 
+def _hops(row: Row) -> list[dict[str, Any]]:
+    """Times that nobody knows are left out."""
+    entry = row.entry
+    taken = entry.stamp * 1000
+    found: list[dict[str, Any]] = []
+    if entry.entered:
+        found.append({"hop": "upstream", "enter_us": entry.entered * 1000, "leave_us": taken})
+    if entry.written:
+        found.append({"hop": "store", "enter_us": taken, "leave_us": entry.written * 1000})
+    return found
+
+
 def _origin(name: str) -> Callable[[Row], str | None]:
     return lambda row: getattr(row.entry.publisher, name) or None
 
@@ -238,7 +250,7 @@ COLUMNS = (
     Column("user_id", STRING, _origin("user"), "user of the publisher"),
     Column("client_product", STRING, _origin("product"), "product of the client"),
     Column("client_version", STRING, _origin("product_version"), "and its version"),
-    Column("listener", STRING, lambda row: None, "null"),
+    Column("listener", STRING, _origin("listener"), "by which the publisher came"),
     Column("message_id", STRING, _text("message_id"), "message id, as text"),
     Column("message_id_type", STRING, _kind("message_id"), "string, ulong, uuid or binary"),
     Column("correlation_id", STRING, _text("correlation_id"), "correlation id, as text"),
@@ -269,11 +281,12 @@ COLUMNS = (
     Column("body_ref", STRING, lambda row: row.entry.reference or None,
            "file with the body in the directory of segments, if it has more than 8 MiB"),
     Column("amqp10", BINARY, _sections, "all sections of the message in 1.0", True),
-    Column("wire", BINARY, lambda row: None, "null: frames are not captured"),
+    Column("wire", BINARY, lambda row: row.entry.message.header,
+           "its properties as they came, in the form of its version"),
     Column("features", FEATURES, _features,
            "features of its version that it uses, by the names of an inventory"),
     Column("lossy", LOSSES, _lossy, "what 1.0 expresses with a capsule alone", True),
-    Column("hops", HOPS, lambda row: [], "empty"),
+    Column("hops", HOPS, _hops, "time at the upstream and in the store, each if it is known"),
     Column("dedup_key", STRING,
            lambda row: f"{row.journal}/{row.entry.pos}" if row.journal else None,
            "key that no other entry has"),
@@ -284,7 +297,7 @@ DDL = ", ".join(f"`{one.name}` {one.type}" for one in COLUMNS)
 LOSSY = "lossy"
 SAMPLE_PARTS = 1_000_000
 """A share of entries is exact to one of so many parts."""
-COSTLY = frozenset({"amqp10", "features", LOSSY, "body_sha256"})
+COSTLY = frozenset({"amqp10", "features", LOSSY, "body_sha256", "wire"})
 """Columns that are made only if they are asked for by name."""
 
 

@@ -18,8 +18,11 @@ from gateway.journal.entries import NOBODY, Entry, JournalError, Names, Part, Pu
 from gateway.message import DIALECTS, Essentials, Message
 from gateway.store.plain import read_plain, write_plain
 
-VERSION = "1"
-"""Of the columns. A reader refuses others."""
+VERSION = "2"
+KNOWN = ("1", VERSION)
+"""Versions of the columns. A reader refuses others."""
+LATER = ("listener", "entered", "written")
+"""Columns that version 1 does not have."""
 PUBLISHER = tuple(Publisher._fields)
 SCHEMA = pa.schema(
     [
@@ -37,12 +40,15 @@ SCHEMA = pa.schema(
         ("body", pa.binary()),
         ("size", pa.int64()),
         ("reference", pa.string()),
+        ("entered", pa.int64()),
+        ("written", pa.int64()),
     ],
     {"version": VERSION},
 )
 """``stamp`` is ms since 1970; ``header`` the properties as the publisher has encoded them, in the
 ``dialect`` of its version; ``added`` the headers of the gateway, as JSON; ``size`` octets of the
-body, which is null if it was not asked for or stands in the file ``reference``."""
+body, which is null if it was not asked for or stands in the file ``reference``; ``entered`` and
+``written`` are as of an ``Entry``."""
 LIGHT = [name for name in SCHEMA.names if name != "body"]
 
 
@@ -63,6 +69,8 @@ def to_batch(entries: list[Entry], bodies: bool = True) -> Any:
         [_octets(one) if bodies else None for one in entries],
         [one.size for one in entries],
         [one.reference or None for one in entries],
+        [one.entered or None for one in entries],
+        [one.written or None for one in entries],
     ]
     arrays = [pa.array(values, kind) for values, kind in zip(columns, SCHEMA.types, strict=True)]
     return pa.record_batch(arrays, schema=SCHEMA)
@@ -91,6 +99,8 @@ def to_table(parts: list[Part], names: Names) -> Any:
                     *names.publishers.get(run.origin, NOBODY),
                     run.dialect,
                     run.exchange.encode("utf-8", "surrogatepass"),
+                    run.entered or None,
+                    block.written or None,
                 )
             )
         head = memoryview(block.head)
@@ -118,7 +128,7 @@ def to_table(parts: list[Part], names: Names) -> Any:
         "size": compute.binary_length(body).cast(pa.int64()),
         "reference": pa.nulls(count, pa.string()),
     }
-    of_runs = ("vhost", "address", *PUBLISHER, "dialect", "exchange")
+    of_runs = ("vhost", "address", *PUBLISHER, "dialect", "exchange", "entered", "written")
     for name, values in zip(of_runs, zip(*shared, strict=True), strict=True):
         columns[name] = pa.array(values, SCHEMA.field(name).type).take(which)
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
@@ -143,10 +153,11 @@ def to_entries(batch: Any, bodies: bool = True) -> list[Entry]:
     """The entries in a batch or table of these columns, of which ``body`` may be missing. Raises
     ``JournalError``."""
     given = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+    count = batch.num_rows
+    given |= {name: [None] * count for name in LATER if name not in given}
     missing = [name for name in LIGHT if name not in given]
     if missing:
         raise JournalError(f"a segment has no column {missing[0]!r}")
-    count = len(given["pos"])
     contents = given.get("body") if bodies else None
     publishers: dict[tuple[str, ...], Publisher] = {}
     found: list[Entry] = []
@@ -185,9 +196,20 @@ def to_entries(batch: Any, bodies: bool = True) -> list[Entry]:
                 message,
                 given["size"][at],
                 given["reference"][at] or "",
+                given["entered"][at] or 0,
+                given["written"][at] or 0,
             )
         )
     return found
+
+
+def of_this_version(table: Any) -> Any:
+    """A table of a segment with all columns, also if an earlier version has written it."""
+    for name in LATER:
+        if name not in table.schema.names:
+            field = SCHEMA.field(name)
+            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table.select(SCHEMA.names).cast(SCHEMA)
 
 
 def first_of(table: Any, vhost: str, address: str, least: dict[str, int]) -> tuple[int, int] | None:

@@ -40,6 +40,7 @@ class Publisher(NamedTuple):
     client_id: str = ""
     product: str = ""
     product_version: str = ""
+    listener: str = ""
 
 
 NOBODY = Publisher()
@@ -48,7 +49,10 @@ NOBODY = Publisher()
 class Entry(NamedTuple):
     """``pos`` is the commit position, ``offset`` that at the address, ``stamp`` when the gateway
     took the message, ms since 1970. ``size`` are the octets of its body, which ``message`` lacks if
-    it was not asked for, or if it is in the file ``reference`` of the journal's directory."""
+    it was not asked for, or if it is in the file ``reference`` of the journal's directory.
+    ``entered``: if it was forwarded to an upstream, when that began, ms since 1970; ``stamp`` is
+    when the upstream had it then. ``written``: when it was on disk, ms since 1970. Both are 0 if
+    nobody knows."""
 
     pos: int
     stamp: int
@@ -59,6 +63,8 @@ class Entry(NamedTuple):
     message: Message
     size: int
     reference: str = ""
+    entered: int = 0
+    written: int = 0
 
 
 class Span(NamedTuple):

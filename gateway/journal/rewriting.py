@@ -90,7 +90,7 @@ def rewrite(outdated: Outdated) -> Segment:
     ``OSError`` and ``JournalError``."""
     import pyarrow.compute as compute
 
-    from gateway.journal.columns import SCHEMA
+    from gateway.journal.columns import SCHEMA, of_this_version
 
     segment, gone = outdated
     notes = segment.notes
@@ -101,6 +101,7 @@ def rewrite(outdated: Outdated) -> Segment:
     oldest, newest = notes.newest, notes.oldest
     try:
         for table in segment.tables(segment.start, segment.end, SCHEMA.names):
+            table = of_this_version(table)
             drop = None
             for vhost, name in sorted(gone):
                 here = compute.and_(

@@ -108,10 +108,10 @@ class Segment:
                 self.close()
 
     def _read_notes(self) -> Notes:
-        from gateway.journal.columns import VERSION
+        from gateway.journal.columns import KNOWN
 
         given = {key.decode(): value for key, value in (self._file.metadata.metadata or {}).items()}
-        if given.get("version") != VERSION.encode():
+        if given.get("version", b"").decode("latin-1") not in KNOWN:
             raise JournalError(f"{self.path} is not a segment of a journal of this version")
         if "shares" in given:
             listed = json.loads(given["shares"])
@@ -236,16 +236,19 @@ def open_writer(path: Path) -> Any:
     return parquet.ParquetWriter(
         path, SCHEMA, compression="zstd", compression_level=1,
         use_dictionary=["vhost", "address", "protocol", "user", "connection", "client_id",
-                        "product", "product_version", "dialect", "exchange", "routing_key"],
+                        "product", "product_version", "listener", "dialect", "exchange",
+                        "routing_key", "entered", "written"],
         write_statistics=["pos", "stamp", "offset"],
     )  # fmt: skip
 
 
 def close_writer(writer: Any, path: Path, notes: Notes, name: str) -> Segment:
     """Write the notes, and give the file its name. Raises ``OSError``."""
+    from gateway.journal.columns import VERSION
+
     writer.add_key_value_metadata(
         {
-            "version": "1",
+            "version": VERSION,
             "journal": notes.journal,
             "oldest": str(notes.oldest),
             "newest": str(notes.newest),

@@ -6,6 +6,7 @@ never keep the write-ahead log from being reset.
 
 import json
 import sqlite3
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -30,7 +31,7 @@ from gateway.journal.entries import (
 from gateway.message import DIALECTS, NO_ESSENTIALS, Message
 from gateway.store.batch import SHIFT
 from gateway.store.block_files import read_block
-from gateway.store.blocks import Block, unpack_runs
+from gateway.store.blocks import Block, unpack_runs, written_before
 from gateway.store.large import open_large
 from gateway.store.plain import read_plain
 from gateway.store.rows import Unpacker
@@ -40,6 +41,8 @@ assert _dialects  # registers the dialects of stored messages
 
 DENSE = 4
 """A run of keys is dense if it has one in so many."""
+AHEAD = 64
+"""Blocks of one batch for which the next batch is looked for."""
 ROWS = 4096
 """Entries that are looked at in one transaction, or one block of them."""
 
@@ -227,7 +230,7 @@ class Tail:
                 return [], end
             base = head.lane << SHIFT
             names = self._read_names()
-            for key, count, _, packed in self._list(base + start):
+            for key, count, _, packed, _ in self._list(base + start):
                 at = key - base
                 if found and (at >= end or at + count - found[0].pos > ROWS):
                     return found, at
@@ -252,11 +255,11 @@ class Tail:
                 return []
             base = head.lane << SHIFT
             found: list[Block] = []
-            for key, count, size, runs in self._list(base + start):
+            for key, count, size, runs, written in self._list(base + start):
                 octets -= size
                 if found and octets < 0:
                     break
-                found.append(self._block(key, key - base, count, unpack_runs(runs), True))
+                found.append(self._block(key, key - base, count, unpack_runs(runs), True, written))
             return found
 
     def publishers(self, numbers: Iterable[int]) -> dict[int, Publisher]:
@@ -275,7 +278,7 @@ class Tail:
             taken: list[Located] = []
             reached = start
             octets = looked = 0
-            for key, count, _, packed in self._list(base + start):
+            for key, count, _, packed, written in self._list(base + start):
                 first = key - base
                 if looked and looked + count > ROWS or (end is not None and first >= end):
                     break
@@ -284,7 +287,7 @@ class Tail:
                 reached = max(reached, first)
                 until = first + count if end is None else min(end, first + count)
                 if self._any(runs, question):
-                    block = self._block(key, first, count, runs, question.bodies)
+                    block = self._block(key, first, count, runs, question.bodies, written)
                     for one in self._locate(head, block, reached, until, question):
                         if taken and (
                             len(taken) >= question.entries or octets + one.octets > question.octets
@@ -295,22 +298,29 @@ class Tail:
                 reached = until
             return Portion(self._entries(head, taken, question), reached)
 
-    def _list(self, key: int) -> Iterator[tuple[int, int, int, bytes]]:
+    def _list(self, key: int) -> Iterator[tuple[int, int, int, bytes, int]]:
         """Keys, counts, octets and runs of the blocks from the one on that has an entry with this
-        key."""
+        key, and when they were on disk, which the next batch says; 0 if there is none."""
         sql = (
             "SELECT id, count, octets, runs FROM journal WHERE id >= ifnull((SELECT max(id) FROM"
             " journal WHERE id <= ?), ?) ORDER BY id"
         )
         with closing(self._connection.execute(sql, [key, key])) as rows:
-            for id, count, octets, runs in rows:
-                if id + count > key:
-                    yield id, count, octets, runs
+            waiting: deque[tuple[int, int, int, bytes]] = deque()
+            for row in rows:
+                written = written_before(row[3])
+                while waiting and (written is not None or len(waiting) >= AHEAD):
+                    yield (*waiting.popleft(), written or 0)
+                if row[0] + row[1] > key:
+                    waiting.append(row)
+            for row in waiting:
+                yield (*row, 0)
 
     def _block(
-        self, key: int, first: int, count: int, runs: list[RecordedRun], bodies: bool
+        self, key: int, first: int, count: int, runs: list[RecordedRun], bodies: bool, written: int
     ) -> Block:
         if self._last is not None and self._last[:2] == (key, bodies):
+            self._last[2].written = written
             return self._last[2]
         columns = "head, body" if bodies else "head, iif(typeof(body) = 'integer', body, NULL)"
         head, body = self._connection.execute(
@@ -321,7 +331,7 @@ class Tail:
                 head, body = read_block(self.directory, head, body, bodies)
             except FileNotFoundError as error:
                 raise Vanished(f"a file of the journal has gone: {error}") from error
-        block = Block(first, count, runs, head, body or b"")
+        block = Block(first, count, runs, head, body or b"", written)
         self._last = key, bodies, block
         return block
 
@@ -409,8 +419,11 @@ class Tail:
             vhost, address = self._names[run.number]
             publisher = self._publisher(head, run.origin)
             found.append(
-                Entry(one.pos, stamp, vhost, address, one.offset, publisher, message, size)
-            )
+                Entry(
+                    one.pos, stamp, vhost, address, one.offset, publisher, message, size,
+                    entered=run.entered, written=block.written,
+                )
+            )  # fmt: skip
         return found
 
     def _message(self, block: Block, index: int, run: RecordedRun) -> Message:

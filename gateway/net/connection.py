@@ -363,6 +363,7 @@ class Connection(asyncio.BufferedProtocol):
             address=self.address,
             loopback=self.loopback,
             since=time.time(),
+            listener=self.rules.name,
         )
         self.session.local = self.local
         self.session.meter = self.meter

@@ -74,7 +74,7 @@ class Listener:
         """Connections that their peer has closed, but not yet the socket."""
         self.sockets: list[socket.socket] = []
         self.passwords = passwords
-        self.rules = rules_of(settings)
+        self.rules = rules_of(settings)._replace(name="websocket")
         """For WebSockets, which come without a ``ListenAddress``."""
         self._context = context
         self._spool = spool
@@ -96,8 +96,12 @@ class Listener:
         opened = open_port(address.host, address.port, 1024)
         opened.setblocking(False)
         self.sockets.append(opened)
+        port = int(opened.getsockname()[1])
+        if not address.rules.name:
+            name = name_of(address.host, port)
+            address = address._replace(rules=address.rules._replace(name=name))
         self._spawn(self._accept(opened, address))
-        return int(opened.getsockname()[1])
+        return port
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -281,6 +285,11 @@ async def first_octets(accepted: socket.socket) -> bytes:
     finally:
         loop.remove_reader(accepted.fileno())
     return accepted.recv(len(TLS_HEADER), socket.MSG_PEEK)
+
+
+def name_of(host: str, port: int) -> str:
+    """The name of a listener that has no other."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def open_port(host: str, port: int, backlog: int) -> socket.socket:

@@ -18,10 +18,12 @@ REFUSALS = {
 
 
 class ListenerRules(NamedTuple):
-    """``meanings``: versions by protocol header. ``mechanisms``: SASL mechanisms, in order.
+    """``name``: of the listener, for the journal; "" is its address and port. ``meanings``:
+    versions by protocol header. ``mechanisms``: SASL mechanisms, in order.
     ``anonymous_user``: name of the user for ANONYMOUS. ``require_tls``: "no", "passwords"
     (mechanisms in the clear need TLS), or "yes" (connections without TLS are refused)."""
 
+    name: str
     meanings: HeaderMeanings
     mechanisms: tuple[str, ...]
     anonymous_user: str | None
@@ -38,6 +40,7 @@ def rules_of(amqp: AmqpSettings, listener: AmqpListener | None = None) -> Listen
     """Rules of an additional listener, or those of the standard ports."""
     one = listener or amqp
     return ListenerRules(
+        "amqp" if listener is None else listener.name or "",
         header_meanings(filter(None, (one.header_0_9, one.header_0_10))),
         tuple(amqp.mechanisms if one.mechanisms is None else one.mechanisms),
         amqp.anonymous_user if one.anonymous_user is None else one.anonymous_user,

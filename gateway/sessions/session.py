@@ -83,7 +83,7 @@ class Session:
     """Operations of one adapter (server role) performed on one broker.
 
     ``loopback``: the peer is on this machine, which some users have to be. ``since``: when the
-    connection was accepted, in seconds since 1970.
+    connection was accepted, in seconds since 1970; ``listener``: the name of that by which.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class Session:
         address: str,
         loopback: bool,
         since: float,
+        listener: str = "",
     ) -> None:
         self.broker = broker
         self.adapter = adapter
@@ -102,7 +103,7 @@ class Session:
         self.local = ""
         """Our address, to which the peer has connected. Set by the owner of the socket."""
         self.loopback = loopback
-        self.since = since
+        self.since, self.listener = since, listener
         self.peer = Peer()
         self.ending = ""
         """Reason for which the connection ended, for the log; "" for a normal end."""
@@ -407,24 +408,21 @@ class Session:
         access = self.broker.access
         user = access.user(operation.user)
         if user is not None and user.loopback_only and not self.loopback:
-            raise Refusal(
-                Condition.ACCESS_REFUSED,
-                f"user '{operation.user}' may only connect from this machine",
-                Lost.CONNECTION,
-            )
+            text = f"user '{operation.user}' may only connect from this machine"
+            raise Refusal(Condition.ACCESS_REFUSED, text, Lost.CONNECTION)
         if operation.client:
             self._registry.claim(operation.vhost, operation.user, operation.client, self)
         self.peer = operation.peer
         self._context.user = operation.user
         name = f"{self.address} #{self.number}"
-        self._live.client = self.broker.attach(
-            operation.vhost, operation.user, name, operation.rules
-        )
-        self._live.client.origin = {
+        client = self.broker.attach(operation.vhost, operation.user, name, operation.rules)
+        self._live.client = client
+        client.origin = {
             "protocol": f"amqp-{self.adapter.version}",
             "client_id": operation.client or self.peer.name,
             "product": self.peer.product,
             "product_version": self.peer.product_version,
+            "listener": self.listener,
         }
         self._context.vhost = operation.vhost
         self.opened = True

@@ -9,6 +9,10 @@ columns are those of Arrow: sealing takes them as they are, without making an ob
             index u32, length u32, JSON; bodies apart as index u32, length u64
     body    the bodies, one after another
 
+A run without entries is a note. The first block of each batch says when the batch before was on
+disk, which nobody can know earlier: ms since 1970, or 0 if this process has written none before. A
+run whose messages an upstream was waited for has a note before it: since when, in ms.
+
 Numbers are little-endian. An entry of an event source has no message here: its run has no dialect,
 and its message is a row under the source's number and the entry's offset. A body *apart* is a row
 of ``shares`` under the journal's number and the entry's position.
@@ -38,6 +42,8 @@ _HEAD = Struct("<IIII")
 _ADDED = Struct("<II")
 _APART = Struct("<IQ")
 _INT = 4
+_WRITTEN, _ENTERED = 1, 2
+"""Kinds of notes, in the place of the number of an address; the value is in that of the offset."""
 
 _key, _header, _body = attrgetter("key"), attrgetter("header"), attrgetter("body")
 
@@ -53,9 +59,14 @@ class PackedBlock(NamedTuple):
     body: bytes
 
 
-def pack_runs(runs: list[Run]) -> bytes:
+def pack_runs(runs: list[Run], written: int | None = None) -> bytes:
+    """``written``: when the batch before was on disk."""
     parts: list[bytes] = []
+    if written is not None:
+        parts.append(_RUN.pack(0, _WRITTEN, written, 0, 0, 0, 0))
     for run in runs:
+        if run.entered:
+            parts.append(_RUN.pack(0, _ENTERED, run.entered, 0, 0, 0, 0))
         dialect = run.dialect.encode()
         exchange = run.exchange.encode("utf-8", "surrogatepass")
         parts += (_RUN.pack(*run[:5], len(dialect), len(exchange)), dialect, exchange)
@@ -65,7 +76,7 @@ def pack_runs(runs: list[Run]) -> bytes:
 def unpack_runs(octets: bytes) -> list[Run]:
     """Raises ``StoreError``."""
     found: list[Run] = []
-    at = 0
+    at = entered = 0
     try:
         while at < len(octets):
             *fields, dialect, exchange = _RUN.unpack_from(octets, at)
@@ -74,10 +85,23 @@ def unpack_runs(octets: bytes) -> list[Run]:
             at += dialect + exchange
             text = octets[at - exchange : at].decode("utf-8", "surrogatepass")
             count, number, offset, origin, stamp = fields
-            found.append(Run(count, number, offset, origin, stamp, name, text))
+            if count:
+                found.append(Run(count, number, offset, origin, stamp, name, text, entered))
+                entered = 0
+            elif number == _ENTERED:
+                entered = offset
     except (StructError, ValueError) as error:
         raise StoreError(f"a block of the journal is damaged: {error}") from error
     return found
+
+
+def written_before(octets: bytes) -> int | None:
+    """When the batch before that of this block was on disk, ms since 1970; 0 if nobody knows;
+    ``None`` if it is the same batch."""
+    if len(octets) < _RUN.size:
+        return None
+    count, kind, value = _RUN.unpack_from(octets)[:3]
+    return value if not count and kind == _WRITTEN else None
 
 
 def _offsets(pieces: list[bytes]) -> bytes:
@@ -129,7 +153,7 @@ def pack_blocks(recorded: Recorded) -> Iterator[PackedBlock]:
             for run, until in zip(recorded.runs, _ends(recorded.runs, count), strict=True)
         ]
         head, body = pack_columns(keys, headers, bodies, recorded.added, apart)
-        yield PackedBlock(0, count, octets, pack_runs(runs), head, body)
+        yield PackedBlock(0, count, octets, pack_runs(runs, recorded.before), head, body)
         return
     totals = list(accumulate(map(add, map(len, headers), map(len, bodies))))
     at = done = 0
@@ -140,12 +164,12 @@ def pack_blocks(recorded: Recorded) -> Iterator[PackedBlock]:
             {one - at: text for one, text in recorded.added.items() if at <= one < end},
             {one - at: size for one, size in apart.items() if at <= one < end},
         )  # fmt: skip
-        runs = _part(recorded, at, end)
-        yield PackedBlock(at, end - at, totals[end - 1] - done, pack_runs(runs), head, body)
+        packed = pack_runs(_part(recorded, at, end), None if at else recorded.before)
+        yield PackedBlock(at, end - at, totals[end - 1] - done, packed, head, body)
         at, done = end, totals[end - 1]
 
 
-def _ends(runs: list[tuple[int, int, int, int, int, str, str]], count: int) -> list[int]:
+def _ends(runs: list[tuple[int, int, int, int, int, str, str, int]], count: int) -> list[int]:
     return [*(run[0] for run in runs[1:]), count]
 
 
@@ -161,13 +185,17 @@ def _part(recorded: Recorded, at: int, end: int) -> list[Run]:
 
 
 class Block:
-    """A row that is read. ``body`` is empty if it was not asked for. Raises ``StoreError``."""
+    """A row that is read. ``body`` is empty if it was not asked for. ``written``: when it was on
+    disk, ms since 1970, or 0. Raises ``StoreError``."""
 
     __slots__ = ("first", "count", "runs", "head", "body", "keys", "headers", "bodies", "added",
-                 "apart", "key_start", "header_start")  # fmt: skip
+                 "apart", "key_start", "header_start", "written")  # fmt: skip
 
-    def __init__(self, first: int, count: int, runs: list[Run], head: bytes, body: bytes) -> None:
+    def __init__(
+        self, first: int, count: int, runs: list[Run], head: bytes, body: bytes, written: int = 0
+    ) -> None:
         self.first = first
+        self.written = written
         self.count = count
         self.runs = runs
         self.head = head

@@ -29,6 +29,7 @@ EACH = 3
 COLUMNS = (
     "pos", "address", "protocol", "user_id", "client_id", "client_product", "client_version",
     "content_type", "message_id", "properties", "body", "body_len",
+    "listener", "hops",
 )  # fmt: skip
 
 
@@ -157,6 +158,10 @@ def test_every_client_is_told_apart(spark: Any, tmp_path: Path) -> None:
             assert found == TOLD.get(who) or (found[0], *found[2:]) == ANYBODY.get(who), found
             assert (row["address"], row["user_id"]) == (f"/exchanges/{EXCHANGE}", "guest")
             assert (row["content_type"], row["body_len"]) == ("text/plain", len(row["body"]))
+            assert row["listener"] == ("http" if who == "http" else "amqp")
+            if who == "pika":  # others have come since
+                (hop,) = row["hops"]
+                assert hop["hop"] == "store" and hop["enter_us"] <= hop["leave_us"]
             if who in ("pika", "proton"):
                 assert row["message_id"] == f"{who}-{number}"
                 assert row["properties"] == {"number": str(number)}
