@@ -1,5 +1,6 @@
 """The journal over HTTP and on the command line, of a running gateway."""
 
+import asyncio
 import base64
 import json
 import subprocess
@@ -10,7 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.http import problems
+from gateway.http.journal.thread import JournalThread
+from gateway.http.problems import Problem
 from gateway.journal.canonical import COLUMNS, COSTLY
+from gateway.journal.reader import JournalReader
 from tests.app.test_cli import run
 from tests.net.running import PATIENCE, Running, until
 
@@ -124,6 +129,21 @@ def test_arrow(gateway: Asking) -> None:
     assert answer.headers["amqp-journal-next"] == answer.headers["amqp-journal-end"] == "3"
     found = [entry for batch in batches_of(answer.content) for entry in to_entries(batch)]
     assert [bytes(one.message.body[:]) for one in found] == [b"by amqp", b'{"n":1}', b"\xff\xfe"]
+
+
+def test_asked_while_the_gateway_stops(tmp_path: Path) -> None:
+    """The server still answers when the reader is closed."""
+    (tmp_path / "journal").mkdir()
+
+    async def ask() -> None:
+        thread = JournalThread(lambda: JournalReader(None, tmp_path / "journal"))
+        assert (await thread.run(JournalReader.overview)).end == 0
+        await thread.close()
+        with pytest.raises(Problem) as found:
+            await thread.run(JournalReader.overview)
+        assert found.value.row is problems.DRAINING
+
+    asyncio.run(ask())
 
 
 def test_trimmed(tmp_path: Path) -> None:

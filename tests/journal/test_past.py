@@ -1,5 +1,6 @@
 """Event streams read on where their rings end: in the store, and in sealed segments."""
 
+import asyncio
 import contextlib
 import json
 from collections.abc import Iterator
@@ -9,10 +10,15 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.http.events.journal import Journal as Ring
+from gateway.http.events.past import Backlog, History, Past
+from gateway.journal.by_offset import Which
 from gateway.journal.entries import ALL, Entry
 from gateway.journal.reader import JournalReader
 from gateway.journal.segments import list_segments
+from tests.journal.recording import Recording
 from tests.net.running import PATIENCE, Running, until
+from tests.store.samples import message
 
 pytest.importorskip("pyarrow", reason="sealing needs the extra `journal` (pyarrow)")
 pytestmark = pytest.mark.extras
@@ -232,3 +238,32 @@ def test_hundreds_of_thousands_in_bounded_memory(tmp_path: Path) -> None:
                 assert numbers(rest.take(1000)) == list(range(first, first + 1000))
                 most = max(most, gateway.memory - before)
         assert most < 128 << 20
+
+
+def test_closed_while_a_reader_is_on_its_way(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The gateway stops: its readers end, and are told of no gap."""
+    recording = Recording(tmp_path)
+    for number in range(5):
+        recording.channel.publish(message(b"%d" % number, b"", "", "orders"))
+    recording.commit()
+
+    async def close() -> None:
+        past = Past(lambda: JournalReader(tmp_path))
+        history = History(past, Which("/", "/queues/orders"), Ring(10, 1 << 20, 5))
+        behind, other = (Backlog(history, None, lambda position, event: b"") for _ in range(2))
+        await behind.load(0)
+        assert behind.part is not None and behind.covers(0)
+        assert history.reach == 1
+        finding = asyncio.create_task(other.load(0))
+        await asyncio.sleep(0)  # it is being looked for on the thread
+        await past.close()
+        await finding
+        await behind.load(0)
+        assert other.part is None and behind.part is None
+        assert not await history.has(1)
+        assert history.reach == 1 and history.gap(0) is None
+
+    asyncio.run(close())
+    assert caplog.records == []

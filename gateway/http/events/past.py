@@ -29,25 +29,35 @@ AGAIN = 3
 """Times that a place is looked for that was removed meanwhile."""
 
 
+class PastClosed(Exception):
+    """The gateway stops: nobody learns more of the past."""
+
+
 class Past:
-    """The journal, for all readers of event streams."""
+    """The journal, for all readers of event streams. Raises ``PastClosed`` once it is closed."""
 
     def __init__(self, make: Callable[[], JournalReader]) -> None:
         self._make = make
+        self.closed = False
         self._pool = ThreadPoolExecutor(1, "journal-past")
         self._reader: JournalReader | None = None
 
     async def find(self, which: Which, offset: int = 0, stamp: int = 0) -> Place | None:
         """Where the first entry is whose offset and time are at least these."""
+        if self.closed:
+            raise PastClosed
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._find, which, offset, stamp)
 
     async def read(self, which: Which, pos: int) -> tuple[Portion, list[Event]]:
         """Entries from a commit position on, and their events."""
+        if self.closed:
+            raise PastClosed
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._read, which, pos)
 
     async def close(self) -> None:
+        self.closed = True
         self._pool.shutdown(wait=True)
         if self._reader is not None:
             self._reader.close()
@@ -139,6 +149,8 @@ class History:
         except JournalError as error:
             log.error("the journal of %s cannot be read: %s", self.which.address, error)
             place = None
+        except PastClosed:
+            return None
         if place is None or place.offset >= self.ring.first:
             if not stamp:
                 self.oldest = None
@@ -205,6 +217,8 @@ class Backlog:
                     pos = portion.next if portion.next > pos else None
                     if position + 1 >= history.ring.first:
                         return
+            except PastClosed:
+                return
             except Trimmed:
                 pos = None
             except JournalError as error:

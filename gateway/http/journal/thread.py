@@ -20,13 +20,16 @@ class JournalThread:
         self.make = make
         self._pool = ThreadPoolExecutor(1, "journal-reader")
         self._reader: JournalReader | None = None
+        self._closed = False
 
     async def run(self, work: Callable[[JournalReader], T]) -> T:
         """Do the work on the thread. Raises ``Problem``: 409 without a journal, or one that cannot
-        be read, 410 for positions that retention has removed."""
+        be read, 410 for positions that retention has removed, 503 once it is closed."""
         make = self.make
         if make is None:
             raise Problem(problems.CONFLICT, "a gateway that is not durable has no journal")
+        if self._closed:
+            raise Problem(problems.DRAINING, "the gateway is shutting down")
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._pool, self._work, make, work)
@@ -41,6 +44,7 @@ class JournalThread:
         return work(self._reader)
 
     async def close(self) -> None:
+        self._closed = True
         self._pool.shutdown(wait=True)
         if self._reader is not None:
             self._reader.close()
