@@ -86,14 +86,13 @@ def large():
 
 
 def commanded(command):
-    """Ask the worker until it does the command: it refuses while its processes are starting or busy."""
+    """Ask the worker until it does the command: it refuses while processes are starting or busy."""
+    said: list[dict[str, dict[str, str]]] = []
 
     def done():
-        nonlocal said
-        said = command(1, [NAME], reply=True, timeout=15)
+        said[:] = command(1, [NAME], reply=True, timeout=15)
         return any("ok" in one[NAME] for one in said)
 
-    said = []
     try:
         until(done, command.__name__)
     except TimeoutError as problem:
