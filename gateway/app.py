@@ -29,12 +29,13 @@ from gateway.definitions import read_definitions
 from gateway.errors import Condition, ConfigError, StoreError
 from gateway.event_loop import freeze
 from gateway.http.access.front import admin_plane
-from gateway.http.access.protocol import bounded
+from gateway.http.access.protocol import BoundedProtocol, bounded
 from gateway.http.admin.definition_import import load_definitions
 from gateway.http.app import build
 from gateway.http.app import close as close_http
 from gateway.http.configuration_checks import check_named_files
 from gateway.http.dependencies import ChannelInfo, ConnectionInfo, HttpDependencies
+from gateway.http.direct_protocol import answering
 from gateway.http.publish.spool import open_partial_bodies, open_spool
 from gateway.http.sealing import KEY_OCTETS, kept_secret
 from gateway.inventory.observing import Observing, plan_of
@@ -190,14 +191,17 @@ class Gateway:
         self.http_port = web.getsockname()[1]
         http = settings.http
         data_plane = AmqpSockets(self._web, self.listener, http.origins, http.raw_nodes)
-        self._servers = [HttpServer(self._serving(data_plane))]
+        protocol = answering(self._http_protocol(), self._web)
+        self._servers = [HttpServer(self._serving(data_plane, protocol))]
         self._tasks = [
             asyncio.create_task(self._every_second()),
             asyncio.create_task(self._servers[0].serve(sockets=[web])),
         ]
         if admin is not None:
             self.admin_port = admin.getsockname()[1]
-            self._servers.append(HttpServer(self._serving(admin_plane(self._web))))
+            self._servers.append(
+                HttpServer(self._serving(admin_plane(self._web), self._http_protocol()))
+            )
             self._tasks.append(asyncio.create_task(self._servers[1].serve(sockets=[admin])))
         self.turn.begin()
         self.turn.end()
@@ -277,11 +281,15 @@ class Gateway:
             there = ListenAddress(one.host or amqp.host, one.port, tls, rules_of(amqp, one))
             self.more_ports.append(listen(there))
 
-    def _serving(self, app: ASGIApp) -> uvicorn.Config:
+    def _http_protocol(self) -> type[BoundedProtocol]:
+        http = self.settings.http
+        return bounded(http.max_head_octets, http.idle_seconds, http.max_connections)
+
+    def _serving(self, app: ASGIApp, protocol: type[BoundedProtocol]) -> uvicorn.Config:
         http = self.settings.http
         return uvicorn.Config(
             app,
-            http=bounded(http.max_head_octets, http.idle_seconds, http.max_connections),
+            http=protocol,
             ws=FrameByFrame,
             ws_per_message_deflate=False,
             log_config=None,

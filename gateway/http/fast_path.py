@@ -24,6 +24,9 @@ from gateway.http.publish.results import Answer
 
 LONGEST = 2400
 """Octets of path and query: room for the longest names, percent-encoded."""
+PUBLISHED = "gateway.published"
+"""Key in a scope: the message of the request, which was handed to the broker before and waits for
+its outcome (``direct.py``)."""
 FULL_PUBLISH_FIELDS = MARKS - {b"content-type"} | {b"transfer-encoding"}
 
 
@@ -92,6 +95,9 @@ class FastPath:
         """The answer to a plain publish; ``None`` if the client has disconnected. Hot."""
         endpoint = scope["endpoint"] = self.endpoints[node.noun]
         scope["path"] = node.path
+        published = scope.get(PUBLISHED)
+        if published is not None:
+            return endpoint.finish(published, node.path)
         caller = self.credentials.authenticate(scope, fields)
         length = fields.get(b"content-length", b"0")
         return endpoint.answer(scope, receive, caller, length, node)

@@ -22,6 +22,7 @@ from gateway.config.web import DeclaredRoute, HttpSettings
 from gateway.http.access.protocol import bounded
 from gateway.http.app import build, close
 from gateway.http.dependencies import ConnectionInfo, HttpDependencies
+from gateway.http.direct_protocol import answering
 from gateway.operations import Bind, DeclareExchange, DeclareQueue
 
 SECRET = b"s" * 32
@@ -173,8 +174,9 @@ class Rig:
             self.app,
             host="127.0.0.1",
             port=0,
-            http=bounded(65536, 30, 20_000),
+            http=answering(bounded(65536, 30, 20_000), self.app),
             log_level="critical",
+            access_log=False,
             lifespan="off",
             ws=ws,
         )

@@ -15,6 +15,7 @@ import uvicorn
 from gateway.broker.access import Verifier, fits, make_verifier
 from gateway.http.access.protocol import bounded
 from gateway.http.app import close
+from gateway.http.direct_protocol import answering
 from gateway.net.failures import SHARE
 from gateway.net.passwords import Stopping, network
 
@@ -298,8 +299,9 @@ async def served(rig: Any, seconds: float = 30, connections: int = 100) -> Async
     config = uvicorn.Config(
         rig.app,
         port=0,
-        http=bounded(8192, seconds, connections),
+        http=answering(bounded(8192, seconds, connections), rig.app),
         log_level="critical",
+        access_log=False,
         lifespan="off",
         ws="none",
     )

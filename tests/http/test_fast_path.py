@@ -15,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from gateway.http.access.credential_cache import MOST_KEPT, CredentialCache
 from gateway.http.access.protocol import bounded
 from gateway.http.app import close
+from gateway.http.direct_protocol import answering
 from gateway.http.fast_path import LONGEST, read_node
 from gateway.http.publish.results import Result, accepted_answer, receipt_of, single_answer
 from gateway.values import ULong
@@ -232,15 +233,17 @@ def test_only_good_paths_are_remembered() -> None:
 
 
 @asynccontextmanager
-async def served(rig: Any) -> AsyncIterator[int]:
+async def served(rig: Any, direct: bool = True, **more: Any) -> AsyncIterator[int]:
     config = uvicorn.Config(
         rig.app,
         port=0,
-        http=bounded(8192, 30, 100),
+        http=answering(bounded(8192, 30, 100), rig.app) if direct else bounded(8192, 30, 100),
         server_header=False,
         log_level="critical",
+        access_log=False,
         lifespan="off",
         ws="none",
+        **more,
     )
     server = uvicorn.Server(config)
     config.load()
@@ -284,17 +287,17 @@ async def talk(port: int, octets: bytes, answers: int) -> list[tuple[list[str], 
 
 async def test_the_same_octets_on_a_socket(make_rig: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    for fast in (True, False):
+    for way in ("direct", "fast", "full"):
         rig = prepared(make_rig)
-        if not fast:
+        if way == "full":
             monkeypatch.setattr(rig.app.fast_path, "find", lambda scope: None)
-        async with served(rig) as port:
+        async with served(rig, direct=way == "direct") as port:
             several = request(1) + request(2, path="/v1/%2F/queues/none/messages") + request(3)
             found.append(await talk(port, several, 3))
             found[-1] += await talk(port, request(4, "Connection: close"), 1)
             found[-1] += await talk(port, request(5), 1)
         assert rig.depth("orders") == (4, 0)
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
     assert [head for head, _ in found[0] if "x-request-id: n-2" in head]
     assert "connection: close" in found[0][3][0]
 

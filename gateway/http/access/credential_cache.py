@@ -39,7 +39,7 @@ class CredentialCache:
         given = fields.get(b"authorization")
         if given is None or len(given) > MOST_AUTHORIZATION or not AMBIENT.isdisjoint(fields):
             return await self.authenticator.authenticate(scope)
-        digest = blake2b(given, digest_size=32, key=self.key).digest()
+        digest = self.digest(given)
         found = self.find(digest, scope, fields)
         if found is None:
             found = await self.authenticator.authenticate(scope)
@@ -47,6 +47,10 @@ class CredentialCache:
         elif self.quotas.active:
             self.quotas.charge(found, scope)
         return found
+
+    def digest(self, given: bytes) -> bytes:
+        """Stands for the value of an ``Authorization`` field."""
+        return blake2b(given, digest_size=32, key=self.key).digest()
 
     def find(self, digest: bytes, scope: Scope, fields: Mapping[bytes, bytes]) -> Principal | None:
         kept = self.kept.get(digest)

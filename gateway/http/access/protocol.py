@@ -147,6 +147,10 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.heads -= 1  # it comes again
                 self.upgrade_ignored = self.head_without_upgrade()
                 return
+        self.begin_request()
+
+    def begin_request(self) -> None:
+        """Hand the request, whose head has been read, to the application."""
         super().on_headers_complete()
         scope: Any = self.scope
         scope[CYCLE] = ref(self.cycle) if self.cycle is not None else None
@@ -187,7 +191,7 @@ class BoundedProtocol(HttpToolsProtocol):
         before, self.seen = self.seen, (self.heads, self.reads)
         cycle: Any = self.cycle
         if self.in_head:
-            begun = self.head_octets > 0 or cycle is None
+            begun = self.head_octets > 0 or not self.heads
             stalled = begun and before[0] == self.heads
         else:
             stalled = (

@@ -39,6 +39,18 @@ class Observe:
     numbers: Iterator[int] = field(default_factory=lambda: count(1))
     prefix: bytes = field(default_factory=lambda: secrets.token_hex(6).encode())
 
+    def new_id(self) -> bytes:
+        """The id of a request whose caller gave none."""
+        return b"%b-%x" % (self.prefix, next(self.numbers))
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count an answered request, and the time until its answer began. Hot."""
+        self.requests[method, route, status] += 1
+        durations = self.durations.get(route)
+        if durations is None:
+            durations = self.durations[route] = Histogram()
+        durations.add(seconds)
+
 
 class Observation:
     """One request, from its first step to its last. ``fields`` has its fields by name, without
@@ -57,7 +69,7 @@ class Observation:
         self.fields = fields = dict(pairs)
         request_id = fields.get(b"x-request-id")
         if request_id is None or not GOOD_ID.fullmatch(request_id):
-            request_id = b"%b-%x" % (observe.prefix, next(observe.numbers))
+            request_id = observe.new_id()
         self.request_id: bytes = request_id
         """The caller's, if it is printable; otherwise a new one."""
         trace = read_trace(pairs) if b"traceparent" in fields else None
@@ -94,11 +106,8 @@ class Observation:
             CURRENT.reset(self._token)
         observe, scope, status = self.observe, self.scope, self.status
         route = observe.labels.get(scope.get("endpoint"), "other")
-        observe.requests[scope["method"] if route != "other" else "", route, status] += 1
-        durations = observe.durations.get(route)
-        if durations is None:
-            durations = observe.durations[route] = Histogram()
-        durations.add(self.ready - self.began)
+        method = scope["method"] if route != "other" else ""
+        observe.count(method, route, status, self.ready - self.began)
         if self.span is not None and observe.spans is not None:
             observe.spans.finish(self.span, route, status)
         if observe.log_requests:

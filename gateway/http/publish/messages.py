@@ -6,10 +6,12 @@ read. Any other request is a full publish (``full_publish.py``).
 """
 
 from collections.abc import Awaitable
+from typing import NamedTuple
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
+from gateway.bodies import Body
 from gateway.bridge.waiting import know
 from gateway.errors import Refusal
 from gateway.http import problems
@@ -23,9 +25,20 @@ from gateway.http.publish.full_publish import Finder, FullPublish
 from gateway.http.publish.preferences import needs_full_publish
 from gateway.http.publish.publisher import PendingPublish
 from gateway.http.publish.results import Answer, accepted_answer, problem_answer, problem_of
-from gateway.http.publish.templates import prepare
+from gateway.http.publish.templates import Prepared, prepare
 from gateway.http.request_parameters import authenticate, existing_vhost, vhost_of
 from gateway.message import Message
+
+Pairs = list[tuple[bytes, bytes]]
+
+
+class Published(NamedTuple):
+    """A plain publish that was handed to the broker."""
+
+    pending: PendingPublish
+    prepared: Prepared
+    vhost: str
+    target: Target
 
 
 class PublishEndpoint:
@@ -97,30 +110,61 @@ class PublishEndpoint:
             body = await read_body(
                 receive, known, self.limit, self.budget, dependencies.settings, dependencies.spool
             )
-            message = Message(
-                prepared.dialect,
-                prepared.header,
-                body,
-                target.exchange,
-                target.key,
-                prepared.essentials,
-            )
+            message = message_of(prepared, target, body)
             if narrowed:
                 target.permit(principal, vhost, message)
             pending = publisher.publish(vhost, principal.user, message)
             if pending.accepted is None:
                 await publisher.wait(pending, publisher.seconds)
-            if not pending.accepted or pending.condition is not None:
-                raise self.failure(pending, vhost, target)
-            self.counters.published[vhost] += 1
-            durability, now = pending.durability, broker.state.now
-            return accepted_answer(prepared.message_id, target.address, durability, now)
+            return self.conclude(Published(pending, prepared, vhost, target))
         except (Problem, Refusal, BadField) as error:
             # Without a variable: it would make a cycle with the traceback.
             hidden = "route" in scope.get("path_params", ())
             return problem_answer(self.as_problem(error, hidden), scope["path"])
         except ClientDisconnect:
             return None
+
+    def publish_now(
+        self, node: Node, principal: Principal, fields: Pairs, body: bytes
+    ) -> Published | Answer:
+        """Hand a message that is here as a whole to the broker, for a caller without narrowed
+        rights; the answer, if it is refused. Hot."""
+        publisher, target = self.publisher, node.target
+        try:
+            vhost = existing_vhost(self.broker, node.vhost)
+            publisher.begin()
+            try:
+                prepared = prepare(fields, self.broker.state.now)
+                publisher.check_open(vhost)
+                pending = PendingPublish(publisher.meter)
+                channel = publisher.channel(vhost, principal.user)
+                channel.publish(message_of(prepared, target, body), pending)
+            finally:
+                publisher.end()
+            return Published(pending, prepared, vhost, target)
+        except (Problem, Refusal, BadField) as error:
+            return problem_answer(self.as_problem(error), node.path)
+
+    def answer_now(self, published: Published, path: str) -> Answer:
+        """The answer to a publish whose outcome is known, or will not be waited for. Hot."""
+        try:
+            return self.conclude(published)
+        except Problem as error:
+            return problem_answer(self.as_problem(error), path)
+
+    async def finish(self, published: Published, path: str) -> Answer:
+        """The answer to a publish when its outcome is known, or its time is up."""
+        await self.publisher.wait(published.pending, self.publisher.seconds)
+        return self.answer_now(published, path)
+
+    def conclude(self, published: Published) -> Answer:
+        """The answer to an accepted publish. Raises ``Problem`` for any other."""
+        pending, prepared, vhost, target = published
+        if not pending.accepted or pending.condition is not None:
+            raise self.failure(pending, vhost, target)
+        self.counters.published[vhost] += 1
+        now = self.broker.state.now
+        return accepted_answer(prepared.message_id, target.address, pending.durability, now)
 
     async def know(self, vhost: str, target: Target) -> None:
         """Look the nodes of a target up at the upstream."""
@@ -144,3 +188,14 @@ class PublishEndpoint:
         problem = problem_of(pending, target, self.dependencies.settings.confirm_seconds, False)
         assert problem is not None
         return problem
+
+
+def message_of(prepared: Prepared, target: Target, body: Body) -> Message:
+    return Message(
+        prepared.dialect,
+        prepared.header,
+        body,
+        target.exchange,
+        target.key,
+        prepared.essentials,
+    )

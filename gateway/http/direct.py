@@ -1,0 +1,193 @@
+"""Plain publishes answered within the read that brought them, without a scope, a task or a cycle.
+
+``direct_protocol.py`` asks here for each request whose head has been read, and once more when its
+body is here as well. A head that comes again is known by a digest of its octets and not parsed
+again; each message has its own id all the same. Whatever is not plain, and credentials that were
+not verified before, go the ordinary way (``application.py``): nothing has happened to them yet. A
+message that waits for the disk goes there after it was handed to the broker.
+"""
+
+import logging
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from time import perf_counter
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from gateway.http.access.authenticator import MOST_AUTHORIZATION
+from gateway.http.access.credential_cache import AMBIENT
+from gateway.http.application import Application
+from gateway.http.fast_path import FULL_PUBLISH_FIELDS, LONGEST, read_node
+from gateway.http.observe.observation import GOOD_ID
+from gateway.http.problems import INTERNAL, INTERNAL_TEXT, Problem
+from gateway.http.publish.addresses import Node
+from gateway.http.publish.messages import Published, PublishEndpoint
+from gateway.http.publish.preferences import FORMATS
+from gateway.http.publish.results import Answer, problem_answer
+from gateway.net.loopback import PROXIED
+
+log = logging.getLogger("gateway.http")
+
+MOST_HEADS = 512
+LONGEST_HEAD = 4096
+MOST_SEEN = 8192
+NOT_PLAIN = FULL_PUBLISH_FIELDS | AMBIENT | {b"traceparent", b"upgrade"}
+NO_METADATA = frozenset(
+    {b"authorization", b"content-length", b"connection", b"user-agent", b"accept", b"x-request-id"}
+)
+"""Fields of a publish that are read here and say nothing about the message."""
+
+Pairs = list[tuple[bytes, bytes]]
+
+
+@dataclass(slots=True)
+class Head:
+    """What the head of a plain publish says. It holds no credentials, only their digest."""
+
+    node: Node
+    endpoint: PublishEndpoint
+    route: str
+    length: int
+    credentials: bytes
+    request_id: bytes | None
+    fields: Pairs
+    """Those that may be metadata of the message."""
+    origin: Mapping[bytes, bytes]
+    """Those that say where the request comes from."""
+    query: bytes
+
+
+class DirectPublish:
+    """For the listener that names queues and exchanges. ``heads`` are those that came at least
+    twice, by digest."""
+
+    def __init__(self, app: Application) -> None:
+        self.observe = app.observe
+        self.own = app.front.own
+        self.credentials = app.fast_path.credentials
+        self.endpoints = app.fast_path.endpoints
+        self.broker = app.state.context.broker
+        settings = app.state.context.settings
+        self.longest = min(settings.spool_octets, settings.max_body_octets)
+        self.key = secrets.token_bytes(32)
+        self.heads: dict[bytes, Head] = {}
+        self.seen: set[bytes] = set()
+        self.tail = b"".join([b"%b: %b\r\n" % pair for pair in self.own])
+        self.defaults: tuple[Pairs, bytes] = ([], b"")
+
+    # --- heads ----------------------------------------------------------------------------------
+
+    def known(self, octets: bytes) -> Head | None:
+        """The head of these octets, if it came before. Hot."""
+        return self.heads.get(self.digest(octets))
+
+    def digest(self, octets: bytes) -> bytes:
+        """Stands for octets that hold credentials, and are therefore not kept."""
+        return blake2b(octets, digest_size=32, key=self.key).digest()
+
+    def read(self, method: bytes, url: bytes, pairs: Pairs) -> Head | None:
+        """``None`` for anything but a plain publish. Hot."""
+        if method != b"POST" or not url.startswith(b"/v1/") or b"#" in url or len(url) > LONGEST:
+            return None
+        raw, _, query = url.partition(b"?")
+        node = read_node(raw, query)
+        fields = dict(pairs)
+        if (
+            node is None
+            or b"access_token" in query
+            or len(fields) != len(pairs)
+            or not fields.keys().isdisjoint(NOT_PLAIN)
+            or fields.get(b"content-type", b"")[:28].lower().startswith(FORMATS)
+        ):
+            return None
+        given = fields.get(b"authorization")
+        length = fields.get(b"content-length", b"0")
+        if given is None or len(given) > MOST_AUTHORIZATION or not length.isdigit():
+            return None
+        size = int(length[:20])
+        if size > self.longest:
+            return None
+        request_id = fields.get(b"x-request-id")
+        if request_id is not None and not GOOD_ID.fullmatch(request_id):
+            request_id = None
+        endpoint = self.endpoints[node.noun]
+        return Head(
+            node,
+            endpoint,
+            self.observe.labels[endpoint],
+            size,
+            self.credentials.digest(given),
+            request_id,
+            [pair for pair in pairs if pair[0] not in NO_METADATA],
+            {name: value for name, value in pairs if name == b"host" or name in PROXIED},
+            query,
+        )
+
+    def remember(self, octets: bytes, head: Head) -> None:
+        """Keep a head that has come twice: one with an id of its own does not come again."""
+        digest = self.digest(octets)
+        if digest not in self.seen:
+            if len(self.seen) >= MOST_SEEN:
+                self.seen.clear()
+            self.seen.add(digest)
+            return
+        if len(self.heads) >= MOST_HEADS:
+            self.heads.clear()
+        self.heads[digest] = head
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def publish(self, head: Head, body: bytes, client: Any) -> Answer | Published | None:
+        """The answer, or the message that waits for its outcome; ``None``: nothing has happened.
+        ``client``: address of the peer. Hot."""
+        if head.node.vhost in self.broker.facades:
+            return None
+        scope = {"client": client, "query_string": head.query}
+        principal = self.credentials.find(head.credentials, scope, head.origin)
+        if principal is None or principal.rights is not None:
+            return None
+        endpoint, path = head.endpoint, head.node.path
+        try:
+            done = endpoint.publish_now(head.node, principal, head.fields, body)
+            if isinstance(done, Published):
+                if done.pending.accepted is None and done.pending.condition is None:
+                    return done
+                return endpoint.answer_now(done, path)
+            return done
+        except Exception:
+            log.exception("internal error in a publish")
+            return problem_answer(Problem(INTERNAL, INTERNAL_TEXT), path)
+
+    def octets(self, head: Head, answer: Answer, defaults: Pairs, began: float) -> bytes:
+        """A whole response. ``defaults``: the server's own fields. Hot."""
+        latest, lines = self.defaults
+        if latest is not defaults:
+            lines = b"".join([b"%b: %b\r\n" % pair for pair in defaults])
+            self.defaults = (defaults, lines)
+        status, headers, body = answer
+        observe = self.observe
+        observe.count("POST", head.route, status, perf_counter() - began)
+        return b"%b%b%b\r\n%bx-request-id: %b\r\n\r\n%b" % (
+            STATUS_LINE[status],
+            lines,
+            b"\r\n".join([name + b": " + value for name, value in headers]),
+            self.tail,
+            head.request_id or observe.new_id(),
+            bytes(body),
+        )
+
+
+def direct_publish(app: Application) -> DirectPublish | None:
+    """``None`` where each request needs more: a quota, a span, a line in the log."""
+    context, observe = app.state.context, app.observe
+    usual = (
+        context.authenticator.settings.raw_nodes
+        and not context.authenticator.quotas.active
+        and not context.settings.trusted_proxies
+        and not observe.log_requests
+        and observe.spans is None
+    )
+    return DirectPublish(app) if usual else None

@@ -1,0 +1,180 @@
+"""The HTTP/1.1 protocol that has plain publishes answered at once (``direct.py``).
+
+A request is *held* from the end of its head to the end of the read: if its body is here by then,
+it is published and answered within ``data_received``. Otherwise, and whenever ``DirectPublish``
+cannot, uvicorn's scope, cycle and task are made for it as for any request.
+"""
+
+from asyncio import Transport
+from time import perf_counter
+from typing import Any
+
+from gateway.http.access.protocol import BoundedProtocol
+from gateway.http.application import Application
+from gateway.http.direct import LONGEST_HEAD, DirectPublish, Head, direct_publish
+from gateway.http.fast_path import PUBLISHED
+from gateway.http.publish.messages import Published
+
+AT_ONCE = 64
+"""Most requests that are answered within one read: others are served in between."""
+
+
+class DirectProtocol(BoundedProtocol):
+    """Subclasses made by ``answering`` carry ``direct`` and the limits."""
+
+    direct: DirectPublish
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        self.between = True
+        """Whether the parser is between two requests."""
+        self.held: Head | None = None
+        self.held_body = b""
+        self.octets: bytes | None = None
+        """Those of the first head of this read, if the parser finds it plain."""
+        self.began = self.idle_since = 0.0
+        self.left = 0
+        """How many requests of this read can be answered at once."""
+        self.published: Published | None = None
+        """The message of the next request; it waits for its outcome."""
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.left = AT_ONCE
+        self.octets = None
+        if self.between and data.startswith(b"POST ") and self.free():
+            end = data.find(b"\r\n\r\n", 0, LONGEST_HEAD) + 4
+            if end >= 4:
+                octets = data[:end]
+                head = self.direct.known(octets)
+                if head is None:
+                    self.octets = octets
+                elif len(data) - end == head.length:
+                    self.began = perf_counter()
+                    if self.answer(head, data[end:]):
+                        self.heads += 1
+                        self.reads += 1
+                        return
+        super().data_received(data)
+        if self.held is not None:
+            self.release()
+
+    def free(self) -> bool:
+        """Whether the next answer may be written at once."""
+        cycle = self.cycle
+        return (
+            (cycle is None or cycle.response_complete)
+            and not self.flow.write_paused
+            and not self.access_log
+            and not self.transport.is_closing()
+        )
+
+    # --- from the parser ------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self.between = False
+        super().on_message_begin()
+
+    def begin_request(self) -> None:
+        octets, self.octets = self.octets, None
+        if self.left and self.published is None and self.free():
+            parser: Any = self.parser
+            head = None
+            if parser.should_keep_alive() and parser.get_http_version() == "1.1":
+                head = self.direct.read(parser.get_method(), self.url, self.headers)
+            if head is not None:
+                self.left -= 1
+                self.began = perf_counter()
+                self.held, self.held_body = head, b""
+                if octets is not None and lines_of(octets) == len(self.headers) + 2:
+                    self.direct.remember(octets, head)
+                return
+        self.begin_cycle()
+
+    def begin_cycle(self) -> None:
+        """As any other request."""
+        super().begin_request()
+        published, self.published = self.published, None
+        if published is not None:
+            scope: Any = self.scope
+            scope[PUBLISHED] = published
+
+    def on_body(self, body: bytes) -> None:
+        if self.held is None:
+            super().on_body(body)
+        else:
+            self.held_body += body
+
+    def on_message_complete(self) -> None:
+        head = self.held
+        if head is not None:
+            if not self.transport.is_closing() and self.answer(head, self.held_body):
+                self.held, self.held_body = None, b""
+                self.in_head = self.between = True
+                return
+            self.release()
+        super().on_message_complete()
+        self.between = True
+
+    def release(self) -> None:
+        """The request that is held goes the ordinary way."""
+        body = self.held_body
+        self.held, self.held_body = None, b""
+        self.begin_cycle()
+        if body:
+            super().on_body(body)
+
+    # --- to the client --------------------------------------------------------------------------
+
+    def answer(self, head: Head, body: bytes) -> bool:
+        """Publish, and write the answer. If not, the request has to go the ordinary way. Hot."""
+        direct = self.direct
+        answer = direct.publish(head, body, self.client)
+        if answer is None:
+            return False
+        if isinstance(answer, Published):
+            self.published = answer
+            return False
+        state = self.server_state
+        self.transport.write(direct.octets(head, answer, state.default_headers, self.began))
+        state.total_requests += 1
+        if answer.status >= 400 and (b"connection", b"close") in answer.headers:
+            self.transport.close()
+        self.idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self.wait_idle(self.timeout_keep_alive)
+        return True
+
+    def wait_idle(self, seconds: float) -> None:
+        task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+        self.timeout_keep_alive_task = task
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Answers at once do not set the timer anew: it looks when the last one was."""
+        left = self.idle_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0.001 and not self.transport.is_closing():
+            self.wait_idle(left)
+        else:
+            super().timeout_keep_alive_handler()
+
+
+def lines_of(head: bytes) -> int:
+    """The number of lines of a head, with the empty one at its end; 0 if they end in other ways."""
+    lines = head.count(b"\r\n")
+    return lines if head.count(b"\n") == lines == head.count(b"\r") else 0
+
+
+def answering(limits: type[BoundedProtocol], app: Application) -> type[BoundedProtocol]:
+    """The protocol class with these limits that answers plain publishes at once, if the settings
+    of the application let it."""
+    found = direct_publish(app)
+    if found is None:
+        return limits
+    publish: DirectPublish = found
+
+    class Direct(DirectProtocol):
+        head_limit = limits.head_limit
+        stall_seconds = limits.stall_seconds
+        connection_limit = limits.connection_limit
+        direct = publish
+
+    return Direct
