@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 from rich.table import Table
@@ -19,10 +20,12 @@ from gateway.errors import GatewayError, Refusal, StoreError
 from gateway.inventory.command_line import add_commands as add_inventory_commands
 from gateway.journal_commands import journal
 from gateway.migration_commands.group import bridge
+from gateway.similar_names import did_you_mean
 from gateway.topology_commands import add_topology_commands
 
 if TYPE_CHECKING:
     from gateway.broker.access import Access
+    from gateway.config import Settings
 
 
 class Commands(typer.core.TyperGroup):
@@ -258,9 +261,11 @@ def inspect(
 
 
 @contextlib.contextmanager
-def change_users(config: Path | None, data_dir: Path | None) -> Iterator["Access"]:
+def change_users(
+    config: Path | None, data_dir: Path | None, vhost: str | None = None
+) -> Iterator["Access"]:
     """The users of a data directory. Changes are written when the block ends; a running gateway
-    notices them within a second."""
+    notices them within a second. ``vhost``: a virtual host that there must be."""
     from gateway.broker.access import Access
     from gateway.config import read_settings
     from gateway.store import open_records
@@ -270,9 +275,24 @@ def change_users(config: Path | None, data_dir: Path | None) -> Iterator["Access
         fail("durable = false: a volatile gateway has no users but guest")
     try:
         with open_records(settings.data_dir) as records:
+            if vhost is not None:
+                known = {key[0] for _, key, _ in records.records("vhost")}
+                check_vhost(vhost, known, settings)
             yield Access(records)
     except (OSError, StoreError, Refusal) as error:
         fail(f"{settings.data_dir}: {error}")
+
+
+def check_vhost(vhost: str, known: set[str], settings: "Settings") -> None:
+    """Fail unless there is this virtual host, or will be at the next start."""
+    known = (known or {*settings.vhosts}) | {one.vhost for one in settings.facades}
+    if vhost in known or settings.definitions is not None:
+        return
+    names = ", ".join(sorted(known))
+    fail(
+        f"no virtual host '{vhost}'{did_you_mean(vhost, known)}; there are: {names}. Make it in "
+        f"the running gateway first: PUT /v1/admin/vhosts/{quote(vhost, safe='')}"
+    )
 
 
 @users.command("add")
@@ -301,7 +321,8 @@ def user_add(
         password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
     if not password:
         fail("a password must not be empty")
-    with change_users(config, data_dir) as access:
+    with change_users(config, data_dir, vhost) as access:
+        first = not access.list_users()
         if access.user(name) is None:
             access.add_user(name, password)
         else:
@@ -309,7 +330,13 @@ def user_add(
         if tag is not None:
             access.set_tags(name, tag)
         access.set_permissions(name, vhost, configure, write, read)
-    out.print(f"user {name} may use virtual host {vhost}", highlight=False)
+    out.print(f"user {name} may use virtual host {vhost}", highlight=False, markup=False)
+    if first:
+        out.print(
+            "It is the first user, so the gateway will not make the user guest; only a user with "
+            "--tag administrator may administer.",
+            highlight=False,
+        )
 
 
 @users.command("list")

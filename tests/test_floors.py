@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent / "gateway"
 
 FLOOR = {
     "__init__": 0, "errors": 0, "values": 0, "bodies": 0, "limits": 0,
-    "strict_json": 0,
+    "strict_json": 0, "similar_names": 0,
     "message": 1, "partial_bodies": 1,
     "operations": 2, "selector": 2,
     "adapters": 3, "broker": 3, "store": 3,
@@ -29,6 +29,7 @@ EXCEPTIONS = {
 
 PURE = (
     "errors", "values", "bodies", "limits", "message", "partial_bodies", "strict_json",
+    "similar_names",
     "operations", "selector", "adapters", "broker", "store", "crossing", "importing",
 )  # fmt: skip
 IMPURE_MODULES = {"asyncio", "socket", "ssl", "threading", "time", "fastapi", "pydantic", "logging"}

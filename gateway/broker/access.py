@@ -243,6 +243,14 @@ class Access:
         # A longer name is refused elsewhere; here it may not cost more than the longest there is.
         return self._pattern(getattr(permission, right))(name[: MOST_OCTETS + 1])
 
+    def reason(self, user: str, vhost: str, right: str) -> str:
+        """Why ``allows`` is false: the end of a sentence about the user, with the permission as its
+        administrator wrote it."""
+        permission = self._permissions.get((user, vhost))
+        if permission is None:
+            return ", who has no permissions in this vhost"
+        return f": the {right} permission is '{getattr(permission, right)}'"
+
     def _pattern(self, text: str) -> Callable[[str], bool]:
         """Refuses everything for a pattern that is kept from a version which checked less."""
         found = self._patterns.get(text)

@@ -43,6 +43,13 @@ DEFAULT_VHOST = "/"
 FIRST_USER = "guest"
 """Made with this name as its password in an empty store, for this machine only."""
 
+URL_HINTS = {
+    "": ": the URL ends with a slash, so its vhost is empty; end it with /%2F or no slash",
+    "%2F": ": the URL names / encoded twice; write /%2F once",
+    "%2f": ": the URL names / encoded twice; write /%2F once",
+}
+"""Virtual hosts that nobody means, but clients make of URLs."""
+
 REASONS = {"memory": "low on memory", "disk": "low on disk"}
 
 
@@ -100,7 +107,8 @@ class Broker:
         """A connection of an authenticated user begins to use a virtual host."""
         found = self.vhosts.get(vhost)
         if found is None:
-            raise Refusal(rules.unknown_vhost, f"vhost {vhost} not found", Lost.CONNECTION)
+            told = f"vhost {vhost} not found{URL_HINTS.get(vhost, '')}"
+            raise Refusal(rules.unknown_vhost, told, Lost.CONNECTION)
         if not self.access.may_enter(user, vhost):
             raise Refusal(
                 Condition.NOT_ALLOWED,

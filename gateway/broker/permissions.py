@@ -30,7 +30,8 @@ class PermissionCache:
         if not self.access.allows(self.user, self.vhost, right, shown):
             raise Refusal(
                 Condition.ACCESS_REFUSED,
-                f"access to {title(kind, shown, self.vhost)} refused for user '{self.user}'",
+                f"{right} access to {title(kind, shown, self.vhost)} refused for user '{self.user}'"
+                f"{self.access.reason(self.user, self.vhost, right)}",
             )
         self.grant(right, name)
 

@@ -31,6 +31,7 @@ from gateway.broker.queues import Queue
 from gateway.broker.state import BrokerState
 from gateway.broker.unsupported import WITHOUT_EFFECT
 from gateway.errors import Condition, Refusal
+from gateway.similar_names import did_you_mean
 
 POLICY = "policy"
 OPERATOR_POLICY = "operator-policy"
@@ -142,9 +143,8 @@ def make_policy(
     unknown = [key for key in definition if key not in known]
     if unknown:
         kind = "operator policy" if operator else "policy"
-        raise invalid(
-            f"{', '.join(key[:64] for key in unknown)} are not recognised {kind} settings"
-        )
+        shown = (key[:64] + did_you_mean(key.removeprefix("x-"), known) for key in unknown)
+        raise invalid(f"{', '.join(shown)} are not recognised {kind} settings")
     checked = {key: check_value(key, value) for key, value in definition.items()}
     return Policy(name, compile_pattern(pattern), checked, priority, str(apply_to))
 

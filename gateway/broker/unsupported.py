@@ -5,6 +5,7 @@ from gateway.broker.limits import QUEUE_CHECKS, QUORUM, invalid
 from gateway.errors import Condition, Refusal
 from gateway.message import Table
 from gateway.operations import DeclareQueue
+from gateway.similar_names import did_you_mean
 
 STREAM = ("x-max-age", "x-stream-max-segment-size-bytes", "x-initial-cluster-size")
 QUORUM_ONLY = (
@@ -61,5 +62,6 @@ def without_effect(arguments: Table) -> list[str]:
         elif name in WITHOUT_EFFECT:
             found.append(f"{name} has no effect: {WITHOUT_EFFECT[name]}")
         elif name.startswith("x-") and name not in QUEUE_CHECKS:
-            found.append(f"{name[:64]} is not known and has no effect")
+            meant = did_you_mean(name, QUEUE_CHECKS)
+            found.append(f"{name[:64]} is not known and has no effect{meant}")
     return found

@@ -6,7 +6,7 @@
 
 import os
 import tomllib
-from difflib import get_close_matches
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -26,10 +26,12 @@ from gateway.config.bridge import ShovelSettings, UpstreamSettings
 from gateway.config.facade import FacadeSettings
 from gateway.config.journal import JournalSettings
 from gateway.config.observe import ObserveSettings
+from gateway.config.ports import Listener, collision
 from gateway.config.section import Section
 from gateway.config.web import AdminSettings, DeclaredRoute, HttpSettings
 from gateway.errors import ConfigError
 from gateway.operations import SessionLimits
+from gateway.similar_names import did_you_mean
 
 DEFAULTS = Limits()
 SESSIONS = SessionLimits()
@@ -122,12 +124,13 @@ class ResourceSettings(Section):
     )
 
 
+PREFIX = "AMQP_GATEWAY_"
+
+
 class Settings(BaseSettings):
     """All settings."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="AMQP_GATEWAY_", env_nested_delimiter="__", extra="forbid"
-    )
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid")
 
     data_dir: Path = Field(
         default_factory=lambda: Path(platformdirs.user_data_dir("amqp-gateway", appauthor=False)),
@@ -181,6 +184,8 @@ class Settings(BaseSettings):
         ):
             if len(set(names)) < len(names):
                 raise ValueError(f"two {what} have the same name")
+        if told := collision(self.listening()):
+            raise ValueError(told)
         if len({one.file for one in self.observe}) < len(self.observe):
             raise ValueError("two observers write the same file")
         if not self.durable and any(one.record for one in self.journal.recording):
@@ -195,6 +200,18 @@ class Settings(BaseSettings):
                 if name not in known:
                     raise ValueError(f"facade {facade.vhost}: no upstream is called {name!r}")
         return self
+
+    def listening(self) -> list[Listener]:
+        """All listeners."""
+        amqp = self.amqp
+        return [
+            ("amqp.port", amqp.host, amqp.port),
+            ("amqp.tls.port", amqp.host, amqp.tls.port),
+            *(("amqp.listeners.port", one.host or amqp.host, one.port) for one in amqp.listeners),
+            ("http.port", self.http.host, self.http.port),
+            ("admin.port", self.admin.host, self.admin.port),
+            *((f"observe {one.name}: port", one.host, one.port) for one in self.observe),
+        ]
 
     @classmethod
     def settings_customise_sources(
@@ -224,8 +241,23 @@ def meant(mistake: Any) -> str:
             kind = getattr(table, "model_fields", {}).get(part)
             table = getattr(kind, "annotation", None)
         table = next(iter(get_args(table)), table)
-    near = get_close_matches(str(key), getattr(table, "model_fields", {}), 1)
-    return f" (did you mean {near[0]}?)" if near else ""
+    return did_you_mean(str(key), getattr(table, "model_fields", {}))
+
+
+def text_of(mistake: Any) -> str:
+    if mistake["type"] == "extra_forbidden":
+        return f"unknown setting{meant(mistake)}"
+    return str(mistake["msg"]).removeprefix("Value error, ")
+
+
+def check_environment(names: Iterable[str]) -> None:
+    """Raises ``ConfigError`` for variables of tables that do not exist. Others may be somebody
+    else's: Kubernetes sets AMQP_GATEWAY_PORT for a service of that name."""
+    for name in names:
+        table, nested, _ = name.upper().removeprefix(PREFIX).lower().partition("__")
+        if name.upper().startswith(PREFIX) and nested and table not in Settings.model_fields:
+            meant = did_you_mean(table, Settings.model_fields)
+            raise ConfigError(f"environment: {name}: unknown setting {table}{meant}")
 
 
 def read_settings(path: Path | None, **given: Any) -> Settings:
@@ -234,6 +266,7 @@ def read_settings(path: Path | None, **given: Any) -> Settings:
     Raises ``ConfigError`` with one line per mistake, naming the key.
     """
     global _reading
+    check_environment(os.environ)
     if path is not None:
         try:
             with open(path, "rb") as file:
@@ -249,8 +282,7 @@ def read_settings(path: Path | None, **given: Any) -> Settings:
         where = str(path or "settings")
         lines = [
             f"{where}: {'.'.join(str(part) for part in mistake['loc']) or '(top)'}: "
-            f"{mistake['msg'].removeprefix('Value error, ')}"
-            f"{meant(mistake) if mistake['type'] == 'extra_forbidden' else ''}"
+            f"{text_of(mistake)}"
             for mistake in error.errors()
         ]
         raise ConfigError("\n".join(lines)) from None

@@ -15,10 +15,12 @@ from http_sf import DisplayString, StructuredFieldError, Token
 
 from gateway.http.typed import BadValue, read_value, write_value
 from gateway.message import Properties
+from gateway.similar_names import did_you_mean
 
 MAX_SHORT = 255
 Short = TypeVar("Short", bound=bytes | str)
 PLAIN = re.compile(r"[ !#-\[\]-~]*")
+UNQUOTED = re.compile(rb"[ !#-\[\]-~]{1,80}")
 HTTP_CODINGS = frozenset({"gzip", "x-gzip", "deflate", "compress", "x-compress", "br", "zstd"})
 
 
@@ -28,6 +30,7 @@ class BadField(Exception):
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f"{name}: {text}")
         self.name = name
+        self.reason = text
 
 
 def parse_item(name: str, raw: bytes) -> tuple[Any, dict[str, Any]]:
@@ -73,12 +76,25 @@ def string_value(name: str, value: Any) -> str:
 
 
 def string(name: str, raw: bytes) -> str:
-    return short(name, string_value(name, bare(name, raw)))
+    try:
+        return short(name, string_value(name, bare(name, raw)))
+    except BadField as error:
+        raise BadField(name, f"{error.reason}{in_quotes(name, raw)}") from None
+
+
+def in_quotes(name: str, raw: bytes) -> str:
+    """What to send instead of text without its quotes; "" if that is not what is wrong."""
+    if not UNQUOTED.fullmatch(raw):
+        return ""
+    return f'; it came as {raw.decode()}, put it in double quotes: {name}: "{raw.decode()}"'
 
 
 def identifier(name: str, raw: bytes) -> Any:
     """A message or correlation id: string, or ``t`` = uuid, ulong, binary."""
-    value, parameters = parse_item(name, raw)
+    try:
+        value, parameters = parse_item(name, raw)
+    except BadField as error:
+        raise BadField(name, f"{error.reason}{in_quotes(name, raw)}") from None
     kind = parameters.pop("t", None)
     if parameters:
         raise BadField(name, "takes no parameter but t")
@@ -157,7 +173,9 @@ def read_properties(headers: Iterable[tuple[bytes, bytes]]) -> Properties:
         elif name == PROPERTY:
             listed.append(raw)
         elif name.startswith(b"amqp-"):
-            raise BadField(name.decode("latin-1"), "no such metadata field")
+            known = (one.decode() for one in (*READERS, PROPERTY) if one.startswith(b"amqp-"))
+            meant = did_you_mean(name.decode("latin-1"), known)
+            raise BadField(name.decode("latin-1"), f"no such metadata field{meant}")
     if listed:
         found["application"] = read_application(b", ".join(listed))
     return Properties(**found)

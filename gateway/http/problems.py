@@ -5,7 +5,7 @@ Each document carries ``outcome`` (the outcome of the caller's message) and ``sa
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from fastapi.exceptions import RequestValidationError
@@ -15,10 +15,15 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from gateway.errors import Condition, Refusal
+from gateway.http.meant_paths import path_hint
+from gateway.http.mistakes import summary
+from gateway.similar_names import did_you_mean
 
 MEDIA_TYPE = "application/problem+json"
 PREFIX = "/problems/"
 """Types are relative references (RFC 9457, 3.1.1) to pages that this gateway serves."""
+FORM = "application/x-www-form-urlencoded"
+"""The content type of ``curl -d`` and of forms in pages."""
 
 
 class Row(NamedTuple):
@@ -180,10 +185,32 @@ def of_refusal(refusal: Refusal, hidden: bool = False) -> Problem:
     return Problem(ROWS[refusal.condition], refusal.text, amqp=amqp)
 
 
-def strange_member(name: str) -> Problem:
+def no_vhost(name: str) -> Problem:
+    """There is no such virtual host. The default one has a name that paths must escape."""
+    if "%" in name:
+        hint = "its name in the path was percent-encoded twice; encode it once, / as %2F"
+    else:
+        hint = "the default one, /, is written %2F in a path; GET /v1/admin/vhosts lists them"
+    return Problem(NOT_FOUND, f"no virtual host {name!r}: {hint}")
+
+
+def not_json(media: str) -> Problem:
+    """A route that takes JSON got another content type."""
+    told = f"this route takes application/json, and the body is {media[:100] or 'untyped'}"
+    if media.lower() == FORM:
+        told += ", which curl -d says by itself"
+    return Problem(UNSUPPORTED_MEDIA, f"{told}; add -H 'Content-Type: application/json'")
+
+
+def misshapen(errors: list[dict[str, str]]) -> Problem:
+    """A document that has these errors, of which the detail has the first ones."""
+    return Problem(SCHEMA, summary(errors), errors=errors)
+
+
+def strange_member(name: str, known: Iterable[str] = ()) -> Problem:
     """An unknown member of a request body, which is never ignored."""
     pointer = "/" + name.replace("~", "~0").replace("/", "~1")
-    text = "unknown member"
+    text = "unknown member" + did_you_mean(name, known)
     return Problem(SCHEMA, f"{pointer}: {text}", errors=[{"pointer": pointer, "detail": text}])
 
 
@@ -211,11 +238,21 @@ async def on_http(request: Request, error: Exception) -> Response:
     row = BY_STATUS.get(error.status_code)
     if row is None:
         row = Row(error.status_code, "http", str(error.detail), "not-sent", False)
-    detail = row.title if row.kind != "not-found" else f"nothing at {instance_of(request)}"
+    detail = row.title
+    if row.kind == "not-found":
+        path = instance_of(request)
+        detail = f"nothing at {path}{path_hint(path, lambda meant: is_path(request, meant))}"
     headers = dict(error.headers or {})
     if error.status_code == 405:
         headers = {"allow": ", ".join(methods_here(request))}
     return Problem(row, detail, headers=headers).response(instance_of(request))
+
+
+def is_path(request: Request, path: str) -> bool:
+    """Whether there is a route for a path, with any method."""
+    scope = {**request.scope, "path": path}
+    routes = (route for route in request.app.routes if isinstance(route, Route))
+    return any(route.matches(scope)[0] is not Match.NONE for route in routes)
 
 
 def methods_here(request: Request) -> list[str]:

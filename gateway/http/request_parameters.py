@@ -16,6 +16,7 @@ from gateway.http import problems
 from gateway.http.access.principal import MONITORS, Action, Principal
 from gateway.http.context import Context
 from gateway.http.dependencies import HttpDependencies
+from gateway.http.mistakes import text_of
 from gateway.http.path_segments import decode_segment
 from gateway.http.problems import Problem
 from gateway.http.upstreams import know_path
@@ -80,7 +81,9 @@ def read_query(query: bytes, model: type[M]) -> M:
     try:
         return model.model_validate_strings(read_parameters(query))
     except ValidationError as error:
-        texts = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+        texts = [
+            f"{'.'.join(map(str, one['loc']))}: {text_of(one, model)}" for one in error.errors()
+        ]
         raise Problem(problems.INVALID, "; ".join(texts)) from None
 
 
@@ -92,7 +95,7 @@ def vhost_of(broker: Broker, segment: str) -> str:
 def existing_vhost(broker: Broker, vhost: str) -> str:
     """Raises ``Problem`` 404."""
     if vhost not in broker.vhosts:
-        raise Problem(problems.NOT_FOUND, f"no virtual host {vhost!r}")
+        raise problems.no_vhost(vhost)
     return vhost
 
 

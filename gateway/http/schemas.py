@@ -25,6 +25,9 @@ class Receipt(Shape):
     )
     attempts: int
     confirmed_at: str = Field(examples=["2026-08-21T10:00:00.123Z"])
+    warnings: list[str] | None = Field(
+        default=None, description="what is probably not meant, such as the content type of curl -d"
+    )
 
 
 class ProblemDocument(Shape):

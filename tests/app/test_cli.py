@@ -71,13 +71,17 @@ def serve(folder: Path, *arguments: object) -> list[object]:
     ("toml", "words"),
     [
         ("[amqp]\nport = 70000\n", ["amqp.port"]),
-        ("[amqp]\nprot = 5672\n", ["amqp.prot", "not permitted"]),
+        ("[amqp]\nprot = 5672\n", ["amqp.prot", "unknown setting (did you mean port?)"]),
         ("[limits]\nmemory_high = 2\n", ["limits.memory_high"]),
         ("[amqp.tls]\nport = 5671\n", ["amqp.tls", "certificate"]),
         ("[[amqp.listeners]]\nport = 0\ntls_only = true\n", ["tls_only", "certificate"]),
         ("[[amqp.listeners]]\nport = 0\nheader_0_9 = '0-10'\n", ["amqp.listeners.0.header_0_9"]),
         ("[amqp]\nheader_0_10 = '0-9'\n", ["amqp.header_0_10", "0-10-07-24"]),
         ("log_level = 'loud'\n", ["log_level", "debug"]),
+        ("[htpp]\nport = 1\n", ["htpp: unknown setting (did you mean http?)"]),
+        ("[http]\nport = 5672\n", ["amqp.port and http.port are both 5672"]),
+        ("[http]\nport = 9\nhost = '::'\n[admin]\nport = 9\n", ["http.port and admin.port"]),
+        ("[amqp]\n[[amqp.listeners]]\nport = 5672\n", ["amqp.port and amqp.listeners.port"]),
         ("[amqp]\nmechanisms = ['MAGIC']\n", ["amqp.mechanisms"]),
         ("[amqp\n", ["not valid TOML"]),
         ("[amqp]\nport = 'x'\nheartbeat_seconds = -1\n", ["amqp.port", "amqp.heartbeat_seconds"]),
@@ -429,6 +433,27 @@ def test_mistakes_about_branches(tmp_path: Path) -> None:
         refused(run("branch", "list", *where, "--password", "wrong"), "401")
         refused(run("branch", "forget", "nonsense", *where, "--password", "guest"), "404")
         refused(run("branch", "list", *where, "--password", "guest", "--vhost", "no"), "no")
+
+
+def test_a_user_of_a_virtual_host_that_is_not_there(tmp_path: Path) -> None:
+    add = ("user", "add", "x", "--password", "y", "--data-dir", tmp_path)
+    refused(run(*add, "--vhost", "nope"), "no virtual host 'nope'", "there are: /", "PUT /v1/admin")
+    assert "guest" not in run("user", "list", "--data-dir", tmp_path).stdout
+    done = run(*add)
+    assert done.returncode == 0 and "will not make the user guest" in done.stdout
+    done = run(*add)
+    assert done.returncode == 0 and "guest" not in done.stdout
+    with Running(tmp_path / "shop", vhosts='["/", "shop"]') as gateway:
+        add = ("user", "add", "x", "--password", "y", "--data-dir", gateway.data)
+        refused(run(*add, "--vhost", "shpo"), "did you mean shop?")
+        assert run(*add, "--vhost", "shop").returncode == 0
+
+
+def test_a_misspelt_table_in_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    file.write_text("")
+    done = run("check", file, htpp__port="1")
+    refused(done, "AMQP_GATEWAY_HTPP__PORT: unknown setting htpp (did you mean http?)")
 
 
 def test_user_mistakes(tmp_path: Path) -> None:

@@ -214,7 +214,12 @@ def test_every_right_is_needed(house: House, what: str, attempt: object, needs: 
         channel, _ = house.channel(
             with_rights(house, lacking["c"], lacking["w"], lacking["r"])  # type: ignore[arg-type]
         )
-        with refused(Condition.ACCESS_REFUSED, f"'{name}' in vhost '/' refused for user 'ann'"):
+        word = {"c": "configure", "w": "write", "r": "read"}[right]
+        with refused(
+            Condition.ACCESS_REFUSED,
+            f"'{name}' in vhost '/' refused for user 'ann': the {word} permission is "
+            f"'{lacking[right]}'",
+        ):
             attempt(channel)  # type: ignore[operator]
     exact = {
         letter: "|".join(f"^{n.split(':')[1]}$" for n in wanted if n.startswith(letter))
@@ -324,3 +329,12 @@ def test_a_long_name_costs_no_more_than_the_longest_there_is(house: House) -> No
     access._patterns["[a-z]+-[0-9]+!"] = ask
     access.allows("ann", "/", "read", "a" * 100_000)
     assert asked == [256]
+
+
+@pytest.mark.parametrize(
+    ("vhost", "hint"),
+    [("", "the URL ends with a slash"), ("%2F", "write /%2F once"), ("shop", "shop not found")],
+)
+def test_virtual_hosts_that_urls_make(house: House, vhost: str, hint: str) -> None:
+    with refused(Condition.NOT_ALLOWED, hint, Lost.CONNECTION):
+        house.broker.attach(vhost, "guest", "a test")

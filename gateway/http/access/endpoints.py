@@ -188,7 +188,7 @@ async def make_ticket(
         raise Problem(problems.FORBIDDEN, "a ticket cannot be used to issue tickets")
     vhost = asked.vhost
     if vhost not in context.broker.vhosts:
-        raise Problem(problems.NOT_FOUND, f"no virtual host {vhost!r}")
+        raise problems.no_vhost(vhost)
     sources = [permitted(context, request, caller, vhost, source) for source in asked.sources]
     origin = (asked.origin or request.headers.get("origin") or "").encode("latin-1", "replace")
     if origin and authenticator.origins.own(request.scope, origin):

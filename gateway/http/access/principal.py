@@ -63,16 +63,18 @@ class Principal(NamedTuple):
         route and the broker's permission the node, which the text does not name."""
         permission = BROKER.get(action)
         node = name if behind is None else behind
-        if (self.rights is None or self.may(action, vhost, kind, name)) and (
+        told = f"user '{self.user}' may not {action.value} {kind} '{name}' in vhost '{vhost}'"
+        if not self.may(action, vhost, kind, name):
+            told += f": the credential does not cover {action.value} there"
+        elif (
             (kind == "route" and behind is None)
             or not permission
             or broker.access.allows(self.user, vhost, permission, node)
         ):
             return
-        raise Problem(
-            problems.FORBIDDEN,
-            f"user '{self.user}' may not {action.value} {kind} '{name}' in vhost '{vhost}'",
-        )
+        elif behind is None:
+            told += broker.access.reason(self.user, vhost, permission)
+        raise Problem(problems.FORBIDDEN, told)
 
     def need_admin(self, broker: Broker, *tags: str) -> None:
         """Raises ``Problem`` (403) unless the user has one of the tags and the credential carries

@@ -27,6 +27,7 @@ from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.access.principal import MONITORS, Action, Principal
 from gateway.http.context import Context
+from gateway.http.mistakes import mistakes, summary
 from gateway.http.path_segments import decode_segment
 from gateway.http.portions import Portioned, array, spread
 from gateway.http.problems import Problem, Row
@@ -251,7 +252,7 @@ def admit(call: Call, endpoint: Endpoint) -> None:
             raise Problem(problems.FORBIDDEN, text)
     if rank is Rank.GUEST:
         if call.vhost not in broker.vhosts:
-            raise Problem(problems.NOT_FOUND, f"no virtual host {call.vhost!r}")
+            raise problems.no_vhost(call.vhost)
         may = broker.access.may_enter(call.user, call.vhost)
         if not may and not call.tagged(MONITORS):
             raise Problem(problems.FORBIDDEN, f"no permission in virtual host {call.vhost!r}")
@@ -260,7 +261,7 @@ def admit(call: Call, endpoint: Endpoint) -> None:
 def check_type(request: Request) -> None:
     media = request.headers.get("content-type", "application/json").partition(";")[0].strip()
     if media.lower() != "application/json":
-        raise Problem(problems.UNSUPPORTED_MEDIA, "send application/json")
+        raise problems.not_json(media)
 
 
 async def read_body(call: Call, endpoint: Endpoint) -> Any:
@@ -282,7 +283,7 @@ async def read_body(call: Call, endpoint: Endpoint) -> Any:
             return await read_large(endpoint.takes, value)
         return reader_of(endpoint.takes).validate_json(octets)
     except ValidationError as error:
-        raise misshaped(endpoint, told(error)) from None
+        raise misshaped(endpoint, told(error, endpoint.takes)) from None
     except InvalidEntries as wrong:
         raise misshaped(endpoint, wrong.errors) from None
 
@@ -313,19 +314,12 @@ def is_model(takes: Any) -> bool:
     return isinstance(takes, type) and issubclass(takes, BaseModel)
 
 
-def told(error: ValidationError, *place: Any) -> Errors:
-    return [
-        {"pointer": "".join(f"/{part}" for part in (*place, *one["loc"])), "detail": one["msg"]}
-        for one in error.errors(include_url=False)[:MOST_ERRORS]
-    ]
+def told(error: ValidationError, takes: Any, *place: Any) -> Errors:
+    return mistakes(error, takes, *place)[:MOST_ERRORS]
 
 
 def misshaped(endpoint: Endpoint, errors: Errors) -> Problem:
     return Problem(endpoint.wrong_shape, summary(errors), errors=errors)
-
-
-def summary(errors: Errors) -> str:
-    return "; ".join(f"{one['pointer'] or '/'}: {one['detail']}" for one in errors[:3])
 
 
 async def read_large(takes: type[BaseModel], value: dict[str, Any]) -> BaseModel:
@@ -347,12 +341,13 @@ async def read_large(takes: type[BaseModel], value: dict[str, Any]) -> BaseModel
         raise InvalidEntries(errors)
     lists: dict[str, list[Any]] = {name: [] for name in long}
     for name, entries in long.items():
-        reader = reader_of(*get_args(kinds[name]))
+        (kind,) = get_args(kinds[name])
+        reader = reader_of(kind)
         async for at, one in spread(enumerate(entries)):
             try:
                 lists[name].append(reader.validate_json(json.dumps(one)))
             except ValidationError as error:
-                errors += told(error, name, at)
+                errors += told(error, kind, name, at)
                 if len(errors) >= MOST_ERRORS:
                     raise InvalidEntries(errors[:MOST_ERRORS]) from None
     if errors:

@@ -34,7 +34,7 @@ def branches_of(call: Call) -> Branches:
     """Raises ``Problem`` 404."""
     vhost = call.context.broker.vhosts.get(call.vhost)
     if vhost is None:
-        raise Problem(problems.NOT_FOUND, f"no virtual host {call.vhost!r}")
+        raise problems.no_vhost(call.vhost)
     return call.context.broker.branches(vhost)
 
 

@@ -16,11 +16,11 @@ from gateway.http.admin.admin_endpoints import (
     InvalidEntries,
     Rank,
     read_large,
-    summary,
     told,
 )
 from gateway.http.admin.definition_import import Import
 from gateway.http.admin.views import Imported, ImportedTopology
+from gateway.http.mistakes import summary
 from gateway.http.portions import Portioned, array, encoded
 from gateway.http.problems import Problem
 from gateway.importing import Document, ImportFailed, Result, read_topology
@@ -53,7 +53,7 @@ async def import_topology(call: Call) -> Response:
     try:
         given = await read_large(Definitions, result.definitions)
     except ValidationError as error:
-        raise Problem(problems.INVALID, summary(told(error))) from None
+        raise Problem(problems.INVALID, summary(told(error, Definitions))) from None
     except InvalidEntries as wrong:
         raise Problem(problems.INVALID, summary(wrong.errors), errors=wrong.errors) from None
     assert isinstance(given, Definitions)

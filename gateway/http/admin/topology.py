@@ -114,7 +114,7 @@ async def put_vhost(call: Call) -> Response:
 async def delete_vhost(call: Call) -> None:
     context, name = call.context, call.vhost
     if name not in context.broker.vhosts:
-        raise Problem(problems.NOT_FOUND, f"no virtual host {name!r}")
+        raise problems.no_vhost(name)
 
     def remove() -> None:
         for one in context.dependencies.connections():

@@ -111,7 +111,7 @@ async def show_one_permission(call: Call) -> PermissionView:
 async def put_permission(call: Call) -> Response:
     name, body = known(call).name, call.body
     if call.vhost not in call.context.broker.vhosts:
-        raise Problem(problems.NOT_FOUND, f"no virtual host {call.vhost!r}")
+        raise problems.no_vhost(call.vhost)
     access = call.context.broker.access
     new = not access.may_enter(name, call.vhost)
     with precondition(problems.ARGUMENT):

@@ -153,8 +153,7 @@ class EventsEndpoint:
 
         if scope["method"] != "GET":
             if given.media != b"application/json":
-                text = "the parameters of a stream come as JSON"
-                raise Problem(problems.UNSUPPORTED_MEDIA, text)
+                raise problems.not_json(given.media.decode("latin-1"))
             body = await read_limited(scope, receive, BODY_OCTETS)
             attempt.pairs = given.pairs + self.requests.from_body(given, body)
         wanted = self.requests.from_parameters(given, attempt.pairs)
@@ -165,6 +164,8 @@ class EventsEndpoint:
 
         if attempt.ticket is not None:
             wanted = use_ticket(authenticator, attempt.ticket, wanted, attempt.pairs)
+        if scope["method"] == "GET" and attempt.ticket is None:
+            refuse_cut(self.hub, vhost, wanted)
         if scope["method"] == "GET" and any(one.kind == "queue" for one in wanted.names):
             refuse_link(scope)
         authenticator.quotas.charge_routes(scope, [one.route for one in wanted.aliases.values()])
@@ -237,6 +238,22 @@ def use_ticket(
     terms = Terms(wanted.labels, filters, wanted.options.ack, journal, selector)
     cursor, resumed = authenticator.tickets.use(claim, terms, wanted.cursor)
     return wanted._replace(cursor=cursor, start=Start() if resumed else wanted.start)
+
+
+def refuse_cut(hub: Hub, vhost: str, wanted: StreamRequest) -> None:
+    """A ``#`` that is not escaped ends a URL, and what is left of a binding key of a topic exchange
+    would match next to nothing. Raises ``Problem`` (400)."""
+    exchanges = hub.broker.vhosts[vhost].exchanges
+    for name in wanted.names:
+        exchange = exchanges.get(name.name)
+        if name.kind != "exchange" or name.key is None or name in wanted.aliases:
+            continue
+        cut = not name.key or name.key.endswith(".")
+        if cut and exchange is not None and exchange.type == "topic":
+            raise invalid(
+                f"the binding key of exchange:{name.name} ends after '{name.key}': an unescaped # "
+                "ends a URL, write %23 (if this is the whole key, POST the parameters as JSON)"
+            )
 
 
 def refuse_link(scope: Scope) -> None:

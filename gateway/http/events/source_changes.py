@@ -57,7 +57,7 @@ async def read_change(request: Request, find: Find) -> Change | None:
         return None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise Problem(problems.UNSUPPORTED_MEDIA, "a change of a stream comes as JSON")
+        raise problems.not_json(kind)
     asked = validated(StreamChange, read_object(body, MEMBERS))
     add = Sources(find)
     for source in asked.add:

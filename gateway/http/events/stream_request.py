@@ -27,8 +27,10 @@ from gateway.http.filters import (
     read_filter,
     read_selector,
 )
+from gateway.http.mistakes import text_of
 from gateway.http.path_segments import decode_segment
 from gateway.http.problems import Problem
+from gateway.similar_names import did_you_mean
 from gateway.strict_json import once, refuse
 
 MOST_FIELDS = 256
@@ -36,7 +38,6 @@ Pairs = list[tuple[str, str]]
 BINDING = "?binding="
 MAX_NAME = 255
 Ack = Literal["none", "on-next", "explicit"]
-PYDANTIC_PREFIX = "Value error, "
 """Prefix that pydantic adds to the text of a ``ValueError``."""
 
 
@@ -269,7 +270,7 @@ def read_object(body: bytes, known: Collection[str]) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise invalid("the body is not a JSON object")
     if odd := document.keys() - known:
-        raise problems.strange_member(min(odd))
+        raise problems.strange_member(min(odd), known)
     return document
 
 
@@ -292,7 +293,7 @@ def validated(model: type[M], given: dict[str, Any]) -> M:
         return model.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise invalid(f"{first['loc'][0]}: {first['msg'].removeprefix(PYDANTIC_PREFIX)}") from None
+        raise invalid(f"{first['loc'][0]}: {text_of(first, model)}") from None
 
 
 def read_stream_request(
@@ -316,7 +317,7 @@ def read_stream_request(
         elif key == "filter":
             given[key].append(value)
         elif key not in NAMES:
-            raise invalid(f"no such parameter: {key}")
+            raise invalid(f"no such parameter: {key}{did_you_mean(key, PARAMETERS)}")
         elif key in given:
             raise invalid(f"{key} given twice")
         else:

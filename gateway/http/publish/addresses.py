@@ -10,7 +10,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from gateway.broker.deadletters import header_keys, peek_properties
-from gateway.errors import Refusal
+from gateway.errors import Condition, Refusal
 from gateway.http import problems
 from gateway.http.access.catalogue import Catalogue, fill, read_parameters
 from gateway.http.access.principal import Action, Principal
@@ -50,6 +50,20 @@ class Target(NamedTuple):
             f"no queue {self.key!r}" if not self.route else "the target of the route does not exist"
         )
         return Problem(problems.NOT_FOUND, told)
+
+    def unrouted(self) -> Problem:
+        """No queue takes a message. Over AMQP, too, exchange and key come beside the condition."""
+        if self.route:
+            return self.refused(Refusal(Condition.NO_ROUTE, ""))
+        told = (
+            f"exchange '{self.exchange}' routed the message with routing key '{self.key}' to no "
+            "queue; bind a queue to it"
+        )
+        told += " with this key" if self.key else ", or send a routing key (?routing_key=KEY)"
+        amqp = {"condition": Condition.NO_ROUTE.value, "description": "NO_ROUTE"}
+        return Problem(
+            problems.UNROUTABLE, told, exchange=self.exchange, routing_key=self.key, amqp=amqp
+        )
 
     def refused(self, refusal: Refusal) -> Problem:
         """The problem of a refusal by the broker."""
@@ -166,7 +180,12 @@ def nowhere(path: dict[str, str], query: bytes) -> None:
 
 def no_query(query: bytes) -> None:
     if query:
-        raise Problem(problems.INVALID, "publishing here takes no parameters")
+        name = query.decode("latin-1").partition("=")[0][:64]
+        raise Problem(
+            problems.INVALID,
+            f"publishing here takes no parameters, and {name!r} is one; metadata goes into "
+            "fields such as Amqp-Priority: 3",
+        )
 
 
 def routing_key(query: bytes) -> str:
@@ -177,7 +196,10 @@ def routing_key(query: bytes) -> str:
     except (UnicodeDecodeError, ValueError):
         raise Problem(problems.INVALID, "the query is not percent-encoded UTF-8") from None
     if len(pairs) != 1 or pairs[0][0] != "routing_key":
-        raise Problem(problems.INVALID, "the only parameter is routing_key, given once")
+        names = ", ".join(sorted({name[:64] for name, _ in pairs}))
+        raise Problem(
+            problems.INVALID, f"the only parameter is routing_key, given once; given are: {names}"
+        )
     key = pairs[0][1]
     if len(key.encode()) > LONGEST_NAME:
         raise Problem(problems.INVALID, "routing_key is longer than 255 octets")

@@ -6,10 +6,11 @@ in between, so the checks still hold at commit, and one turn is one batch of the
 """
 
 from gateway.broker.local import LocalTransaction
-from gateway.errors import Condition, Refusal
+from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.observe.trace import stamp
 from gateway.http.problems import Problem, of_refusal
+from gateway.http.publish.addresses import Target
 from gateway.message import Message
 
 MOST_ATOMIC = 1000
@@ -40,4 +41,4 @@ def problem_of(reason: str, message: Message) -> Problem:
         return Problem(problems.FULL, "a queue would be full and rejects new messages")
     if not message.exchange:
         return Problem(problems.NOT_FOUND, f"no queue {message.key!r}")
-    return of_refusal(Refusal(Condition.NO_ROUTE, "NO_ROUTE"))
+    return Target(message.exchange, message.key, False).unrouted()

@@ -61,27 +61,35 @@ class Reservation:
         self.octets = 0
 
 
-def check_length(scope: Scope, limit: int) -> int:
+BODY_LIMIT = "http.max_body_octets"
+BATCH_LIMIT = "http.max_batch_octets"
+"""The settings that limit bodies."""
+
+
+def check_length(scope: Scope, limit: int, setting: str = BODY_LIMIT) -> int:
     """``Content-Length``, 0 without one. Raises ``Problem`` (413)."""
     for name, value in scope["headers"]:
         if name == b"content-length":
-            return read_length(value, limit)
+            return read_length(value, limit, setting)
     return 0
 
 
-def read_length(value: bytes, limit: int) -> int:
+def read_length(value: bytes, limit: int, setting: str = BODY_LIMIT) -> int:
     """Raises ``Problem`` (413)."""
     if not value.isdigit() or int(value) > limit:
-        raise too_large(limit)
+        raise too_large(limit, setting, value.decode("latin-1")[:20])
     return int(value)
 
 
-def too_large(limit: int) -> Problem:
+def too_large(limit: int, setting: str = BODY_LIMIT, size: str = "") -> Problem:
+    """``setting``: the one that has the limit. ``size``: Content-Length, if that is known."""
+    seen = f", and this one has {size}" if size else ""
     return Problem(
         problems.TOO_LARGE,
-        f"a message body has at most {limit} octets",
+        f"a body has at most {limit} octets here{seen}; the setting {setting} has the limit",
         headers={"connection": "close"},
         limit_octets=limit,
+        setting=setting,
     )
 
 
@@ -130,11 +138,12 @@ async def gather(
     first: bytes = b"",
     length: int = 0,
     verifier: Verifier | None = None,
+    setting: str = BODY_LIMIT,
 ) -> Body:
     """The rest of a body after ``first``, in memory or beside it, where it stays if it is large.
     Raises ``Problem``."""
     if len(first) > limit:
-        raise too_large(limit)
+        raise too_large(limit, setting)
     held.reach(max(length, len(first)))
     if verifier is not None:
         verifier.add(first)
@@ -145,7 +154,7 @@ async def gather(
         async for octets in chunks(receive):
             size += len(octets)
             if size > limit:
-                raise too_large(limit)
+                raise too_large(limit, setting)
             held.reach(size)
             if verifier is not None:
                 verifier.add(octets)

@@ -21,7 +21,16 @@ from gateway.http.problems import Problem, of_refusal
 from gateway.http.publish import cloudevents
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.atomic import MOST_ATOMIC
-from gateway.http.publish.bodies import Budget, Reservation, check_length, chunks, gather, too_large
+from gateway.http.publish.bodies import (
+    BATCH_LIMIT,
+    BODY_LIMIT,
+    Budget,
+    Reservation,
+    check_length,
+    chunks,
+    gather,
+    too_large,
+)
 from gateway.http.publish.documents import WHOLE, open_document
 from gateway.http.publish.form_reader import FORM
 from gateway.http.publish.items import (
@@ -245,7 +254,7 @@ class FullPublish:
         if media.name == MULTIPART:
             batch = await self.read_multipart(upload, held)
         else:
-            body = await self.read_all(upload, held, self.settings.max_batch_octets)
+            body = await self.read_all(upload, held, self.settings.max_batch_octets, BATCH_LIMIT)
             if len(body) > WHOLE:
                 document = await open_document(body, self.spool)
                 if media.name == BATCH:
@@ -274,26 +283,28 @@ class FullPublish:
             ]
         )
 
-    async def read_all(self, upload: Upload, held: Reservation, limit: int) -> Body:
-        length = check_length(upload.scope, limit)
+    async def read_all(
+        self, upload: Upload, held: Reservation, limit: int, setting: str = BODY_LIMIT
+    ) -> Body:
+        length = check_length(upload.scope, limit, setting)
         held.reach(length)
         verifier = Verifier(upload.preferences.digests)
         body = await gather(
-            upload.receive, limit, held, self.settings, self.spool, b"", length, verifier
+            upload.receive, limit, held, self.settings, self.spool, b"", length, verifier, setting
         )
         verifier.check()
         return body
 
     async def read_multipart(self, upload: Upload, held: Reservation) -> Batch:
         limit = self.settings.max_batch_octets
-        held.reach(check_length(upload.scope, limit))
+        held.reach(check_length(upload.scope, limit, BATCH_LIMIT))
         parts = Parts(upload.media.raw, self.settings.max_batch_items)
         verifier = Verifier(upload.preferences.digests)
         size = 0
         async for octets in chunks(upload.receive):
             size += len(octets)
             if size > limit:
-                raise too_large(limit)
+                raise too_large(limit, BATCH_LIMIT)
             held.reach(size)
             verifier.add(octets)
             parts.feed(octets)

@@ -250,7 +250,10 @@ def named(made: Item | Problem) -> tuple[str | None, Item | Problem]:
 
 def check_count(count: int, most: int) -> None:
     if count > most:
-        raise Problem(problems.TOO_LARGE, f"a batch has at most {most} messages")
+        raise Problem(
+            problems.TOO_LARGE,
+            f"a batch has at most {most} messages (http.max_batch_items); send several",
+        )
 
 
 class Parts:

@@ -24,7 +24,14 @@ from gateway.http.publish.bodies import Budget, read_body, read_length
 from gateway.http.publish.full_publish import Finder, FullPublish
 from gateway.http.publish.preferences import needs_full_publish
 from gateway.http.publish.publisher import PendingPublish
-from gateway.http.publish.results import Answer, accepted_answer, problem_answer, problem_of
+from gateway.http.publish.results import (
+    Answer,
+    accepted_answer,
+    has_form_type,
+    problem_answer,
+    problem_of,
+    warned_answer,
+)
 from gateway.http.publish.templates import Prepared, prepare
 from gateway.http.request_parameters import authenticate, existing_vhost, vhost_of
 from gateway.message import Message
@@ -164,7 +171,8 @@ class PublishEndpoint:
             raise self.failure(pending, vhost, target)
         self.counters.published[vhost] += 1
         now = self.broker.state.now
-        return accepted_answer(prepared.message_id, target.address, pending.durability, now)
+        answer = warned_answer if has_form_type(prepared.header) else accepted_answer
+        return answer(prepared.message_id, target.address, pending.durability, now)
 
     async def know(self, vhost: str, target: Target) -> None:
         """Look the nodes of a target up at the upstream."""

@@ -8,7 +8,7 @@ import http_sf
 from http_sf import StructuredFieldError
 
 from gateway.http import problems
-from gateway.http.fields import BadField, bare, string
+from gateway.http.fields import BadField, bare, in_quotes, string
 from gateway.http.problems import Problem
 
 MARKS = frozenset(
@@ -74,12 +74,14 @@ def read_key(given: list[bytes]) -> str:
     if len(given) > 1:
         raise Problem(problems.BAD_KEY, "Idempotency-Key is given twice")
     try:
-        key = bare("idempotency-key", given[0])
+        key, why = bare("idempotency-key", given[0]), ""
     except BadField as error:
-        raise Problem(problems.BAD_KEY, str(error)) from None
+        key, why = None, f": {error.reason}"
     if type(key) is not str or not 0 < len(key) <= 255:
+        why = in_quotes("Idempotency-Key", given[0]) or why
         raise Problem(
-            problems.BAD_KEY, "Idempotency-Key is a string in double quotes of 1 to 255 characters"
+            problems.BAD_KEY,
+            f"Idempotency-Key is a string in double quotes of 1 to 255 characters{why}",
         )
     return key
 

@@ -11,7 +11,7 @@ from gateway.http import problems
 from gateway.http.fields import write_identifier
 from gateway.http.octets import Octets
 from gateway.http.portions import array, gathered, spread
-from gateway.http.problems import MEDIA_TYPE, NOT_ATTEMPTED, Problem, Row
+from gateway.http.problems import FORM, MEDIA_TYPE, NOT_ATTEMPTED, Problem, Row
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.publisher import PendingPublish
 
@@ -66,8 +66,8 @@ def problem_of(
 ) -> Problem | None:
     """The problem of a publish; ``None`` if a queue has the message."""
     if pending.condition is not None:
-        if target.queue and pending.condition is Condition.NO_ROUTE:
-            return target.missing()
+        if pending.condition is Condition.NO_ROUTE:
+            return target.missing() if target.queue else target.unrouted()
         return target.refused(Refusal(pending.condition, pending.text))
     if pending.accepted is None:
         row, why = problems.UNKNOWN, f"no confirmation within {seconds:g} s"
@@ -118,6 +118,19 @@ def receipt_of(
     return shown
 
 
+FORM_WARNING = (
+    "the message has the content type application/x-www-form-urlencoded, which curl -d says by "
+    "itself; add -H 'Content-Type: application/json', or what else the body is"
+)
+
+
+def has_form_type(header: bytes) -> bool:
+    """Whether the properties of a message say that its body is a form. Hot."""
+    return FORM_OCTETS in header
+
+
+FORM_OCTETS = FORM.encode()
+
 RECEIPT_TEMPLATE = (
     json.dumps(receipt_of("ID", "ADDRESS", "DURABILITY", 0), separators=(",", ":"))
     .replace('"ID"', "%s")
@@ -144,6 +157,12 @@ def accepted_answer(message_id: Any, address: str, durability: str, now: int) ->
         NO_STORE,
     ]
     return Answer(201, headers, body)
+
+
+def warned_answer(message_id: Any, address: str, durability: str, now: int) -> Answer:
+    """The same for a message whose content type its sender has probably not chosen."""
+    receipt = receipt_of(message_id, address, durability, now) | {"warnings": [FORM_WARNING]}
+    return single_answer(Result(receipt, field=write_identifier(message_id)), "")
 
 
 def json_answer(status: int, media: str, value: Any, headers: Headers | None = None) -> Answer:

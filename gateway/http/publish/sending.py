@@ -24,7 +24,13 @@ from gateway.http.publish.idempotency import KIND, IdempotencyKeys, KeyedPublish
 from gateway.http.publish.items import Batch, Item
 from gateway.http.publish.ordering import Ordering, SendSlot
 from gateway.http.publish.publisher import PendingPublish
-from gateway.http.publish.results import Result, problem_of, receipt_of
+from gateway.http.publish.results import (
+    FORM_WARNING,
+    Result,
+    has_form_type,
+    problem_of,
+    receipt_of,
+)
 from gateway.message import Message
 
 Named = list[tuple[str | None, Result]]
@@ -153,6 +159,8 @@ class Sender:
     def receipt(self, item: Item, durability: str, attempts: int = 1) -> dict[str, object]:
         message_id, address = item.prepared.message_id, item.target.address
         shown = receipt_of(message_id, address, durability, self.broker.state.now, attempts)
+        if has_form_type(item.prepared.header):
+            shown["warnings"] = [FORM_WARNING]
         return {**shown, "field": write_identifier(message_id)}
 
     async def finish(self, call: PublishCall, started: StartedItem | Result) -> Result:

@@ -100,7 +100,10 @@ class Stream:
                     rest = bytearray(last)
                     await self.take(whole)
                 if len(rest) > most:
-                    detail = f"a line has at most {most} octets; the rest was not read"
+                    detail = (
+                        f"a line has at most {most} octets (http.max_batch_octets); the rest was "
+                        "not read"
+                    )
                     self.put(self.index, None, self.problem(problems.TOO_LARGE, detail))
                     return
             await self.take([bytes(rest)])

@@ -326,8 +326,8 @@ class RequestReplyEndpoint:
     def no_reply(self, asked: SentRequest) -> Problem:
         """The reason why there is no reply, and the outcome of the request."""
         call, target, shown, seconds = asked
-        if call.condition is Condition.NO_ROUTE and target.queue:
-            return Problem(problems.NOT_FOUND, f"no queue {target.key!r}")
+        if call.condition is Condition.NO_ROUTE:
+            return target.missing() if target.queue else target.unrouted()
         if call.condition is not None:
             return problems.of_refusal(Refusal(call.condition, call.condition.name))
         if call.accepted is False:

@@ -18,7 +18,8 @@ from gateway.http.filters import (
     read_filter,
     read_selector,
 )
-from gateway.http.problems import Problem
+from gateway.http.mistakes import mistakes
+from gateway.http.problems import Problem, misshapen
 from gateway.http.request_parameters import read_limited
 from gateway.strict_json import once, refuse, whole
 
@@ -29,8 +30,6 @@ LONGEST_LEASE = 1_800_000
 
 View = Literal["simple", "full"]
 Payload = Literal["auto", "base64"]
-PYDANTIC_PREFIX = "Value error, "
-"""Prefix that pydantic adds to the text of a ``ValueError``."""
 T = TypeVar("T")
 
 
@@ -205,14 +204,7 @@ def check(kind: Any, given: Any) -> Any:
     try:
         return reader_of(kind).validate_python(given)
     except ValidationError as error:
-        errors = [
-            {
-                "pointer": "".join("/" + str(part) for part in one["loc"]),
-                "detail": one["msg"].removeprefix(PYDANTIC_PREFIX),
-            }
-            for one in error.errors(include_url=False, include_context=False, include_input=False)
-        ]
-        raise Problem(problems.SCHEMA, "see errors", errors=errors) from None
+        raise misshapen(mistakes(error, kind)) from None
 
 
 async def read_json(request: Request) -> Any:
