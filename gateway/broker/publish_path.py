@@ -24,6 +24,9 @@ from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Refusal
 from gateway.message import Message
 
+COPIES = b"CC"
+"""In the names of the headers with further routing keys."""
+
 
 class ToAll(Message):
     """A message to all queues bound to its exchange, with any key (0.8a2 §3.5.2.3: an empty name is
@@ -129,7 +132,7 @@ class PublishPath:
         if (
             exchange is None
             or user_id is not None
-            or has_headers
+            or (has_headers and (message.__class__ is ToAll or header.find(COPIES) >= 0))
             or expiry is not None
             or mandatory
             or immediate
@@ -189,7 +192,7 @@ class PublishPath:
                 raise Refusal(Condition.NOT_IMPLEMENTED, "immediate=true is not for an upstream")
             check_key(message.key)
         if self.transaction is not None:
-            if message.essentials.has_headers and b"CC" in message.header:
+            if message.essentials.has_headers and message.header.find(COPIES) >= 0:
                 read_copies(message)  # a refusal now is better than one in the middle of commit
             self.transaction.publish(message, mandatory, immediate)
             self.state.octets += message.weight
@@ -245,7 +248,7 @@ class PublishPath:
         copies: Iterable[str] = ()
         if message.__class__ is ToAll:
             return self.enqueue_for_all(exchange, message)
-        if message.essentials.has_headers and b"CC" in message.header:
+        if message.essentials.has_headers and message.header.find(COPIES) >= 0:
             message, copies = read_copies(message)
         queues = exchange.routes.get(message.key)
         if queues is None:

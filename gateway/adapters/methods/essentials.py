@@ -7,6 +7,7 @@ checked by stepping over them: about a third of the cost of reading them.
 from typing import NamedTuple
 
 from gateway.adapters.core.allowance import MOST_VALUES
+from gateway.adapters.core.templates import Place
 from gateway.adapters.methods.tags import ALLOWANCE, FieldError, TooManyValues
 from gateway.adapters.methods.types import DEPTH
 from gateway.message import Essentials
@@ -134,6 +135,44 @@ def step_over(header: bytes) -> Essentials:
             found = ALIKE[alike] = Essentials(durable, level, None, None, has_headers)
         return found
     return Essentials(durable, level, ttl, user, has_headers)
+
+
+# --- values that change nothing --------------------------------------------------------------
+
+
+def value_places(header: bytes) -> list[Place]:
+    """The places of values that change neither the essentials of properties nor whether they can be
+    read. The properties have been read."""
+    found: list[Place] = []
+    before, headers, mode, priority, after = PLANS[header[0] << 8 | header[1]]
+    at = 2
+    for _ in range(before):
+        at += 1 + header[at]
+    if headers:
+        start = at + 4
+        at = start + int.from_bytes(header[at:start], "big")
+        found += places_in_table(header, start, at)
+    at += bool(mode) + bool(priority)
+    for step in after:
+        start = at if step > 0 else at + 1
+        at = start + (step if step > 0 else header[at])
+        if step >= STRING:
+            found.append(Place(start, at))
+    return found
+
+
+def places_in_table(header: bytes, at: int, end: int) -> list[Place]:
+    found: list[Place] = []
+    while at < end:
+        at += 1 + header[at]
+        tag = header[at]
+        stop = check_value(header, at, end, 0)
+        if tag in _LONG:
+            found.append(Place(at + 5, stop))
+        elif tag in _WIDTHS:
+            found.append(Place(at + 1, stop))
+        at = stop
+    return found
 
 
 # --- tables ---------------------------------------------------------------------------------

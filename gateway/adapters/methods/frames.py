@@ -13,8 +13,9 @@ from typing import Any, Protocol
 
 from gateway.adapters.core.allowance import MOST_VALUES
 from gateway.adapters.core.bounded_cache import BoundedCache
+from gateway.adapters.core.templates import Templates, template
 from gateway.adapters.methods.content import BASIC
-from gateway.adapters.methods.essentials import arrived, step_over
+from gateway.adapters.methods.essentials import arrived, step_over, value_places
 from gateway.adapters.methods.geometry import Version
 from gateway.errors import Condition, LocalError, PeerError
 from gateway.message import Essentials, Message
@@ -26,6 +27,7 @@ Route = tuple[str, str, bool, bool]
 _ROUTES: dict[bool, BoundedCache[bytes, Route]] = {False: BoundedCache(), True: BoundedCache()}
 _ADDRESSES: BoundedCache[bytes, tuple[str, str]] = BoundedCache()
 _HEADERS: BoundedCache[bytes, tuple[bytes, Essentials]] = BoundedCache()
+_ESSENTIALS_OF: Templates[Essentials] = Templates()
 """Connections share them (one thread)."""
 
 
@@ -325,11 +327,15 @@ class Frames:
 
     def known(self, raw: bytes) -> tuple[bytes, Essentials] | None:
         """One shared copy of these properties, and their essentials; ``None`` if it is not good."""
+        essentials = _ESSENTIALS_OF.find(raw)
+        if essentials is not None:
+            return raw, essentials
         try:
             bounded = self._server and len(raw) > MOST_VALUES
             essentials = arrived(raw) if bounded else step_over(raw)
         except (ValueError, struct.error, IndexError):
             return None
+        _ESSENTIALS_OF.keep(raw, lambda: template(raw, value_places(raw), essentials))
         return self.headers.keep(raw, (raw, essentials))
 
     # --- writing ---------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ essentials and addresses are cached.
 from typing import Any
 
 from gateway.adapters.core.bounded_cache import BoundedCache
+from gateway.adapters.core.templates import Templates, template
 from gateway.adapters.performatives import termini
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.coordinator import REJECTED, Coordinator
@@ -21,6 +22,7 @@ from gateway.adapters.performatives.receiving_link import ReceivingLink
 from gateway.adapters.performatives.sections import PROPERTIES, part, read_header
 from gateway.adapters.performatives.server_links import detach_link, known_outcomes, paired, refuser
 from gateway.adapters.performatives.session import Session
+from gateway.adapters.performatives.value_places import value_places
 from gateway.adapters.performatives.violation import error
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError
@@ -29,11 +31,17 @@ from gateway.errors import Condition, Refusal
 from gateway.message import Essentials, Message
 from gateway.operations import Attached, AttachTarget, Manage, Operation, Publish
 
+Address = tuple[str | None, str | None]
+
 _HEADERS: BoundedCache[bytes, tuple[bytes, Essentials]] = BoundedCache()
 """One shared copy of each header, and its essentials. All connections share the caches."""
 
-_ADDRESSES: BoundedCache[bytes, tuple[str | None, str | None]] = BoundedCache()
+_ADDRESSES: BoundedCache[bytes, Address] = BoundedCache()
 """To and subject of each header."""
+
+_ESSENTIALS_OF: Templates[Essentials] = Templates()
+_ADDRESS_OF: Templates[Address] = Templates()
+"""The same of headers that differ in their ids, times and application properties."""
 
 CREDIT = 1000
 """Deliveries that a peer may have under way and unconfirmed on one link."""
@@ -215,14 +223,23 @@ class IncomingPublishes(LinkHandler):
 
 def known(raw: bytes) -> tuple[bytes, Essentials]:
     """One shared copy of this header, and its essentials. Raises ``FieldError``."""
-    return _HEADERS.keep(raw, (raw, SECTIONS.essentials(raw)))
+    essentials = _ESSENTIALS_OF.find(raw)
+    if essentials is not None:
+        return raw, essentials
+    essentials = SECTIONS.essentials(raw)
+    _ESSENTIALS_OF.keep(raw, lambda: template(raw, value_places(raw), essentials))
+    return _HEADERS.keep(raw, (raw, essentials))
 
 
-def address(header: bytes) -> tuple[str | None, str | None]:
+def address(header: bytes) -> Address:
     """To and subject of a message (§3.2.4). Raises ``FieldError``."""
+    found = _ADDRESS_OF.find(header)
+    if found is not None:
+        return found
     properties = read_header(header)[0].get(PROPERTIES)
-    entry: tuple[str | None, str | None] = (None, None)
+    entry: Address = (None, None)
     if properties is not None:
         to = properties.to
         entry = to if isinstance(to, str) else None, properties.subject
+    _ADDRESS_OF.keep(header, lambda: template(header, value_places(header), entry))
     return _ADDRESSES.keep(header, entry)
