@@ -4,6 +4,7 @@ numbers among the headers."""
 from collections.abc import Callable
 from struct import Struct
 
+from gateway.adapters.core.templates import Check, is_text
 from gateway.adapters.methods.content import OURS
 from gateway.adapters.methods.essentials import EPOCH_LIMIT
 from gateway.crossing.shapes import (
@@ -20,8 +21,8 @@ from gateway.crossing.shapes import (
     Write,
     id_stand_in,
     id_token,
-    is_text,
     letters,
+    text_id_check,
 )
 from gateway.crossing.types import TYPES
 
@@ -58,6 +59,16 @@ def long(raw: bytes) -> bytes:
     return _I.pack(len(raw)) + raw
 
 
+def is_time(raw: bytes) -> bool:
+    """Whether it is a number of seconds that no version takes for milliseconds."""
+    return EARLIEST < int.from_bytes(raw) <= EPOCH_LIMIT
+
+
+def is_number(raw: bytes) -> bool:
+    """Whether a float is a number: there are many that are none."""
+    return raw[0] & 0x7F != 0x7F
+
+
 class BasicNotation:
     """The ``Notation`` of 0-8, 0-9 and 0-9-1."""
 
@@ -66,6 +77,10 @@ class BasicNotation:
         **dict.fromkeys((SECONDS, ONE, TWO, FOUR, EIGHT, SINGLE, DOUBLE), bytes),
     }  # fmt: skip
     texts = frozenset((TEXT, OCTETS, SHORT, *IDS))
+    checks: dict[int, Check] = {
+        TEXT: is_text, SECONDS: is_time, SINGLE: is_number,
+        **{token: text_id_check(token) for token in IDS},
+    }  # fmt: skip
 
     def scan(self, header: bytes) -> Scanned | None:
         key: list[bytes | int] = []
@@ -107,7 +122,7 @@ class BasicNotation:
             at += 1 + size
         if flags & 0x0040:  # timestamp
             raw = header[at : at + 8]
-            if EARLIEST < int.from_bytes(raw) <= EPOCH_LIMIT:
+            if is_time(raw):
                 key += (header[last:at], SECONDS)
                 values.append(raw)
                 last = at + 8
@@ -196,9 +211,9 @@ def entries(
             if own:
                 raw = header[at:stop]
                 if tag == TIME:
-                    own = EARLIEST < int.from_bytes(raw) <= EPOCH_LIMIT
-                elif tag == SINGLE_TAG:  # not a number: there are many
-                    own = raw[0] & 0x7F != 0x7F
+                    own = is_time(raw)
+                elif tag == SINGLE_TAG:
+                    own = is_number(raw)
                 if own:
                     key += (header[last:at], token)
                     values.append(raw)

@@ -4,6 +4,7 @@ texts and numbers of the application properties, and of annotations that begin w
 from collections.abc import Callable
 from struct import Struct
 
+from gateway.adapters.core.templates import Check
 from gateway.adapters.methods.essentials import EPOCH_LIMIT
 from gateway.adapters.performatives.encoding import sized
 from gateway.adapters.performatives.sections import (
@@ -24,6 +25,7 @@ from gateway.crossing.shapes import (
     Key,
     Scanned,
     Write,
+    id_check,
     id_stand_in,
     id_token,
     letters,
@@ -94,6 +96,35 @@ def binary(raw: bytes) -> bytes:
     return sized(0xA0, raw)
 
 
+def moment(raw: bytes, expiry: bool) -> int:
+    """The token of a time, 0 if it has none."""
+    time = int.from_bytes(raw)
+    if not EPOCH_LIMIT < time < LATEST:
+        return 0
+    if expiry:
+        return PARTED_EXPIRY if time % 1000 else EXPIRY
+    return PARTED if time % 1000 else WHOLE
+
+
+CHECKED = frozenset((INT, LONG_INT, UINT, WHOLE, SINGLE))
+
+
+def checked(token: int, raw: bytes) -> int:
+    """The token of a number or time, 0 if it has none: it is written in another width than it
+    needs, is out of range, or not a number."""
+    if token == WHOLE:
+        return moment(raw, False)
+    if token == SINGLE:
+        return 0 if raw[0] & 0x7F == 0x7F else token
+    if token == UINT:
+        return 0 if raw < b"\0\0\1" else token
+    return 0 if -128 <= int.from_bytes(raw, signed=True) < 128 else token
+
+
+def is_checked(token: int) -> Check:
+    return lambda raw: checked(token, raw) == token
+
+
 class SectionsNotation:
     """The ``Notation`` of 1.0."""
 
@@ -105,6 +136,14 @@ class SectionsNotation:
         BYTE: fixed(0x51), UBYTE: fixed(0x50), SHORT: fixed(0x61), USHORT: fixed(0x60),
     }  # fmt: skip
     texts = frozenset((STRING, BINARY, *IDS))
+    checks: dict[int, Check] = {
+        **{token: id_check(token) for token in IDS},
+        **{token: is_checked(token) for token in (INT, LONG_INT, UINT, SINGLE)},
+        WHOLE: lambda raw: moment(raw, False) == WHOLE,
+        PARTED: lambda raw: moment(raw, False) == PARTED,
+        EXPIRY: lambda raw: moment(raw, True) == EXPIRY,
+        PARTED_EXPIRY: lambda raw: moment(raw, True) == PARTED_EXPIRY,
+    }
 
     def scan(self, header: bytes) -> Scanned | None:
         return sections(header, True)
@@ -256,16 +295,6 @@ def properties(
     return last
 
 
-def moment(raw: bytes, expiry: bool) -> int:
-    """The token of a time, 0 if it has none."""
-    time = int.from_bytes(raw)
-    if not EPOCH_LIMIT < time < LATEST:
-        return 0
-    if expiry:
-        return PARTED_EXPIRY if time % 1000 else EXPIRY
-    return PARTED if time % 1000 else WHOLE
-
-
 def pairs(
     header: bytes,
     at: int,
@@ -327,21 +356,6 @@ def pairs(
                 continue
         at = skipped(header, at)
     return last
-
-
-CHECKED = frozenset((INT, LONG_INT, UINT, WHOLE, SINGLE))
-
-
-def checked(token: int, raw: bytes) -> int:
-    """The token of a number or time, 0 if it has none: it is written in another width than it
-    needs, is out of range, or not a number."""
-    if token == WHOLE:
-        return moment(raw, False)
-    if token == SINGLE:
-        return 0 if raw[0] & 0x7F == 0x7F else token
-    if token == UINT:
-        return 0 if raw < b"\0\0\1" else token
-    return 0 if -128 <= int.from_bytes(raw, signed=True) < 128 else token
 
 
 SECTIONS_NOTATION = SectionsNotation()

@@ -4,6 +4,7 @@ to, and texts and numbers among the application headers."""
 from collections.abc import Callable
 from struct import Struct
 
+from gateway.adapters.core.templates import Check, is_text
 from gateway.adapters.segments.essentials import (
     APPLICATION_HEADERS,
     CONTENT_LENGTH,
@@ -34,8 +35,8 @@ from gateway.crossing.shapes import (
     Write,
     id_stand_in,
     id_token,
-    is_text,
     letters,
+    text_id_check,
 )
 
 _H, _I, _IH, _Q = (Struct(f">{code}") for code in ("H", "I", "IH", "Q"))
@@ -74,6 +75,25 @@ def field(raw: bytes) -> bytes:
     return _H.pack(len(raw)) + raw
 
 
+def moment(raw: bytes, times: tuple[int, int, int]) -> int:
+    """The token of a time: one of these, or 0 if it is out of range."""
+    time = int.from_bytes(raw)
+    if time <= LATEST_SECONDS:
+        return times[0] if time > LATEST_SECONDS // 1000 else 0
+    if time >= LATEST:
+        return 0
+    return times[1] if time % 1000 else times[2]
+
+
+def is_moment(token: int, times: tuple[int, int, int]) -> Check:
+    return lambda raw: moment(raw, times) == token
+
+
+def is_number(raw: bytes) -> bool:
+    """Whether a float is a number: there are many that are none."""
+    return raw[0] & 0x7F != 0x7F
+
+
 class SegmentNotation:
     """The ``Notation`` of 0-10."""
 
@@ -85,6 +105,11 @@ class SegmentNotation:
         **dict.fromkeys(TIMES_IN_MAP, coded(TIME)),
     }  # fmt: skip
     texts = frozenset((TEXT, OCTETS, NAME, FIELD, *IDS))
+    checks: dict[int, Check] = {
+        TEXT: is_text, NUMBERS[SINGLE][0]: is_number,
+        **{token: text_id_check(token) for token in IDS},
+        **{token: is_moment(token, times) for times in (TIMES, TIMES_IN_MAP) for token in times},
+    }  # fmt: skip
 
     def scan(self, header: bytes) -> Scanned | None:
         return segments(header, True)
@@ -177,16 +202,6 @@ def delivery_values(
     return last
 
 
-def moment(raw: bytes, times: tuple[int, int, int]) -> int:
-    """The token of a time: one of these, or 0 if it is out of range."""
-    time = int.from_bytes(raw)
-    if time <= LATEST_SECONDS:
-        return times[0] if time > LATEST_SECONDS // 1000 else 0
-    if time >= LATEST:
-        return 0
-    return times[1] if time % 1000 else times[2]
-
-
 def message_values(
     header: bytes,
     begin: int,
@@ -264,7 +279,7 @@ def entries(
         elif code in NUMBERS:
             token, width = NUMBERS[code]
             stop = start + width
-            if code == SINGLE and header[start] & 0x7F == 0x7F:
+            if code == SINGLE and not is_number(header[start:stop]):
                 token = 0
         elif code == TIME:
             stop = start + 8

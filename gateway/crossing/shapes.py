@@ -13,12 +13,13 @@ a time that is out of range) is left among the octets of the shape, or makes it 
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import md5
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
+from gateway.adapters.core.templates import Check, Place, Template, Templates, is_text, template
 from gateway.crossing.references import References
 
 _Q, MOST = Struct(">Q"), (1 << 64) - 1
@@ -37,6 +38,8 @@ FIRST = frozenset(name[0] for name in SPECIAL)
 JMS_ID = re.compile(b"ID:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TYPED_IDS = (b"AMQP_", b"urn:uuid:")
 """Beginnings of texts that may stand for an id of another type."""
+UNLIKE = (*TYPED_IDS, b"ID:")
+"""Beginnings that a plain id has not."""
 
 Key = tuple[bytes | int, ...]
 """A shape: octets that stand as they are, and tokens: of a value, or where a group begins and ends.
@@ -55,6 +58,8 @@ class Notation(Protocol):
     """By token: the octets of a value with its type and size."""
     texts: frozenset[int]
     """Tokens of values of any size."""
+    checks: dict[int, Check]
+    """By token: whether other octets of the same size have it too; always, if there is no entry."""
 
     def scan(self, header: bytes) -> Scanned | None:
         """The shape and the values of a header that is to be converted; ``None`` if it has no
@@ -164,7 +169,7 @@ class Plan:
         """Which value is the correlation id, if there is one that may refer to another id."""
         self.fidelity: Any = None
 
-    def filled(self, values: list[bytes]) -> bytes:
+    def filled(self, values: Sequence[bytes]) -> bytes:
         """The header with these values. Hot."""
         parts = self.parts.copy()
         for at, value, write in self.slots:
@@ -172,6 +177,23 @@ class Plan:
         for at, begin, end, size in self.groups:
             parts[at] = size(len(b"".join(parts[begin:end])))  # faster than a sum
         return b"".join(parts)
+
+    def with_fixed(self, fixed: list[bytes | None]) -> "Plan":
+        """The plan for headers of which some values are always these. It is given the others."""
+        parts, slots = self.parts.copy(), []
+        left = [place for place, value in enumerate(fixed) if value is None]
+        left += len(fixed), len(fixed) + 1  # exchange and routing key
+        for slot in self.slots:
+            value = fixed[slot.value] if slot.value < len(fixed) else None
+            if value is None:
+                slots.append(slot._replace(value=left.index(slot.value)))
+            else:
+                parts[slot.at] = slot.write(value)
+        plan = Plan(parts, slots, self.groups)
+        plan.fidelity = self.fidelity
+        if self.correlation >= 0:
+            plan.correlation = left.index(self.correlation)
+        return plan
 
 
 def plan_of(notation: Notation, key: Key, sources: list[tuple[int, Write] | bytes]) -> Plan:
@@ -203,6 +225,25 @@ def plan_of(notation: Notation, key: Key, sources: list[tuple[int, Write] | byte
                 slots.append(Slot(len(parts), source[0], both(source[1], write)))
                 parts.append(b"")
     return Plan(parts, slots, groups)
+
+
+def places_in(
+    notation: Notation, key: Key, values: list[bytes]
+) -> tuple[bytes, list[Place | None]]:
+    """The header of a shape with these values, and where each stands in it; ``None`` for one that
+    is not written with all of its octets."""
+    own: list[tuple[int, Write] | bytes] = list(values)
+    parts = plan_of(notation, key, own).parts
+    found: list[Place | None] = []
+    at = 0
+    given = iter(values)
+    for each, part in zip((each for each in key if each != CLOSE), parts, strict=True):
+        at += len(part)
+        if isinstance(each, int) and each < GROUP:
+            value = next(given)
+            place = Place(at - len(value), at, notation.checks.get(each))
+            found.append(place if part.endswith(value) else None)
+    return b"".join(parts), found
 
 
 def both(first: Write, then: Write) -> Write:
@@ -253,16 +294,24 @@ class Shapes:
         self._plans: dict[Key, Plan | None] = {}
         self._seen: dict[int, int] = {}
         self._misses = 0
+        self._templates: Templates[Plan] = Templates()
+        """Headers that came and had a plan: those of their size need not be scanned."""
         self.warm = WARM
 
     def filled(self, header: bytes, exchange: str, key: str) -> tuple[bytes, Any] | None:
         """The header in the other dialect and the fidelity, if there is a plan for it. Hot."""
-        if len(header) > LONGEST:
-            return None
-        self._misses += 1
-        if self._misses > MANY_MISSES and self._misses & SELDOM:
+        size = len(header)
+        if size > LONGEST:
             return None
         try:
+            known = self._templates.get(size)
+            if known is not None:
+                own = known.values(header)
+                if own is not None:
+                    return self._written(known.found, own, exchange, key)
+            self._misses += 1
+            if self._misses > MANY_MISSES and self._misses & SELDOM:
+                return None
             scanned = self._source.scan(header)
             if scanned is None:
                 return None
@@ -272,16 +321,36 @@ class Shapes:
                 plan = self._planned(shape)
                 if plan is None:
                     return None
-            if plan.correlation >= 0 and len(self._references):
-                text = values[plan.correlation].decode()
-                if self._references.get(text, self._references.get(f"ID:{text}")) is not None:
-                    return None
-            values.append(exchange.encode())
-            values.append(key.encode())
             self._misses = 0
-            return plan.filled(values), plan.fidelity
+            self._templates.keep(header, lambda: self._template(header, shape, values, plan))
+            return self._written(plan, values, exchange, key)
         except UNREAD:
             return None
+
+    def _written(
+        self, plan: Plan, values: Sequence[bytes], exchange: str, key: str
+    ) -> tuple[bytes, Any] | None:
+        """Hot."""
+        if plan.correlation >= 0 and len(self._references):
+            text = values[plan.correlation].decode()
+            if self._references.get(text, self._references.get(f"ID:{text}")) is not None:
+                return None
+        return plan.filled((*values, exchange.encode(), key.encode())), plan.fidelity
+
+    def _template(
+        self, header: bytes, shape: Key, values: list[bytes], plan: Plan
+    ) -> Template[Plan] | None:
+        """The template of a header of this shape, with its values: for others that have values of
+        the same sizes in the same places."""
+        octets, found = places_in(self._source, shape, values)
+        if octets != header or (plan.correlation >= 0 and found[plan.correlation] is None):
+            return None
+        fixed = [
+            value if place is None else None for place, value in zip(found, values, strict=True)
+        ]
+        return template(
+            header, [each for each in found if each is not None], plan.with_fixed(fixed)
+        )
 
     def _planned(self, shape: Key) -> Plan | None:
         """The plan of a shape that was not there yet."""
@@ -359,17 +428,6 @@ def found(
     return None
 
 
-def is_text(raw: bytes) -> bool:
-    """Whether octets are UTF-8. Hot."""
-    if raw.isascii():
-        return True
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def letters(turn: int, place: int, size: int) -> bytes:
     """A text that stands in: as long, and unlike that of another place or turn."""
     text = b"%c%c-stand-in-%d-" % (97 + turn, 97 + place % 26, place)
@@ -386,6 +444,21 @@ def id_token(raw: bytes) -> int:
     if raw.startswith(b"ID:"):
         token |= JMS | OF_UUID if JMS_ID.fullmatch(raw) else JMS
     return token
+
+
+def id_check(token: int) -> Check:
+    """Whether other octets have this token of an id too, if they are text of the same size."""
+    if token & OF_UUID:
+        return lambda raw: JMS_ID.fullmatch(raw) is not None
+    if token & JMS:
+        return lambda raw: raw.startswith(b"ID:") and JMS_ID.fullmatch(raw) is None
+    return lambda raw: not raw.startswith(UNLIKE)
+
+
+def text_id_check(token: int) -> Check:
+    """The same of octets that may be no text."""
+    check = id_check(token)
+    return lambda raw: check(raw) and is_text(raw)
 
 
 def id_stand_in(token: int, turn: int, place: int) -> bytes:

@@ -325,6 +325,89 @@ def test_every_header_is_as_if_it_were_the_only_one(
                 assert outcome(fast, one, reader) == outcome(slow, one, reader), one.header.hex()
 
 
+# --- headers of one size --------------------------------------------------------------------------
+
+
+def of_its_size(chance: random.Random, notation: Notation, header: bytes) -> bytes:
+    """Another header of the shape with values of the same sizes, mostly of the same kinds."""
+    scanned = notation.scan(header)
+    assert scanned is not None
+    key, own = scanned
+    others = []
+    for one in own:
+        size = len(one)
+        texts = [
+            chance.randbytes(size),
+            (chance.choice(NUMBERS) % (1 << 8 * size)).to_bytes(size) if size else b"",
+            (1_700_000_000_000 + chance.randrange(10**6)).to_bytes(8),
+            (1_700_000_000 + chance.randrange(10**6)).to_bytes(8),
+            f"ID:{uuid.UUID(int=chance.getrandbits(128))}".encode(),
+            chance.choice(TYPED).encode(),
+            "".join(chance.choices(string.ascii_letters, k=size)).encode(),
+            "".join(chance.choices(string.ascii_letters, k=size)).encode(),
+        ]
+        others.append(chance.choice([each for each in texts if len(each) == size] + [one]))
+    if chance.random() < 0.1:
+        octets = bytearray(rewritten(notation, key, others))
+        octets[chance.randrange(len(octets))] = chance.randrange(256)
+        return bytes(octets)
+    return rewritten(notation, key, others)
+
+
+@pytest.mark.parametrize("seed", range(examples(400)))
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: f"{way[0].name} to {way[1].name}")
+def test_headers_of_one_size(way: tuple[Dialect, Dialect], seed: int) -> None:
+    chance = random.Random(seed)
+    source, reader = way
+    settings: Any = chance.choice([(), (), ("lossless", "bytes"), ("lenient",), ("natural",)])
+    fast, slow = warm(Crossing(KEY, *settings)), cold(Crossing(KEY, *settings))
+    first = Program(chance, source).message()
+    if first is None or NOTATIONS[source.name].scan(first.header) is None:
+        return
+    if chance.random() < 0.3:
+        for crossing in (fast, slow):
+            crossing._references.remember("guest", "ID:x", b"the id")
+    for _ in range(12):
+        header = of_its_size(chance, NOTATIONS[source.name], first.header)
+        place = chance.choice([("", "q"), ("amq.direct", "key"), ("x", "ü" * 99)])
+        one = received(source, header, *place)
+        if one is not None:
+            assert outcome(fast, one, reader) == outcome(slow, one, reader), header.hex()
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: f"{way[0].name} to {way[1].name}")
+def test_headers_of_one_size_are_not_scanned(
+    way: tuple[Dialect, Dialect], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, reader = way
+    headers = [
+        source.write(
+            Properties(
+                message_id=uuid.UUID(int=NOW << 64 | number)
+                if source is SEGMENTS
+                else f"message-{number}",
+                creation_time=(NOW + number) * 1000,
+                application={"trace": f"{number}", "count": 7, "large": 1 << 40 | number},
+            )
+        )
+        for number in range(1000, 1010)
+    ]
+    notation, scanned = NOTATIONS[source.name], 0
+
+    def scan(header: bytes) -> Any:
+        nonlocal scanned
+        scanned += 1
+        return type(notation).scan(notation, header)
+
+    monkeypatch.setattr(notation, "scan", scan)
+    fast, slow = warm(Crossing(KEY)), cold(Crossing(KEY))
+    for header in headers:
+        one = received(source, header)
+        assert one is not None
+        assert outcome(fast, one, reader) == outcome(slow, one, reader)
+    assert scanned == 2 + 2  # the first two, and twice for the plan
+
+
 # --- what it costs --------------------------------------------------------------------------------
 
 
@@ -416,7 +499,8 @@ def test_headers_without_a_plan_are_not_looked_at_for_ever(monkeypatch: pytest.M
     assert len(looked) == MANY_MISSES + 100
     before = len(looked)
     for number in range(8 * WARM + 100):
-        crossing(message(message_id=f"m-{number}"), SECTIONS)
+        text = "x" * number  # headers of another size are looked at
+        crossing(message(message_id="m", application={"a": text}), SECTIONS)
     assert len(looked) - before >= WARM + 100, "a shape gets warm, and then each is looked at"
 
 
