@@ -61,7 +61,8 @@ class Declared:
         if kind not in route.content_types:
             raise Problem(
                 problems.UNSUPPORTED_MEDIA,
-                "the route takes " + ", ".join(route.content_types),
+                f"the route takes {', '.join(route.content_types)}, and the body is "
+                f"{kind[:100] or 'untyped'}",
             )
         if route.idempotency == "required" and not header(scope, b"idempotency-key"):
             raise Problem(problems.KEY_NEEDED, "the route takes no message without Idempotency-Key")
@@ -88,7 +89,8 @@ def header(scope: Scope, wanted: bytes) -> bytes:
 def too_large(limit: int) -> Problem:
     return Problem(
         problems.TOO_LARGE,
-        f"a body of this route has at most {limit} octets",
+        f"a body of this route has at most {limit} octets (routes.max_body_octets)",
+        setting="routes.max_body_octets",
         headers={"connection": "close"},
         limit_octets=limit,
     )

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from gateway.http import problems
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
+from gateway.http.admin.problem_examples import ADVICE
 from gateway.http.problems import ALL_ROWS, BY_STATUS, Problem, Row
 
 ABOUT: dict[str, str] = {
@@ -102,6 +103,18 @@ def retry_word(row: Row) -> str:
     return f"{shown}, see `Retry-After`" if row.retry_after else shown
 
 
+def example(row: Row) -> list[str]:
+    """The lines of an example: how it comes to this problem, and how it does not."""
+    advice = ADVICE[row.kind]
+    lines = [*advice.wrong]
+    if lines:
+        lines[-1] += f"    # {status_of(row)} {row.kind}"
+    mended = [*advice.mended, *([advice.shown] if advice.shown else [])]
+    if lines and mended:
+        lines.append("# mended:")
+    return lines + mended
+
+
 def markdown() -> str:
     """``docs/problems.md``."""
     lines = [
@@ -109,6 +122,7 @@ def markdown() -> str:
         "",
         "Every error is `application/problem+json` (RFC 9457). `type` is `/problems/NAME`,",
         "relative to the gateway, which serves the same texts there without credentials.",
+        "`detail` names the rule, what it saw, and one thing to try where that can be known.",
         "`outcome` is the outcome of the caller's message: `accepted`, `unroutable`,",
         "`released`, `rejected`, `refused`, `not-sent` or `unknown`; `safe_to_retry` says whether",
         "a retry is certain not to store the message twice. Only RabbitMQ's paths (`/api/...`)",
@@ -125,6 +139,10 @@ def markdown() -> str:
             f"{retry_word(row)}.",
             "",
             about(row),
+            "",
+            f"**Fix.** {ADVICE[row.kind].fix}",
+            "",
+            *(f"    {line}" for line in example(row)),
             "",
         ]
     return "\n".join(lines).rstrip() + "\n"
@@ -154,7 +172,10 @@ async def show_problem(call: Call) -> Response:
             )
             shown = "".join(f"<dt>{name}<dd>{escape(value)}" for name, value in facts)
             text = escape(about(row)).replace("`", "")
-            return page(row.title, f"<p>{text}</p><dl>{shown}</dl>")
+            fix = escape(ADVICE[row.kind].fix).replace("`", "")
+            lines = escape("\n".join(example(row)))
+            body = f"<p>{text}</p><dl>{shown}</dl><h2>Fix</h2><p>{fix}</p>"
+            return page(row.title, f"{body}<h2>Example</h2><pre>{lines}</pre>")
     raise Problem(BY_STATUS[404], "no such problem")
 
 
