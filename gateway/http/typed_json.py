@@ -22,6 +22,8 @@ from gateway.http.typed import EPOCH, KINDS, SAFE, BadValue, moment
 from gateway.http.typed import READ as SCALARS
 from gateway.strict_json import once, refuse
 
+DECODER = json.JSONDecoder(object_pairs_hook=once, parse_constant=refuse)
+"""Made once: ``json.loads`` makes one each time."""
 MARK = "$type"
 DEPTH = 32
 DECIMAL = re.compile(r"(-?)(\d{1,20})(?:\.(\d{1,255}))?", re.ASCII)
@@ -57,7 +59,7 @@ def loads(text: bytes | str) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode()
-        return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+        return DECODER.decode(text)
     except UnicodeDecodeError:
         raise BadForm("", "is not UTF-8") from None
     except RecursionError:

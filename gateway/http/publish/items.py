@@ -20,6 +20,7 @@ from gateway.http.publish.addresses import Target, read_address
 from gateway.http.publish.form_reader import FORM, read_form
 from gateway.http.publish.preferences import ORDERING
 from gateway.http.publish.results import shown_id
+from gateway.http.publish.shared_forms import read_shared
 from gateway.http.publish.templates import Prepared, prepare_properties
 from gateway.http.typed_json import BadForm, loads, strange
 from gateway.message import Properties
@@ -108,6 +109,11 @@ class Maker(NamedTuple):
     def from_form(self, found: Any, body: Body | None = None) -> Item:
         """A message in JSON. ``body`` is that of a large one, for which another stands in
         ``found``. Raises ``BadForm`` and ``Problem``."""
+        if body is None and self.target is not None and self.view == "simple" and not self.keyed:
+            shared = read_shared(found, self.now)
+            if shared is not None:
+                target = self.target.with_key(shared.key)
+                return Item(target, shared.prepared, shared.body, "", shared.name)
         ordering = None
         if isinstance(found, dict) and "ordering_key" in found:
             ordering = found["ordering_key"]

@@ -139,6 +139,17 @@ RECEIPT_TEMPLATE = (
     .replace(instant(0), "%s")
 )
 """The JSON of ``receipt_of``, to be filled with durability, id, address and time."""
+ITEM_TEMPLATE = (
+    json.dumps(Result(receipt_of("ID", "ADDRESS", "DURABILITY", 0)).document(0, "NAME"))
+    .replace('"index": 0', '"index": %d')
+    .replace('"NAME"', "%s")
+    .replace('"ID"', "%s")
+    .replace('"ADDRESS"', "%s")
+    .replace("DURABILITY", "%s")
+    .replace(instant(0), "%s")
+)
+"""The JSON of an accepted item, to be filled with index, name, durability, id, address and time."""
+NAMELESS = ITEM_TEMPLATE.replace(', "id": %s', "")
 RECEIPT_TYPE = (b"content-type", RECEIPT.encode())
 ACCEPTED = (b"amqp-outcome", b"accepted")
 NO_STORE = (b"cache-control", b"no-store")
@@ -163,6 +174,16 @@ def warned_answer(message_id: Any, address: str, durability: str, now: int) -> A
     """The same for a message whose content type its sender has probably not chosen."""
     receipt = receipt_of(message_id, address, durability, now) | {"warnings": [FORM_WARNING]}
     return single_answer(Result(receipt, field=write_identifier(message_id)), "")
+
+
+def accepted_line(
+    index: int, name: str | None, message_id: Any, address: str, durability: str, now: int
+) -> bytes:
+    """An item of a batch that was confirmed at the first attempt, as JSON. Hot."""
+    shown, where, when = quote(shown_id(message_id)), quote(address), instant(now)
+    if name is None:
+        return (NAMELESS % (index, durability, shown, where, when)).encode()
+    return (ITEM_TEMPLATE % (index, quote(name), durability, shown, where, when)).encode()
 
 
 def json_answer(status: int, media: str, value: Any, headers: Headers | None = None) -> Answer:

@@ -27,6 +27,7 @@ from gateway.http.publish.publisher import PendingPublish
 from gateway.http.publish.results import (
     FORM_WARNING,
     Result,
+    accepted_line,
     has_form_type,
     problem_of,
     receipt_of,
@@ -120,19 +121,23 @@ class Sender:
         """Within a turn. ``name`` tells the item's key from those of its batch."""
         try:
             self.publisher.check_open(call.vhost)
-            item.target.permit(call.caller, call.vhost, message_of(item))
-            return self.send(call, item, name)
+            message = message_of(item)
+            item.target.permit(call.caller, call.vhost, message)
+            if call.key is None:
+                channel = self.publisher.channel(call.vhost, call.caller.user)
+                pending = channel.publish(message, PendingPublish(self.publisher.meter))
+                return StartedItem(item, pending)
+            return self.send_keyed(call, call.key, item, name)
         except Problem as problem:
             return self.failed(problem)
         except Refusal as refusal:
             return self.failed(item.target.refused(refusal))
 
-    def send(self, call: PublishCall, item: Item, name: str | None) -> StartedItem | Result:
+    def send_keyed(
+        self, call: PublishCall, key: str, item: Item, name: str | None
+    ) -> StartedItem | Result:
         channel = self.publisher.channel(call.vhost, call.caller.user)
-        if call.key is None:
-            pending = channel.publish(message_of(item), PendingPublish(self.publisher.meter))
-            return StartedItem(item, pending)
-        key = call.key if name is None else f"{call.key}/{name}"
+        key = key if name is None else f"{key}/{name}"
         scope = (*call.caller.identity, call.vhost, item.target.scope, key)
         entry = self.keys.claim(scope, item.fingerprint, self.broker.state.now)
         if entry.done:
@@ -162,6 +167,23 @@ class Sender:
         if has_form_type(item.prepared.header):
             shown["warnings"] = [FORM_WARNING]
         return {**shown, "field": write_identifier(message_id)}
+
+    def accepted_line(
+        self, vhost: str, index: int, name: str | None, started: StartedItem | Result
+    ) -> bytes | None:
+        """The receipt of a line that is accepted, as JSON; ``None`` if more has to be said or
+        waited for. Hot."""
+        if isinstance(started, Result):
+            return None
+        item, pending = started
+        message_id, header = item.prepared.message_id, item.prepared.header
+        if not pending.accepted or pending.condition is not None or has_form_type(header):
+            return None
+        if isinstance(pending, KeyedPublish):
+            return None
+        self.counters.published[vhost] += 1
+        address, now = item.target.address, self.broker.state.now
+        return accepted_line(index, name, message_id, address, pending.durability, now)
 
     async def finish(self, call: PublishCall, started: StartedItem | Result) -> Result:
         """Wait for the outcome."""

@@ -136,7 +136,8 @@ class Stream:
                     await self.room.wait()
                     publisher.begin()
                 index, self.index = self.index, self.index + 1
-                self.put(index, *await self.start(index, line))
+                item = self.read_line(line) if len(line) <= WHOLE else await self.large(line)
+                self.put(index, *await self.start(index, item))
         finally:
             publisher.end()
 
@@ -148,21 +149,20 @@ class Stream:
         self.waiting.append((index, name, pending))
         self.arrived.set()
 
-    async def start(self, index: int, line: bytes) -> tuple[str | None, StartedItem | Result]:
+    def read_line(self, line: bytes) -> Item | Problem | Result:
+        try:
+            found = loads(line)
+        except BadForm as error:
+            return self.problem(problems.INVALID, f"the line {error.text}")
+        return attempt(self.maker.from_form, found)
+
+    async def start(
+        self, index: int, item: Item | Problem | Result
+    ) -> tuple[str | None, StartedItem | Result]:
         """Within a turn, which ends and begins again while it waits for its slot."""
-        item: Item | Problem
-        if len(line) <= WHOLE:
-            try:
-                found = loads(line)
-            except BadForm as error:
-                self.stopped.add(None)
-                return None, self.problem(problems.INVALID, f"the line {error.text}")
-            item = attempt(self.maker.from_form, found)
-        else:
-            item = await self.large(line)
-        if isinstance(item, Problem):
+        if not isinstance(item, Item):
             self.stopped.add(None)
-            return None, self.sender.failed(item)
+            return None, self.sender.failed(item) if isinstance(item, Problem) else item
         order = item.ordering or self.order
         if self.stop and order in self.stopped:
             return item.name, not_attempted()
@@ -210,12 +210,14 @@ class Stream:
                 await self.arrived.wait()
                 continue
             index, name, pending = self.waiting[0]
-            call = self.call._replace(until=loop.time() + self.call.seconds)
-            result = await self.sender.finish(call, pending)
+            line = self.sender.accepted_line(self.call.vhost, index, name, pending)
+            if line is None:
+                call = self.call._replace(until=loop.time() + self.call.seconds)
+                result = await self.sender.finish(call, pending)
+                line = json.dumps(result.document(index, name)).encode()
             self.waiting.popleft()
-            line = json.dumps(result.document(index, name)).encode() + b"\n"
-            self.lines.append(line)
-            self.unread += len(line)
+            self.lines += (line, b"\n")
+            self.unread += len(line) + 1
             self.ready.set()
             self.room.set()
         self.told = True

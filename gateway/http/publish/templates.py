@@ -97,7 +97,12 @@ def lasting(properties: Properties) -> Properties:
 
 @lru_cache(256)
 def make_template(given: Pairs) -> Template | None:
-    properties = lasting(read_properties(given))
+    return template_of(read_properties(given))
+
+
+def template_of(properties: Properties) -> Template | None:
+    """Raises ``Problem``."""
+    properties = lasting(properties)
     properties.message_id = STAND_IN
     header, essentials, dialect = encode_exactly(properties)
     parts = header.split(STAND_IN.encode())
