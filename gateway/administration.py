@@ -18,6 +18,13 @@ out = Console()
 err = Console(stderr=True, highlight=False)
 
 
+def printable(text: str) -> str:
+    """Text of others for a terminal, without characters that could command it."""
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
+
+
 def fail(text: str) -> NoReturn:
     """Print an error and exit with status 2."""
     err.print(f"[red]error:[/red] {text}", soft_wrap=True)
@@ -61,7 +68,7 @@ def ask_gateway(
             trust_env=False,
         )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        fail(f"{url}: {error}")
+        fail(f"{url}: {error}; --url says where the gateway's HTTP is")
     if answer.is_error:
         fail(f"{url}: {answer.status_code} {reason_of(answer)}")
     found: dict[str, Any] = answer.json() if answer.content else {}

@@ -1,4 +1,4 @@
-"""Commands about topologies: import from another broker, and policies."""
+"""Commands about topologies: import from another broker, definitions and policies."""
 
 import json
 import sys
@@ -22,6 +22,7 @@ from gateway.administration import (
     fail,
     out,
     password_of,
+    printable,
 )
 
 if TYPE_CHECKING:
@@ -163,6 +164,100 @@ def send(url: str, user: str, password: str, definitions: dict[str, Any]) -> lis
     return refused
 
 
+# --- definitions ----------------------------------------------------------------------------------
+
+definitions = typer.Typer(
+    help="Definitions of a running gateway: virtual hosts, users, queues, exchanges, bindings, "
+    "policies, in RabbitMQ's format."
+)
+DEFINITIONS = "/v1/admin/definitions"
+DefinitionFile = Annotated[
+    Path, typer.Argument(help="Definitions of a gateway or RabbitMQ, or another broker's file.")
+]
+
+
+@definitions.command("export")
+def definitions_export(
+    output: Output = None,
+    url: Url = WHERE,
+    user: Login = "guest",
+    password: Password = None,
+    users: Annotated[
+        bool, typer.Option(help="With users (and the verifiers of their passwords).")
+    ] = True,
+) -> None:
+    """Write the definitions to standard output or a file, in a stable order."""
+    found = ask_gateway("GET", url, DEFINITIONS, user, password)
+    for each in found.values():
+        if isinstance(each, list):
+            each.sort(key=lambda one: json.dumps(one, sort_keys=True))
+    if not users:
+        found = {name: each for name, each in found.items() if name not in PEOPLE}
+    if output is not None:
+        write(output, found)
+    else:
+        json.dump(found, sys.stdout, indent=1)
+        sys.stdout.write("\n")
+
+
+PEOPLE = ("users", "permissions", "topic_permissions")
+
+
+@definitions.command("import")
+def definitions_import(
+    file: DefinitionFile,
+    source: Source = "auto",
+    url: Url = WHERE,
+    user: Login = "guest",
+    password: Password = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add the definitions of a file; nothing is deleted.
+
+    Exits with 1 if something is not applied, such as a queue that exists with other properties."""
+    import_topology([file], source, None, None, url, user, password, as_json)
+
+
+@definitions.command("diff")
+def definitions_diff(
+    file: DefinitionFile,
+    other: Annotated[
+        Path | None, typer.Argument(help="Compare with this file, and not with a gateway.")
+    ] = None,
+    url: Url = WHERE,
+    user: Login = "guest",
+    password: Password = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare a file with the running gateway, or with another file.
+
+    + is only in the file, - only in the gateway, ~ is unlike. Exits with 1 if there is a
+    difference."""
+    from gateway.definition_differences import differences
+    from gateway.definitions import Definitions, read_definitions
+
+    wanted, _ = read_definitions(file)
+    if other is not None:
+        present, _ = read_definitions(other)
+    else:
+        found = ask_gateway("GET", url, DEFINITIONS, user, password)
+        present = Definitions.model_validate_json(json.dumps(found))
+    unlike = list(differences(wanted, present))
+    if as_json:
+        json.dump([one._asdict() for one in unlike], sys.stdout, indent=1)
+        sys.stdout.write("\n")
+    else:
+        for one in unlike:
+            sys.stdout.write(f"{one.sign} {one.kind}: {printable(one.name)}\n")
+            if one.sign == "~":
+                for sign, values in (("+", one.first), ("-", one.second)):
+                    sys.stdout.write(f"    {sign} {json.dumps(values, sort_keys=True)}\n")
+        if not unlike:
+            out.print("no difference", highlight=False)
+    if unlike:
+        raise typer.Exit(1)
+
+
 # --- policies -------------------------------------------------------------------------------------
 
 policies = typer.Typer(help="Policies of a running gateway, over HTTP.")
@@ -239,4 +334,5 @@ def policy_delete(
 
 def add_topology_commands(cli: typer.Typer) -> None:
     cli.command("import")(import_topology)
+    cli.add_typer(definitions, name="definitions", no_args_is_help=True)
     cli.add_typer(policies, name="policy", no_args_is_help=True)

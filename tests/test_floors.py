@@ -14,7 +14,7 @@ FLOOR = {
     "adapters": 3, "broker": 3, "store": 3,
     "sessions": 4, "config": 4, "inspect": 4, "crossing": 4, "importing": 4,
     "net": 5, "definitions": 5, "event_loop": 5,
-    "bridge": 6, "inventory": 6,
+    "bridge": 6, "inventory": 6, "definition_differences": 6,
     "journal": 7,
     "http": 8, "archive": 8,
     "app": 9, "administration": 9,
