@@ -7,7 +7,7 @@ from struct import Struct
 from gateway.adapters.core.templates import Check, is_text
 from gateway.adapters.methods.content import OURS
 from gateway.adapters.methods.essentials import EPOCH_LIMIT
-from gateway.crossing.shapes import (
+from gateway.crossing.plans import (
     CLOSE,
     CORRELATION,
     FIRST,
@@ -77,6 +77,7 @@ class BasicNotation:
         **dict.fromkeys((SECONDS, ONE, TWO, FOUR, EIGHT, SINGLE, DOUBLE), bytes),
     }  # fmt: skip
     texts = frozenset((TEXT, OCTETS, SHORT, *IDS))
+    narrowed: frozenset[int] = frozenset()
     checks: dict[int, Check] = {
         TEXT: is_text, SECONDS: is_time, SINGLE: is_number,
         **{token: text_id_check(token) for token in IDS},

@@ -30,13 +30,13 @@ from gateway.crossing.capsule import (
 from gateway.crossing.conversion import Hop, natural_form
 from gateway.crossing.forms import Form
 from gateway.crossing.legacy_forms import FORMS, form_of
-from gateway.crossing.patterns import Patterns
+from gateway.crossing.plans import Notation
 from gateway.crossing.references import References
 from gateway.crossing.returning import OpenedCapsule, edited, open_capsule, original_of
 from gateway.crossing.sameness import same_body
 from gateway.crossing.section_shapes import SECTIONS_NOTATION
 from gateway.crossing.segment_shapes import SEGMENT_NOTATION
-from gateway.crossing.shapes import Notation, Shapes
+from gateway.crossing.shapes import Shapes
 from gateway.message import Dialect, Message
 
 Mode = Literal["natural", "lossless", "strict", "lenient"]
@@ -127,7 +127,6 @@ class Crossing:
         """Number of messages that could not be converted for a reader."""
         self._conversions: dict[tuple[str | bytes, ...], Conversion] = {}
         self._references = References()
-        self._of_segments = Patterns(self._segments_varied)
         self._shapes: dict[tuple[str, str], Shapes] = {
             (source, reader): Shapes(
                 NOTATIONS[source],
@@ -157,18 +156,18 @@ class Crossing:
         header, body = message.header, message.body
         if isinstance(body, LargeBody):
             return self._large(message, body, dialect)
+        shapes = self._shapes.get((message.dialect.name, dialect.name))
+        if shapes is not None:
+            written = shapes.like(header, message.exchange, message.key)
+            if written is not None:
+                return _new(Crossed, (written[0], body, written[1], ()))
         cache_key: tuple[str | bytes, ...]
         if dialect is SECTIONS:
-            if message.dialect is SEGMENTS and self.mode != "natural" and len(header) <= LONGEST:
-                filled = self._of_segments.filled(header, message.exchange, message.key)
-                if filled is not None:
-                    return _new(Crossed, (filled, body, Fidelity.EQUIVALENT, ()))
             cache_key = message.dialect.name, header, message.exchange, message.key
         else:
             cache_key = message.dialect.name, header, dialect.name
         conversion = self._conversions.get(cache_key)
         if conversion is None:
-            shapes = self._shapes.get((message.dialect.name, dialect.name))
             if shapes is not None:
                 written = shapes.filled(header, message.exchange, message.key)
                 if written is not None:
@@ -194,11 +193,6 @@ class Crossing:
         return self.cross(with_body(message, body[:]), dialect)
 
     # --- to another dialect -----------------------------------------------------------------------
-
-    def _segments_varied(self, header: bytes, exchange: str, key: str) -> bytes | None:
-        """The natural form in 1.0 of a header of 0-10, if it says all."""
-        found = self._plain_form(FORMS[SEGMENTS.name], FORMS[SECTIONS.name], header, exchange, key)
-        return None if found is None else found[0]
 
     def _plain_form(
         self, source: Form, reader: Form, header: bytes, exchange: str, key: str

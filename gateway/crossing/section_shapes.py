@@ -14,7 +14,7 @@ from gateway.adapters.performatives.sections import (
     HEADER,
     PROPERTIES,
 )
-from gateway.crossing.shapes import (
+from gateway.crossing.plans import (
     CLOSE,
     FIRST,
     GROUP,
@@ -136,6 +136,7 @@ class SectionsNotation:
         BYTE: fixed(0x51), UBYTE: fixed(0x50), SHORT: fixed(0x61), USHORT: fixed(0x60),
     }  # fmt: skip
     texts = frozenset((STRING, BINARY, *IDS))
+    narrowed: frozenset[int] = frozenset((INT, LONG_INT, UINT))
     checks: dict[int, Check] = {
         **{token: id_check(token) for token in IDS},
         **{token: is_checked(token) for token in (INT, LONG_INT, UINT, SINGLE)},

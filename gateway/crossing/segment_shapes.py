@@ -21,7 +21,7 @@ from gateway.adapters.segments.essentials import (
 from gateway.adapters.segments.splicing import NO_BODY
 from gateway.adapters.segments.types import LATEST_SECONDS
 from gateway.adapters.segments.types import WIDTHS as WIDTHS_OF
-from gateway.crossing.shapes import (
+from gateway.crossing.plans import (
     CLOSE,
     CORRELATION,
     FIRST,
@@ -105,6 +105,7 @@ class SegmentNotation:
         **dict.fromkeys(TIMES_IN_MAP, coded(TIME)),
     }  # fmt: skip
     texts = frozenset((TEXT, OCTETS, NAME, FIELD, *IDS))
+    narrowed: frozenset[int] = frozenset()
     checks: dict[int, Check] = {
         TEXT: is_text, NUMBERS[SINGLE][0]: is_number,
         **{token: text_id_check(token) for token in IDS},

@@ -15,23 +15,11 @@ from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.segments.content import SEGMENTS
 from gateway.crossing.basic_shapes import BASIC_NOTATION
 from gateway.crossing.crossing import NOTATIONS, Crossing
+from gateway.crossing.plans import GROUP, UNREAD, Key, Notation, plan_of, tokens
 from gateway.crossing.section_shapes import WIDE
-from gateway.crossing.shapes import (
-    GROUP,
-    LONGEST,
-    MANY_MISSES,
-    MOST_PLANS,
-    MOST_SEEN,
-    UNREAD,
-    WARM,
-    Key,
-    Notation,
-    plan_of,
-    tokens,
-)
+from gateway.crossing.shapes import LONGEST, MANY_MISSES, MOST_PLANS, MOST_SEEN, WARM
 from gateway.message import Dialect, Message, Properties
 from tests.crossing import messages, segments
-from tests.crossing.test_patterns import counted
 from tests.drawing import examples
 
 KEY = b"k" * 32
@@ -87,6 +75,19 @@ def warm(crossing: Crossing) -> Crossing:
     for shapes in crossing._shapes.values():
         shapes.warm = 0
     return crossing
+
+
+def counted(crossing: Crossing, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Headers that are converted from now on."""
+    found: list[bytes] = []
+    convert = crossing._convert
+
+    def counting(source: Any, reader: Any, octets: bytes, *others: Any) -> Any:
+        found.append(octets)
+        return convert(source, reader, octets, *others)
+
+    monkeypatch.setattr(crossing, "_convert", counting)
+    return found
 
 
 def cold(crossing: Crossing) -> Crossing:
