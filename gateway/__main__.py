@@ -19,8 +19,10 @@ from gateway.administration import add_commands, err, fail, out
 from gateway.errors import GatewayError, Refusal, StoreError
 from gateway.inventory.command_line import add_commands as add_inventory_commands
 from gateway.journal_commands import journal
+from gateway.message_commands import browse, consume, publish
 from gateway.migration_commands.group import bridge
 from gateway.similar_names import did_you_mean
+from gateway.status_commands import status, top
 from gateway.topology_commands import add_topology_commands
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ cli = typer.Typer(
 users = typer.Typer(help="Add, list and remove users, also while the gateway runs.")
 cli.add_typer(users, name="user", no_args_is_help=True)
 add_commands(cli)
+for command in (publish, consume, browse, status, top):
+    cli.command()(command)
 cli.add_typer(bridge, name="bridge", no_args_is_help=True)
 cli.add_typer(journal, name="journal", no_args_is_help=True)
 add_inventory_commands(cli)

@@ -19,7 +19,8 @@ FLOOR = {
     "http": 8, "archive": 8,
     "app": 9, "administration": 9,
     "migration_commands": 10, "journal_commands": 10, "topology_commands": 10,
-    "__main__": 11,
+    "gateway_client": 10, "message_commands": 11, "status_commands": 11,
+    "__main__": 12,
 }  # fmt: skip
 
 EXCEPTIONS = {
