@@ -13,6 +13,7 @@ from gateway import __version__
 from gateway.errors import Refusal
 from gateway.http import console, description, health, problems, topology
 from gateway.http.access.authenticator import Authenticator
+from gateway.http.access.credential_cache import CredentialCache
 from gateway.http.access.front import Front
 from gateway.http.access.routes import routes as access_routes
 from gateway.http.access.security_schemes import security_schemes
@@ -88,7 +89,7 @@ def build(dependencies: HttpDependencies) -> Application:
         "queues": publish_endpoint(app, QUEUE_ROUTE),
         "exchanges": publish_endpoint(app, EXCHANGE_ROUTE),
     }
-    app.fast_path = FastPath(app.front, publish)
+    app.fast_path = FastPath(app.front, context.credentials, publish)
     add_error_shape(app)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app
@@ -111,6 +112,7 @@ def make_context(dependencies: HttpDependencies) -> Context:
         publisher,
         Counters(dependencies, hub, publisher, journal),
         authenticator,
+        CredentialCache(authenticator),
         Canary(dependencies, seconds, seconds),
         Operations(broker, settings),
         leases,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from gateway.broker.broker import Broker
 from gateway.config.web import HttpSettings
 from gateway.http.access.authenticator import Authenticator
+from gateway.http.access.credential_cache import CredentialCache
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.hub import Hub
 from gateway.http.journal.thread import JournalThread
@@ -23,13 +24,15 @@ from gateway.http.rates import Rates
 
 @dataclass(slots=True)
 class Context:
-    """``authenticator`` authenticates (``request_parameters.authenticate`` uses it)."""
+    """``authenticator`` authenticates; ``credentials`` knows whom it did before
+    (``request_parameters.authenticate`` uses it)."""
 
     dependencies: HttpDependencies
     hub: Hub
     publisher: Publisher
     counters: Counters
     authenticator: Authenticator
+    credentials: CredentialCache
     canary: Canary
     operations: Operations
     """Answers that are fetched later."""

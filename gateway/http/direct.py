@@ -13,18 +13,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from gateway.http.access.authenticator import MOST_AUTHORIZATION
 from gateway.http.access.credential_cache import AMBIENT
+from gateway.http.access.principal import Principal
+from gateway.http.admin.rabbit_direct import PATH, RabbitPublish, read_rabbit_node
 from gateway.http.application import Application
 from gateway.http.fast_path import FULL_PUBLISH_FIELDS, LONGEST, read_node
 from gateway.http.observe.observation import GOOD_ID
 from gateway.http.problems import INTERNAL, INTERNAL_TEXT, Problem
 from gateway.http.publish.addresses import Node
-from gateway.http.publish.messages import Published, PublishEndpoint
+from gateway.http.publish.messages import Published
 from gateway.http.publish.preferences import FORMATS
 from gateway.http.publish.results import Answer, problem_answer
 from gateway.net.loopback import PROXIED
@@ -48,7 +50,7 @@ class Head:
     """What the head of a plain publish says. It holds no credentials, only their digest."""
 
     node: Node
-    endpoint: PublishEndpoint
+    endpoint: "Endpoint"
     route: str
     length: int
     credentials: bytes
@@ -60,6 +62,20 @@ class Head:
     query: bytes
 
 
+class Endpoint(Protocol):
+    """Publishes of one form. Each method gives ``None`` for what goes the ordinary way."""
+
+    def publish_now(
+        self, node: Node, principal: Principal, fields: Pairs, body: bytes, /
+    ) -> Published | Answer | None:
+        """Hand a message to the broker."""
+        ...
+
+    def answer_now(self, published: Published, path: str, /) -> Answer | None:
+        """The answer to one whose outcome is known."""
+        ...
+
+
 class DirectPublish:
     """For the listener that names queues and exchanges. ``heads`` are those that came at least
     twice, by digest."""
@@ -68,7 +84,11 @@ class DirectPublish:
         self.observe = app.observe
         self.own = app.front.own
         self.credentials = app.fast_path.credentials
-        self.endpoints = app.fast_path.endpoints
+        self.endpoints: dict[str, Endpoint] = {**app.fast_path.endpoints}
+        self.routes = {noun: app.observe.labels[each] for noun, each in self.endpoints.items()}
+        self.takes_rabbit = not app.front.apart
+        self.endpoints["rabbit"] = RabbitPublish(app.state.context)
+        self.routes["rabbit"] = PATH
         self.broker = app.state.context.broker
         settings = app.state.context.settings
         self.longest = min(settings.spool_octets, settings.max_body_octets)
@@ -90,10 +110,15 @@ class DirectPublish:
 
     def read(self, method: bytes, url: bytes, pairs: Pairs) -> Head | None:
         """``None`` for anything but a plain publish. Hot."""
-        if method != b"POST" or not url.startswith(b"/v1/") or b"#" in url or len(url) > LONGEST:
+        if method != b"POST" or b"#" in url or len(url) > LONGEST:
             return None
         raw, _, query = url.partition(b"?")
-        node = read_node(raw, query)
+        if raw.startswith(b"/v1/"):
+            node = read_node(raw, query)
+        elif self.takes_rabbit and not query:
+            node = read_rabbit_node(raw)
+        else:
+            return None
         fields = dict(pairs)
         if (
             node is None
@@ -117,7 +142,7 @@ class DirectPublish:
         return Head(
             node,
             endpoint,
-            self.observe.labels[endpoint],
+            self.routes[node.noun],
             size,
             self.credentials.digest(given),
             request_id,
@@ -155,7 +180,7 @@ class DirectPublish:
             if isinstance(done, Published):
                 if done.pending.accepted is None and done.pending.condition is None:
                     return done
-                return endpoint.answer_now(done, path)
+                return endpoint.answer_now(done, path) or done
             return done
         except Exception:
             log.exception("internal error in a publish")

@@ -12,8 +12,8 @@ from typing import Any
 from gateway.http.access.protocol import BoundedProtocol
 from gateway.http.application import Application
 from gateway.http.direct import LONGEST_HEAD, DirectPublish, Head, direct_publish
-from gateway.http.fast_path import PUBLISHED
 from gateway.http.publish.messages import Published
+from gateway.http.publish.publisher import PUBLISHED
 
 AT_ONCE = 64
 """Most requests that are answered within one read: others are served in between."""

@@ -20,13 +20,11 @@ from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Node, Target, queue_segment, routing_key
 from gateway.http.publish.messages import PublishEndpoint
 from gateway.http.publish.preferences import FORMATS, MARKS
+from gateway.http.publish.publisher import PUBLISHED
 from gateway.http.publish.results import Answer
 
 LONGEST = 2400
 """Octets of path and query: room for the longest names, percent-encoded."""
-PUBLISHED = "gateway.published"
-"""Key in a scope: the message of the request, which was handed to the broker before and waits for
-its outcome (``direct.py``)."""
 FULL_PUBLISH_FIELDS = MARKS - {b"content-type"} | {b"transfer-encoding"}
 
 
@@ -54,10 +52,15 @@ def read_node(raw: bytes, query: bytes) -> Node | None:
 class FastPath:
     """Finds the publishes to queues and exchanges among all requests, and answers plain ones."""
 
-    def __init__(self, front: Front, endpoints: Mapping[str, PublishEndpoint]) -> None:
+    def __init__(
+        self,
+        front: Front,
+        credentials: CredentialCache,
+        endpoints: Mapping[str, PublishEndpoint],
+    ) -> None:
         """``endpoints``: by the noun in their path."""
         self.front = front
-        self.credentials = CredentialCache(front.authenticator)
+        self.credentials = credentials
         self.endpoints = endpoints
 
     def find(self, scope: Scope) -> Node | None:

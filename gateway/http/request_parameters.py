@@ -27,7 +27,7 @@ M = TypeVar("M", bound=BaseModel)
 async def authenticate(context: Context, scope: Scope) -> Principal:
     """The caller. Raises ``Problem``: 401 without valid credentials, never anonymous. The nodes
     that the path names are known afterwards, also if they are those of an upstream."""
-    principal = await context.authenticator.authenticate(scope)
+    principal = await context.credentials.of_request(scope)
     if context.broker.facades:
         await know_path(context.broker, context.dependencies.turn, scope)
     return principal

@@ -13,9 +13,10 @@ from hashlib import blake2b
 from starlette.types import Scope
 
 from gateway.broker.access import Verifier
-from gateway.http.access.authenticator import MOST_AUTHORIZATION, Authenticator
+from gateway.http.access.authenticator import MOST_AUTHORIZATION, PRINCIPAL, Authenticator
 from gateway.http.access.passwords import fingerprint
 from gateway.http.access.principal import Principal
+from gateway.http.access.quotas import LIMITS
 from gateway.net.loopback import is_own_request
 
 MOST_KEPT = 4096
@@ -32,6 +33,15 @@ class CredentialCache:
         self.quotas = authenticator.quotas
         self.key = secrets.token_bytes(32)
         self.kept: dict[bytes, tuple[Verifier, Principal]] = {}
+
+    async def of_request(self, scope: Scope) -> Principal:
+        """The principal of a request that may repeat fields, or be authenticated by now. Raises
+        ``Problem``."""
+        headers = scope["headers"]
+        fields = dict(headers)
+        if PRINCIPAL in scope or LIMITS in scope or len(fields) != len(headers):
+            return await self.authenticator.authenticate(scope)
+        return await self.authenticate(scope, fields)
 
     async def authenticate(self, scope: Scope, fields: Mapping[bytes, bytes]) -> Principal:
         """The principal of a request. ``fields`` are its fields by name, without repetitions.

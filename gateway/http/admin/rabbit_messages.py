@@ -27,6 +27,9 @@ from gateway.http.portions import Whole, encoded, spread
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.documents import STRING, Document, open_document
+from gateway.http.publish.messages import message_of
+from gateway.http.publish.publisher import PUBLISHED, PendingPublish
+from gateway.http.publish.templates import Prepared
 from gateway.http.typed_json import BadForm
 from gateway.message import DIALECTS, Message, Properties, Table
 from gateway.operations import Fetched, Outcome
@@ -163,6 +166,11 @@ async def read_payload(body: dict[str, Any]) -> Body:
         if encoding not in ("string", "base64"):
             raise Bad(["unsupported_encoding", encoding])
         return await payload.read(encoding)
+    return read_small_payload(payload, encoding)
+
+
+def read_small_payload(payload: Any, encoding: Any) -> bytes:
+    """Raises ``Bad``."""
     if not isinstance(payload, str):
         raise Bad("payload_not_string")
     if encoding == "string":
@@ -176,32 +184,56 @@ async def read_payload(body: dict[str, Any]) -> Body:
 
 
 async def rabbit_publish(call: Call) -> dict[str, Any]:
+    handed = call.request.scope.get(PUBLISHED)
+    if handed is not None:
+        await call.context.publisher.wait(handed.pending, call.context.publisher.seconds)
+        return routed(handed.pending)
     body: dict[str, Any] = call.body
+    key = read_key(body)
+    exchange = exchange_named(call.names["exchange"])
+    broker = call.context.broker
+    call.principal.need(broker, Action.PUBLISH, call.vhost, "exchange", exchange or "amq.default")
+    publisher = call.context.publisher
+    publisher.check_open()
+    target = Target(exchange, key, not exchange)
+    properties = read_properties(body["properties"])
+    message = message_of(encoded_properties(properties), target, await read_payload(body))
+    target.permit(call.principal, call.vhost, message)
+    try:
+        pending = publisher.publish(call.vhost, call.user, message)
+        await publisher.wait(pending, publisher.seconds)
+    except Refusal as refusal:
+        raise Bad(as_amqp(refusal)) from None
+    return routed(pending)
+
+
+def read_key(body: dict[str, Any]) -> str:
+    """The routing key, if nothing is missing. Raises ``Bad``."""
     need_keys(body, "routing_key", "properties", "payload", "payload_encoding")
     key = body["routing_key"]
     if isinstance(key, int | float):
         key = str(key)
     if not isinstance(key, str) or len(key.encode("utf-8", "surrogatepass")) > 255:
         raise Bad(["not_string", "routing_key"])
-    exchange = call.names["exchange"]
-    exchange = "" if exchange == "amq.default" else exchange
-    broker = call.context.broker
-    call.principal.need(broker, Action.PUBLISH, call.vhost, "exchange", exchange or "amq.default")
-    publisher = call.context.publisher
-    publisher.check_open()
+    return key
+
+
+def exchange_named(name: str) -> str:
+    return "" if name == "amq.default" else name
+
+
+def encoded_properties(properties: Properties) -> Prepared:
+    """Raises ``Bad``."""
     dialect = DIALECTS[DIALECT]
     try:
-        header = dialect.write(read_properties(body["properties"]))
-        payload = await read_payload(body)
-        message = Message(dialect, header, payload, exchange, key, dialect.essentials(header))
+        header = dialect.write(properties)
+        return Prepared(properties.message_id, header, dialect.essentials(header), dialect)
     except (ValueError, OverflowError) as error:
         raise Bad(f"the properties cannot be encoded: {error}") from None
-    Target(exchange, key, not exchange).permit(call.principal, call.vhost, message)
-    try:
-        pending = publisher.publish(call.vhost, call.user, message)
-        await publisher.wait(pending, publisher.seconds)
-    except Refusal as refusal:
-        raise Bad(as_amqp(refusal)) from None
+
+
+def routed(pending: PendingPublish) -> dict[str, Any]:
+    """RabbitMQ's answer, when the outcome is known or the time is up. Raises ``Problem``."""
     if pending.condition is not None:
         # Its confirm may still wait for earlier messages; the return is final.
         return {"routed": False}

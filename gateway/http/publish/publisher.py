@@ -18,6 +18,10 @@ from gateway.http.observe.trace import stamp
 from gateway.http.problems import Problem
 from gateway.message import Message
 
+PUBLISHED = "gateway.published"
+"""Key in a scope: the message of the request, which was handed to the broker before and waits for
+its outcome (``gateway/http/direct.py``)."""
+
 
 class PendingPublish:
     """The outcome of one publish. ``accepted`` is ``None`` until the broker has confirmed it or
