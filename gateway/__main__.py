@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 
 from gateway import __version__
-from gateway.administration import add_commands, err, fail, out
+from gateway.administration import AsJson, add_commands, err, fail, out, show_json
 from gateway.errors import GatewayError, Refusal, StoreError
 from gateway.inventory.command_line import add_commands as add_inventory_commands
 from gateway.journal_commands import journal
@@ -140,7 +140,9 @@ def given(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @cli.command()
-def check(config: Annotated[Path, typer.Argument(help="TOML file.")]) -> None:
+def check(
+    config: Annotated[Path, typer.Argument(help="TOML file.")], as_json: AsJson = False
+) -> None:
     """Check a configuration: print its errors, or all effective settings."""
     from gateway.bridge.preparation import check_rules
     from gateway.config import read_settings
@@ -152,6 +154,8 @@ def check(config: Annotated[Path, typer.Argument(help="TOML file.")]) -> None:
         server_context(tls.certificate, tls.key, tls.client_ca)
     for shovel in settings.shovels:
         check_rules(shovel)
+    if as_json:
+        return show_json(settings.model_dump(mode="json"))
     out.print(f"{config}: valid")
     for name, value in flat(settings.model_dump(mode="json")):
         out.print(f"  {name} = {value!r}", highlight=False, soft_wrap=True)
@@ -173,6 +177,7 @@ def versions(
     as_markdown: Annotated[
         bool, typer.Option("--markdown", help="List every method, in the form of docs/versions.md.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the methods that each AMQP version supports, found by trying each one."""
     from gateway.adapters.registry import VERSIONS
@@ -182,6 +187,19 @@ def versions(
     if as_markdown:
         sys.stdout.write(markdown(rows))
         return
+    if as_json:
+        return show_json(
+            [
+                {
+                    "version": row.version,
+                    "header": row.header,
+                    "roles": [role.value for role in VERSIONS[row.version].roles],
+                    "handled": list(row.handled),
+                    "refused": list(row.refused),
+                }
+                for row in rows
+            ]
+        )
     table = Table("version", "header", "roles", "handled in full", "refused")
     for row in rows:
         handled, refused = ", ".join(row.handled), ", ".join(row.refused) or "-"
@@ -344,10 +362,22 @@ def user_add(
 
 
 @users.command("list")
-def user_list(config: ConfigFile = None, data_dir: DataDir = None) -> None:
+def user_list(config: ConfigFile = None, data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """List users with their tags and permissions."""
     table = Table("user", "tags", "from", "virtual host: configure / write / read")
     with change_users(config, data_dir) as access:
+        if as_json:
+            return show_json(
+                [
+                    {
+                        "name": user.name,
+                        "tags": list(user.tags),
+                        "loopback_only": user.loopback_only,
+                        "permissions": [one._asdict() for one in access.permissions_of(user.name)],
+                    }
+                    for user in access.list_users()
+                ]
+            )
         for user in access.list_users():
             rights = (
                 f"{right.vhost}: {right.configure} / {right.write} / {right.read}"

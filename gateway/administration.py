@@ -1,5 +1,6 @@
 """Commands that ask a running gateway over HTTP: branches, sessions, shovels."""
 
+import json
 import sys
 from datetime import datetime
 from typing import Annotated, Any, NoReturn
@@ -18,6 +19,12 @@ out = Console()
 err = Console(stderr=True, highlight=False)
 
 
+def show_json(found: Any) -> None:
+    """Print what a command has found, for programs."""
+    json.dump(found, sys.stdout, indent=1)
+    sys.stdout.write("\n")
+
+
 def printable(text: str) -> str:
     """Text of others for a terminal, without characters that could command it."""
     return "".join(
@@ -33,11 +40,18 @@ def fail(text: str) -> NoReturn:
 
 BranchName = Annotated[str, typer.Argument(help="As listed: format:transaction:branch, in hex.")]
 VirtualHostName = Annotated[str, typer.Option(help="Virtual host of the branch.")]
-Url = Annotated[str, typer.Option(help="Where the administration is served.")]
-Login = Annotated[str, typer.Option(help="An administrator.")]
-Password = Annotated[
-    str | None, typer.Option(help="Prompted for, or read from standard input, if not given.")
+Url = Annotated[
+    str, typer.Option(help="Where the administration is served.", envvar="AMQP_GATEWAY_URL")
 ]
+Login = Annotated[str, typer.Option(help="An administrator.", envvar="AMQP_GATEWAY_USER")]
+Password = Annotated[
+    str | None,
+    typer.Option(
+        help="Prompted for, or read from standard input, if not given.",
+        envvar="AMQP_GATEWAY_PASSWORD",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Sure = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 TIMEOUT_SECONDS = 60
 WHERE = "http://127.0.0.1:8080"
@@ -100,10 +114,16 @@ def branch_path(vhost: str, branch: str = "", what: str = "") -> str:
 
 @branches.command("list")
 def branch_list(
-    vhost: VirtualHostName = "/", url: Url = WHERE, user: Login = "guest", password: Password = None
+    vhost: VirtualHostName = "/",
+    url: Url = WHERE,
+    user: Login = "guest",
+    password: Password = None,
+    as_json: AsJson = False,
 ) -> None:
     """List branches that wait for their coordinator, and those that were decided by hand."""
     found = ask_gateway("GET", url, branch_path(vhost), user, password)["branches"]
+    if as_json:
+        return show_json(found)
     table = Table("branch", "user", "state", "age", "publishes", "settlements")
     for one in found:
         age = f"{one['age_seconds']:.0f} s"
@@ -166,9 +186,13 @@ def branch_forget(
 
 
 @sessions.command("list")
-def session_list(url: Url = WHERE, user: Login = "guest", password: Password = None) -> None:
+def session_list(
+    url: Url = WHERE, user: Login = "guest", password: Password = None, as_json: AsJson = False
+) -> None:
     """List sessions of AMQP 0-10: attached to a connection, or kept for another."""
     found = ask_gateway("GET", url, "/v1/admin/sessions", user, password)["sessions"]
+    if as_json:
+        return show_json(found)
     table = Table("id", "name", "user", "vhost", "state", "connection", "ends in", "unacknowledged")
     for one in found:
         left, connection = one["left_seconds"], one["connection"]
@@ -206,9 +230,13 @@ COUNTS = ("moved", "parked", "dropped", "delayed", "duplicates", "under_way")
 
 
 @shovels.command("list")
-def shovel_list(url: Url = WHERE, user: Login = "guest", password: Password = None) -> None:
+def shovel_list(
+    url: Url = WHERE, user: Login = "guest", password: Password = None, as_json: AsJson = False
+) -> None:
     """List shovels: states, counts and the last error."""
     found = ask_gateway("GET", url, "/v1/admin/shovels", user, password)["shovels"]
+    if as_json:
+        return show_json(found)
     table = Table(
         "name", "state", "source", "destination", "moved", "parked", "dropped", "delayed",
         "duplicates", "under way", "last error",

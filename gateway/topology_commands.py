@@ -14,6 +14,7 @@ from rich.text import Text
 
 from gateway.administration import (
     WHERE,
+    AsJson,
     Login,
     Password,
     Url,
@@ -23,6 +24,7 @@ from gateway.administration import (
     out,
     password_of,
     printable,
+    show_json,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +55,6 @@ Output = Annotated[
 Apply = Annotated[
     str | None, typer.Option("--apply", help="Send them to the administration at this address.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Parts = Iterator[tuple[int, dict[str, Any]]]
 
 
@@ -95,8 +96,7 @@ def import_topology(
             "not_applied": refused,
             "counts": counts(result.definitions),
         }
-        json.dump(document, sys.stdout, indent=2)
-        sys.stdout.write("\n")
+        show_json(document)
     else:
         show(result, refused)
     if refused or any(one.severity == "error" for one in result.findings):
@@ -196,8 +196,7 @@ def definitions_export(
     if output is not None:
         write(output, found)
     else:
-        json.dump(found, sys.stdout, indent=1)
-        sys.stdout.write("\n")
+        show_json(found)
 
 
 PEOPLE = ("users", "permissions", "topic_permissions")
@@ -244,8 +243,7 @@ def definitions_diff(
         present = Definitions.model_validate_json(json.dumps(found))
     unlike = list(differences(wanted, present))
     if as_json:
-        json.dump([one._asdict() for one in unlike], sys.stdout, indent=1)
-        sys.stdout.write("\n")
+        show_json([one._asdict() for one in unlike])
     else:
         for one in unlike:
             sys.stdout.write(f"{one.sign} {one.kind}: {printable(one.name)}\n")
@@ -277,9 +275,12 @@ def policy_list(
     url: Url = WHERE,
     user: Login = "guest",
     password: Password = None,
+    as_json: AsJson = False,
 ) -> None:
     """List policies."""
     found: Any = ask_gateway("GET", url, path_of(operator), user, password)
+    if as_json:
+        return show_json(found)
     table = Table("vhost", "name", "pattern", "apply to", "definition", "priority")
     for one in found:
         definition = json.dumps(one["definition"])

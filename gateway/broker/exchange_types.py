@@ -33,6 +33,7 @@ from gateway.operations.rules import RABBITMQ, VersionRules
 from gateway.selector.errors import LONGEST
 from gateway.selector.like import EFFORT, TooMuchEffort, matcher
 from gateway.selector.names import NAMES, plain
+from gateway.similar_names import did_you_mean
 
 LOSS = "x-loss"
 USUAL_LOSS = 50
@@ -218,10 +219,14 @@ EXCHANGE_TYPES: dict[str, type[Exchange]] = {
 }
 
 
+def unknown_type(name: str) -> str:
+    return f"unknown exchange type '{name}'{did_you_mean(name, EXCHANGE_TYPES)}"
+
+
 def exchange_type(name: str, rules: VersionRules = RABBITMQ) -> type[Exchange]:
     """Refuses an unknown type, by RabbitMQ's rules with 503, which costs the connection."""
     kind = EXCHANGE_TYPES.get(name)
     if kind is None:
         condition, lost = rules.unknown_type
-        raise Refusal(condition, f"unknown exchange type '{name}'", lost)
+        raise Refusal(condition, unknown_type(name), lost)
     return kind

@@ -247,7 +247,9 @@ def meant(mistake: Any) -> str:
 def text_of(mistake: Any) -> str:
     if mistake["type"] == "extra_forbidden":
         return f"unknown setting{meant(mistake)}"
-    return str(mistake["msg"]).removeprefix("Value error, ")
+    told = str(mistake["msg"]).removeprefix("Value error, ")
+    given = mistake.get("input")
+    return f"{told}, and is {given}" if isinstance(given, int | float) else told
 
 
 def check_environment(names: Iterable[str]) -> None:

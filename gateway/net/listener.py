@@ -5,7 +5,9 @@ header with which 1.0 requests TLS (§5.2) is read and answered here.
 """
 
 import asyncio
+import errno
 import logging
+import os
 import socket
 import ssl
 from collections.abc import Coroutine, Iterator
@@ -298,7 +300,18 @@ def open_port(host: str, port: int, backlog: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=backlog)
     except OSError as error:
-        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        why = os.strerror(error.errno) if error.errno else str(error)
+        hint = LISTEN_HINTS.get(error.errno or 0, "")
+        raise ConfigError(f"cannot listen on {host}:{port}: {why}{hint}") from None
+
+
+LISTEN_HINTS = {
+    errno.EADDRINUSE: "; another program has this port: stop it, or set another port "
+    "(--amqp-port, --http-port)",
+    errno.EACCES: "; ports below 1024 may need a privilege: set another port",
+    errno.EADDRNOTAVAIL: "; this machine does not have this address: 0.0.0.0 is all of its own",
+}
+"""What to try, by the error of the system."""
 
 
 def listen_http(host: str, port: int) -> socket.socket:

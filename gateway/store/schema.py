@@ -108,7 +108,8 @@ def take_lock(directory: Path) -> int:
             os.close(lock)
             known = f" (process {owner})" if owner else ""
             raise StoreError(
-                f"another gateway uses this data directory{known}: {directory}"
+                f"another gateway uses this data directory{known}: {directory}; --data-dir names "
+                "another directory"
             ) from error
     with suppress(OSError):  # the disk is full: the content is only informative
         os.ftruncate(lock, 0)

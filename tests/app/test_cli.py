@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import re
 import socket
 import subprocess
@@ -78,6 +79,7 @@ def serve(folder: Path, *arguments: object) -> list[object]:
         ("[[amqp.listeners]]\nport = 0\nheader_0_9 = '0-10'\n", ["amqp.listeners.0.header_0_9"]),
         ("[amqp]\nheader_0_10 = '0-9'\n", ["amqp.header_0_10", "0-10-07-24"]),
         ("log_level = 'loud'\n", ["log_level", "debug"]),
+        ("[http]\nport = 99999\n", ["http.port", "65535, and is 99999"]),
         ("[htpp]\nport = 1\n", ["htpp: unknown setting (did you mean http?)"]),
         ("[http]\nport = 5672\n", ["amqp.port and http.port are both 5672"]),
         ("[http]\nport = 9\nhost = '::'\n[admin]\nport = 9\n", ["http.port and admin.port"]),
@@ -447,6 +449,31 @@ def test_a_user_of_a_virtual_host_that_is_not_there(tmp_path: Path) -> None:
         add = ("user", "add", "x", "--password", "y", "--data-dir", gateway.data)
         refused(run(*add, "--vhost", "shpo"), "did you mean shop?")
         assert run(*add, "--vhost", "shop").returncode == 0
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with Running(tmp_path / "one") as gateway:
+        ports = ("--amqp-port", gateway.port, "--http-port", 0)
+        done = run("serve", *ports, "--data-dir", tmp_path / "other")
+        refused(done, f"127.0.0.1:{gateway.port}: Address already in use; ", "--amqp-port")
+        done = run("serve", "--amqp-port", 0, "--http-port", 0, "--data-dir", gateway.data)
+        refused(done, "another gateway uses this data directory", "--data-dir")
+
+
+def test_lists_for_programs(tmp_path: Path) -> None:
+    with Running(tmp_path) as gateway:
+        login = ("--url", f"http://127.0.0.1:{gateway.http_port}", "--password", "guest")
+        lists = [(*one.split(), *login) for one in ("branch list", "session list", "shovel list")]
+        lists += [("policy", "list", *login), ("user", "list", "--data-dir", str(gateway.data))]
+        for command in (*lists, ("versions",)):
+            done = run(*command, "--json")
+            assert done.returncode == 0, done
+            assert isinstance(json.loads(done.stdout), list), done
+        (user,) = json.loads(run(*lists[-1], "--json").stdout)
+        assert user["name"] == "guest" and user["permissions"][0]["vhost"] == "/"
+    file = tmp_path / "gateway.toml"
+    file.write_text("[http]\nport = 81\n")
+    assert json.loads(run("check", file, "--json").stdout)["http"]["port"] == 81
 
 
 def test_a_misspelt_table_in_the_environment(tmp_path: Path) -> None:

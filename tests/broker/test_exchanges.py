@@ -215,6 +215,8 @@ def test_refusals(house: House) -> None:
         exchange(channel, "amq.mine")
     with refused(Condition.COMMAND_INVALID, "unknown exchange type 'odd'", Lost.CONNECTION):
         exchange(channel, "x", "odd")
+    with refused(Condition.COMMAND_INVALID, "'topci' (did you mean topic?)", Lost.CONNECTION):
+        exchange(channel, "x", "topci")
     with refused(Condition.ACCESS_REFUSED):
         delete_exchange(channel, "amq.direct")
     with refused(Condition.ACCESS_REFUSED, "default exchange"):

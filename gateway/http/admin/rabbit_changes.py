@@ -6,6 +6,7 @@ from urllib.parse import quote_plus
 from starlette.responses import Response
 
 from gateway.broker.access import TAGS
+from gateway.broker.exchange_types import unknown_type
 from gateway.errors import Condition, Refusal
 from gateway.http.admin.admin_endpoints import Call
 from gateway.http.admin.rabbit_answers import Bad, missing, need_keys
@@ -78,7 +79,7 @@ async def rabbit_put_exchange(call: Call) -> Response:
         await call.on_channel(lambda channel: channel.declare_exchange(name, type_, **options))
     except Refusal as refusal:
         if refusal.condition is Condition.COMMAND_INVALID:
-            raise Bad(f"unknown exchange type '{type_}'") from None
+            raise Bad(unknown_type(type_)) from None
         raise
     return done(new)
 
