@@ -1,7 +1,7 @@
 """The path of a message from its publisher into queues, and the confirms for it.
 
-``publish`` is the hottest function of the gateway. Its first branch handles most messages: no
-confirms, no transaction, a known exchange and key, and a waiting consumer that settles at once.
+``publish`` is the hottest function of the gateway. It handles most messages itself: no transaction,
+a known exchange, and best of all no confirms and a waiting consumer that settles at once.
 Everything else goes through ``full_publish``, which does the same with all checks.
 """
 
@@ -65,7 +65,7 @@ class PublishListener(Protocol):
 
 
 class PublishPath:
-    """``plain``: publishes need neither confirming nor holding back. ``writable`` are the exchanges
+    """``plain``: publishes are not held back, and only routed. ``writable`` are the exchanges
     the user may publish to, by name. ``no_reply_header``: the last properties seen that ask for no
     direct reply; ``replies`` is the queue where such replies arrive. ``origin`` is the connection,
     which ``no_local`` consumers compare. ``confirming`` are the paths of all channels with confirms
@@ -134,7 +134,7 @@ class PublishPath:
             or user_id is not None
             or (has_headers and (message.__class__ is ToAll or header.find(COPIES) >= 0))
             or expiry is not None
-            or mandatory
+            or (mandatory and self.confirms is None)
             or immediate
             or not self.plain
             or (header is not self.no_reply_header and header.find(OCTETS) >= 0)
@@ -158,9 +158,21 @@ class PublishPath:
         queues = exchange.routes.get(message.key)
         if queues is None:
             queues = self.routed(exchange, message)
-            if not queues:
-                self.vhost.unrouted += 1
-                return
+        if not queues and mandatory:
+            self.full_publish(message, mandatory, immediate)
+            return
+        if not queues:
+            self.vhost.unrouted += 1
+        confirms = self.confirms
+        if confirms is not None:
+            fate, origin = 0, self.origin
+            for queue in queues:
+                one = queue.put(message, origin)
+                if one > fate:
+                    fate = one
+            confirms.add(self.state.store.mark if fate == KEPT else SAFE, fate != REFUSED)
+            self.confirming[self] = None
+            return
         for queue in queues:
             waiting = queue.waiting
             if waiting and not queue.backlog.depth:
@@ -313,7 +325,6 @@ class PublishPath:
             raise Refusal(Condition.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
         if self.confirms is None:
             self.confirms = Confirms()
-            self.plain = False
 
     def open_replies(self, no_ack: bool, answers: Answers | None) -> Queue:
         """The queue for direct replies. Refuses (406) a second one. May raise
@@ -331,7 +342,7 @@ class PublishPath:
         """Publishes wait in this transaction, or in none."""
         self.transaction = transaction
         self.outbound = self.direct if transaction is None else None
-        self.plain = transaction is None and self.confirms is None and self.unchecked
+        self.plain = transaction is None and self.unchecked
 
     # --- checks and routes ----------------------------------------------------------------------
 

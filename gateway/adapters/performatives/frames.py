@@ -11,6 +11,11 @@ from typing import Any, Protocol
 from gateway.adapters.performatives.composite_fields import MissingField
 from gateway.adapters.performatives.composites import read_performative
 from gateway.adapters.performatives.decoding import FieldError
+from gateway.adapters.performatives.transfer_template import (
+    PATIENCE,
+    TransferTemplate,
+    transfer_template,
+)
 from gateway.adapters.performatives.violation import Violation, framing_error
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import (
@@ -64,6 +69,9 @@ class Frames:
         self._held = 0
         self._wanted = 0
         self._stopped = False
+        self._like: TransferTemplate | None = None
+        self._unlike = 0
+        """Transfers in turn that were like none before."""
 
     @property
     def held(self) -> bool:
@@ -73,6 +81,7 @@ class Frames:
     def stop(self) -> None:
         """Nothing more is looked at."""
         self._stopped = True
+        self._like = None
         self._pieces.clear()
 
     def feed(self, data: bytes, found: list[Operation]) -> bytes:
@@ -110,6 +119,21 @@ class Frames:
                 continue
             if self.sasl:
                 raise framing_error("an AMQP frame came before the end of the SASL dialog")
+            like = self._like
+            if like is not None and like.channel == channel and body + like.size <= stop:
+                before, number, between, tag, behind = like.unpack(data, body)
+                if before == like.before and behind == like.behind and between == like.between:
+                    self._unlike = 0
+                    try:
+                        if like.link.on_like(
+                            number, tag, like.settled, data, body + like.size, stop, found
+                        ):
+                            continue
+                    except PeerError as error:
+                        self._violated(error, channel, found)
+                        if self._stopped:
+                            return b""
+                        continue
             try:
                 record, payload = read_performative(data, body, stop)
             except FieldError as error:
@@ -121,16 +145,32 @@ class Frames:
                     handler.on_performative(channel, record, found)
                 elif step is _TRANSFER:
                     session.on_transfer(record, data, payload, stop, found)  # type: ignore[union-attr]
+                    self._unlike += 1
+                    if like is None or self._unlike >= PATIENCE:
+                        self._like = self._template(session, channel, record, data[body:payload])
                 else:
                     getattr(session, step)(record, found)
             except PeerError as error:
-                if error.lost is Lost.CONNECTION:
-                    raise
-                handler.on_violation(error, channel, found)
+                self._violated(error, channel, found)
             if self._stopped:
                 return b""
         self._keep(data, at, end)
         return b""
+
+    def _violated(self, error: PeerError, channel: int, found: list[Operation]) -> None:
+        if error.lost is Lost.CONNECTION:
+            raise error
+        self._handler.on_violation(error, channel, found)
+
+    def _template(
+        self, session: Any, channel: int, record: w.Transfer, head: bytes
+    ) -> TransferTemplate | None:
+        """The template of a transfer that was accepted."""
+        self._unlike = 0
+        link = session.handles.get(record.handle)
+        if link is None or not link.receiver:
+            return None
+        return transfer_template(channel, link, record, head)
 
     def _keep(self, data: bytes, at: int, end: int) -> None:
         """Keep an incomplete frame until the rest arrives."""

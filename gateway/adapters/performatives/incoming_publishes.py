@@ -19,7 +19,7 @@ from gateway.adapters.performatives.links import LinkHandler
 from gateway.adapters.performatives.outcomes import ACCEPTED, is_transactional, outcome_of, rejected
 from gateway.adapters.performatives.pending import PendingReply
 from gateway.adapters.performatives.receiving_link import ReceivingLink
-from gateway.adapters.performatives.sections import PROPERTIES, part, read_header
+from gateway.adapters.performatives.sections import DATA_8, DATA_32, PROPERTIES, part, read_header
 from gateway.adapters.performatives.server_links import detach_link, known_outcomes, paired, refuser
 from gateway.adapters.performatives.session import Session
 from gateway.adapters.performatives.value_places import value_places
@@ -65,6 +65,8 @@ class IncomingPublishes(LinkHandler):
         self._confirmed = 0
         """All publishes up to this number are confirmed."""
         self._awaiting: dict[int, IncomingDelivery] = {}
+        self._header_octets = 0
+        """Of the message before."""
 
     def attach(
         self,
@@ -121,13 +123,54 @@ class IncomingPublishes(LinkHandler):
     def on_message(
         self, arrival: IncomingDelivery, octets: bytes | SpooledMessage, found: list[Operation]
     ) -> None:
-        """Hot."""
-        link = arrival.link
-        attached: Attached = link.data
         body: Body
         try:
             header, body = part(octets) if isinstance(octets, bytes) else octets.parts()
             header, essentials = _HEADERS.get(header) or known(header)
+        except (NotStored, TooManyValues) as bad:
+            self._refuse(arrival, AmqpError.RESOURCE_LIMIT_EXCEEDED, str(bad))
+        except FieldError as bad:
+            self._refuse(arrival, AmqpError.DECODE_ERROR, str(bad))
+        else:
+            self._header_octets = len(header)
+            self._take(arrival, header, essentials, body, found)
+
+    def on_whole(
+        self, arrival: IncomingDelivery, buf: bytes, at: int, end: int, found: list[Operation]
+    ) -> None:
+        """Hot: its header may be like the one before, which had as many octets."""
+        middle = at + self._header_octets
+        kind = buf[middle : middle + 4]
+        if kind == DATA_32:
+            start = middle + 8
+            if start + 255 < end and start + int.from_bytes(buf[middle + 4 : start]) == end:
+                header = buf[at:middle]
+                essentials = _ESSENTIALS_OF.find(header)
+                if essentials is not None:
+                    self._take(arrival, header, essentials, buf[start:end], found)
+                    return
+        elif kind == DATA_8:
+            start = middle + 5
+            if start <= end and start + buf[middle + 4] == end:
+                header = buf[at:middle]
+                essentials = _ESSENTIALS_OF.find(header)
+                if essentials is not None:
+                    self._take(arrival, header, essentials, buf[start:end], found)
+                    return
+        self.on_message(arrival, buf[at:end], found)
+
+    def _take(
+        self,
+        arrival: IncomingDelivery,
+        header: bytes,
+        essentials: Essentials,
+        body: Body,
+        found: list[Operation],
+    ) -> None:
+        """Publish a message, or do what its link is for. Hot."""
+        link = arrival.link
+        attached: Attached = link.data
+        try:
             exchange = attached.exchange
             key = attached.key
             if exchange is None and attached.place is not None:
@@ -136,9 +179,6 @@ class IncomingPublishes(LinkHandler):
             elif attached.transient and essentials[0]:
                 self._refuse(arrival, AmqpError.PRECONDITION_FAILED, NOT_DURABLE)
                 return
-        except (NotStored, TooManyValues) as bad:
-            self._refuse(arrival, AmqpError.RESOURCE_LIMIT_EXCEEDED, str(bad))
-            return
         except FieldError as bad:
             self._refuse(arrival, AmqpError.DECODE_ERROR, str(bad))
             return

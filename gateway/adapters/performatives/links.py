@@ -52,6 +52,10 @@ class LinkHandler:
         the ``IncomingDelivery`` is settled, its outcome is written with ``settle_received``, now
         or later. Hot."""
 
+    def on_whole(self, arrival: Any, buf: bytes, at: int, end: int, found: list[Operation]) -> None:
+        """A message is complete that came in one transfer, as ``buf[at:end]``. Hot."""
+        self.on_message(arrival, buf[at:end], found)
+
     def on_outcome(self, sent: Any, state: Any, settled: bool, found: list[Operation]) -> None:
         """The peer's state of an ``OutgoingDelivery``: a record, or ``None`` if it settles without
         one. ``settled``: the peer has forgotten the delivery. After a terminal state or settlement

@@ -38,6 +38,9 @@ from gateway.adapters.performatives.wire.tables import (
 from gateway.bodies import Pieces
 from gateway.operations import Operation
 
+UNLIKE = (SenderSettleMode.SETTLED, SenderSettleMode.UNSETTLED)
+"""The mode of a link over which no unsettled, and no settled delivery may come."""
+
 UNDER_WAY = 4
 """How many of the largest messages one connection may have partly received, over all its links."""
 
@@ -62,8 +65,16 @@ class PartialDelivery:
 class ReceivingSession(LinkSession, Protocol):
     """A session as receiving links need it."""
 
+    incoming_window: int
+    next_incoming_id: int
+    remote_outgoing_window: int
+
     @property
     def unsettled(self) -> UnsettledDeliveries: ...
+
+    def renew_window(self) -> None:
+        """Let more transfers come, if half of the incoming window is used."""
+        ...
 
     def violated(self, symbol: str, text: str) -> Violation:
         """A mistake of the peer that costs the session."""
@@ -184,7 +195,7 @@ class ReceivingLink(Link):
                 raise self._unlike_mode(settled)
             self.credit -= 1
             self.count = self.count + 1 & MASK
-            self.handler.on_message(arrival, buf[at:end], found)
+            self.handler.on_whole(arrival, buf, at, end, found)
             if self.credit <= self.window >> 1:
                 self.top_up()
             return
@@ -204,6 +215,53 @@ class ReceivingLink(Link):
             self._complete(partial, found)
         elif self.spools and not partial.spool_attempted:
             self._spool(partial)
+
+    def on_like(
+        self,
+        number: int,
+        tag: bytes,
+        settled: bool,
+        buf: bytes,
+        at: int,
+        end: int,
+        found: list[Operation],
+    ) -> bool:
+        """A whole message that came as one before, with this id and tag. False if it has to be
+        looked at as the first was. Hot: ``Session.on_transfer`` and ``on_transfer`` in one."""
+        session = self.session
+        credit = self.credit
+        unsettled = session.unsettled.received
+        if (
+            credit <= 0
+            or self.partial is not None
+            or self.over
+            or session.output_closed
+            or session.incoming_window <= 0
+            or self.incomplete
+            or (self.max_message and end - at > self.max_message)
+            or self.snd_mode
+            == (SenderSettleMode.UNSETTLED if settled else SenderSettleMode.SETTLED)
+            or number in unsettled
+            or len(tag) > DELIVERY_TAG_MAX
+        ):
+            return False
+        second = self.rcv_mode == ReceiverSettleMode.SECOND
+        arrival = IncomingDelivery(self, number, tag, settled, second, None)
+        if not settled:
+            self.unsettled[number] = unsettled[number] = arrival
+        session.incoming_window -= 1
+        session.next_incoming_id = session.next_incoming_id + 1 & MASK
+        session.remote_outgoing_window -= 1
+        self.credit = credit - 1
+        self.count = self.count + 1 & MASK
+        try:
+            self.handler.on_whole(arrival, buf, at, end, found)
+        except Violation as violated:
+            self.on_violation(violated, found)
+        if self.credit <= self.window >> 1:
+            self.top_up()
+        session.renew_window()
+        return True
 
     def _arrival(self, record: w.Transfer) -> IncomingDelivery:
         """The delivery that a first transfer begins (§2.7.5)."""

@@ -398,6 +398,10 @@ class Session:
             link.on_transfer(record, buf, at, end, found)
         except Violation as violated:
             link.on_violation(violated, found)
+        self.renew_window()
+
+    def renew_window(self) -> None:
+        """Let more transfers come, if half of the incoming window is used. Hot."""
         if self.incoming_window <= WINDOW >> 1:
             self.incoming_window = WINDOW
             self.write_flow()
