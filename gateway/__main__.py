@@ -107,6 +107,9 @@ def serve(
     ] = None,
 ) -> None:
     """Run the gateway. Defaults: AMQP on 5672, HTTP on 8080, local only, user guest/guest."""
+    from gateway.event_loop import hold_collector
+
+    hold_collector()
     from gateway.config import read_settings
     from gateway.config.facade import facade_of
 

@@ -23,8 +23,14 @@ def run(work: Coroutine[Any, Any, None]) -> None:
         runner.run(work)
 
 
+def hold_collector() -> None:
+    """No collections until ``freeze``: what is imported and built at the start is there to stay."""
+    gc.disable()
+
+
 def freeze() -> None:
     """Leave present objects out of later collections, and set their thresholds."""
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECTOR)

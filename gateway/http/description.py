@@ -5,7 +5,8 @@ method and the pydantic models that those refer to as ``#/components/schemas/NAM
 the same everywhere: ``row_responses`` describes those of a route.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from pydantic import BaseModel
@@ -151,12 +152,17 @@ class Described(Route):
         endpoint: Any,
         *,
         methods: Sequence[str],
-        operations: Mapping[str, dict[str, Any]] | None,
+        operations: Mapping[str, dict[str, Any]] | Callable[[], dict[str, dict[str, Any]]] | None,
         models: Iterable[type[BaseModel]] = (),
     ) -> None:
         super().__init__(path, endpoint, methods=list(methods))
-        self.operations = dict(operations or {})
+        self.given = operations or {}
         self.models = tuple(models)
+
+    @cached_property
+    def operations(self) -> dict[str, dict[str, Any]]:
+        """Made when the description is asked for, if a function was given."""
+        return self.given() if callable(self.given) else dict(self.given)
 
 
 def reference(model: type[BaseModel]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class Rank(Enum):
 class Input(BaseModel):
     """A request body: unknown members are errors, and types are strict."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 async def act(context: Context, work: Callable[[], T]) -> T:

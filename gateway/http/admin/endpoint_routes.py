@@ -1,6 +1,7 @@
 """Builds routes and their descriptions from the table of endpoints."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
@@ -43,7 +44,7 @@ def make_routes(context: Context, endpoints: Iterable[Endpoint]) -> list[Describ
             path,
             PathEndpoint(context, group),
             methods=[one.method for one in group],
-            operations={one.method.lower(): operation(one) for one in group if not one.hidden},
+            operations=partial(operations, group),
             models=[
                 model
                 for one in group
@@ -53,6 +54,10 @@ def make_routes(context: Context, endpoints: Iterable[Endpoint]) -> list[Describ
         )
         for path, group in by_path.items()
     ]
+
+
+def operations(group: list[Endpoint]) -> dict[str, dict[str, Any]]:
+    return {one.method.lower(): operation(one) for one in group if not one.hidden}
 
 
 def operation(endpoint: Endpoint) -> dict[str, Any]:
