@@ -180,15 +180,16 @@ class Transcoder:
                 if len(publishers) >= MOST_PUBLISHERS:
                     publishers.clear()
                 publisher = publishers[by] = Publisher(*(text or "" for text in by))
-            journal, pos, stamp, vhost, address, at = place
+            journal, pos, stamp, vhost, address, at, entered, written = place
             try:
                 message = message_of(content, publisher.user)
             except Odd as odd:
                 yield Refused(odd.code, odd.text, at, 0, odd.wire)
                 continue
             entry = Entry(
-                pos, stamp, vhost or "", address or "", at, publisher, message, len(message.body)
-            )
+                pos, stamp, vhost or "", address or "", at, publisher, message, len(message.body),
+                entered=entered or 0, written=written or 0,
+            )  # fmt: skip
             yield Row(journal or "", entry, self._crossing)
 
     def _values(self, row: Row) -> Sequence[Any]:
@@ -287,12 +288,13 @@ STRAIGHT: dict[str, Callable[[Any], Any]] = {
     "protocol": _given("protocol"), "client_id": _given("client_id"),
     "connection_id": _given("connection"), "user_id": _given("user"),
     "client_product": _given("product"), "client_version": _given("product_version"),
+    "listener": _given("listener"), "wire": _as_it_is("header"),
     "dedup_key": _key, **{name: _as_it_is(name) for name in PLACES},
 }  # fmt: skip
 """Columns that need no message."""
 CONTENT = ("dialect", "header", "body", "exchange", "routing_key", "added", "reference")
 PUBLISHER = Publisher._fields
-PLACE = ("journal", "pos", "stamp", "vhost", "address", "source_offset")
+PLACE = ("journal", "pos", "stamp", "vhost", "address", "source_offset", "entered", "written")
 MOST_PUBLISHERS = 10_000
 """Publishers that are remembered."""
 

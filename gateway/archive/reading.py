@@ -20,7 +20,7 @@ from gateway.broker.journal import name_of
 from gateway.errors import GatewayError
 from gateway.inspect.sources import SERVER
 from gateway.journal.canonical import clean
-from gateway.journal.columns import VERSION
+from gateway.journal.columns import KNOWN
 from gateway.journal.reader import SEGMENTS
 from gateway.journal.segments import BODIES, NAME
 
@@ -195,7 +195,7 @@ def _segment_batches(part: Part, counts: Counts) -> Batches:
     try:
         file = parquet.ParquetFile(path, memory_map=True)
         given = {key.decode(): value for key, value in (file.metadata.metadata or {}).items()}
-        if given.get("version") != VERSION.encode():
+        if given.get("version", b"").decode("latin-1") not in KNOWN:
             raise ValueError("it is not a segment of a journal of this version")
         journal = given["journal"].decode()
         names = {name for name in file.schema_arrow.names if name in RAW.names}

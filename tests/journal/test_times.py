@@ -131,11 +131,22 @@ def test_time_at_an_upstream(tmp_path: Path) -> None:
     assert (here.entered, here.offset) == (0, 0)
 
 
+def as_before(path: Path) -> None:
+    """Make a segment one of version 1."""
+    from pyarrow import parquet
+
+    from gateway.journal.columns import LATER
+
+    notes = parquet.read_metadata(path).metadata
+    table = parquet.read_table(path).drop_columns(list(LATER))
+    told = {name: value for name, value in notes.items() if not name.startswith(b"ARROW")}
+    parquet.write_table(table.replace_schema_metadata({**told, b"version": b"1"}), path)
+
+
 @pytest.mark.extras
 def test_segments_of_before(tmp_path: Path) -> None:
     """Without these columns: they are read, and written anew, as others."""
-    parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra `journal` (pyarrow)")
-    from gateway.journal.columns import LATER
+    pytest.importorskip("pyarrow", reason="needs the extra `journal` (pyarrow)")
     from gateway.journal.rewriting import Outdated, rewrite
     from gateway.journal.segments import list_segments
     from tests.journal.test_sealing import Sealing, everything, plain, run
@@ -152,11 +163,7 @@ def test_segments_of_before(tmp_path: Path) -> None:
     times = [one.written for one in before]
     assert all(times[:9]) and not times[9]
     assert [one.written for one in everything(tmp_path)] == times
-    notes = parquet.read_metadata(segment.path).metadata
-    table = parquet.read_table(segment.path).drop_columns(list(LATER))
-    told = {name: value for name, value in notes.items() if not name.startswith(b"ARROW")}
-    table = table.replace_schema_metadata({**told, b"version": b"1"})
-    parquet.write_table(table, segment.path)
+    as_before(segment.path)
     found = everything(tmp_path)
     assert plain([one._replace(publisher=before[0].publisher) for one in found]) == plain(before)
     assert [(one.written, one.publisher.listener) for one in found] == [(0, "")] * 10

@@ -27,8 +27,9 @@ from gateway.message import Essentials, Message, Properties  # noqa: E402
 from pyspark_amqp.jobs import transcode as job  # noqa: E402
 from tests.archive.recorded import write_archive  # noqa: E402
 from tests.archive.test_damage import OPEN, publish  # noqa: E402
+from tests.journal.test_times import as_before  # noqa: E402
 
-PUBLISHER = Publisher("amqp-0-9-1", "guest", "c1", "client", "pika", "1.3")
+PUBLISHER = Publisher("amqp-0-9-1", "guest", "c1", "client", "pika", "1.3", listener="plant")
 
 
 def message(number: int, size: int = 300) -> Message:
@@ -48,7 +49,8 @@ def write_segments(folder: Path, count: int, each: int) -> list[Segment]:
             one = message(pos)
             writer.add(
                 Entry(pos, 1_700_000_000_000 + pos, "/", "/exchanges/orders", pos, PUBLISHER, one,
-                      len(one.body))
+                      len(one.body), entered=1_699_999_999_990 + pos % 7,
+                      written=1_700_000_000_005 + pos if pos % 3 else 0)
             )  # fmt: skip
         segment = writer.finish(start + each)
         assert segment is not None
@@ -127,6 +129,15 @@ def test_segments_come_out_as_the_journal_shows_them(archive: Path, tmp_path: Pa
             if table.schema.field(name).type == pa.map_(pa.string(), pa.string()):
                 values = [dict(value) for value in values]
             assert values == list(column), name
+
+
+def test_segments_of_before(tmp_path: Path) -> None:
+    (segment,) = write_segments(tmp_path / "in", 10, 10)
+    as_before(segment.path)
+    plan, total = run(tmp_path / "in", tmp_path, CANONICAL)
+    assert total == (10, 0, 10, 0, total.octets)
+    assert {row["listener"] for row in rows(plan.output)} == {None}
+    assert [row["hops"] for row in rows(plan.output)] == [[]] * 10
 
 
 def _all() -> Any:
