@@ -1,20 +1,53 @@
 """Features of a message that is read from a journal or an archive, by the names of the table of
 knowledge. The decoders of the observe mode find the same in frames."""
 
+from operator import attrgetter
 from typing import Any
 
 from gateway.adapters.methods.content import BASIC
-from gateway.inventory.contents import content_of
+from gateway.inventory.contents import content_of, reply_features
 from gateway.inventory.observer import LARGE
 from gateway.inventory.performatives import ANNOTATIONS
 from gateway.message import Dialect, Properties
+from gateway.values import Array, Described
 
+MOST_KNOWN = 1024
+MOST_HEADERS = 32
+"""Combinations that are remembered, and headers in one."""
+NESTED = (dict, list, Array, Described)
+"""Values whose features are those of others inside of them."""
+_used = attrgetter(
+    "user_id", "app_id", "cluster_id", "type", "group_id", "footer", "content_encoding"
+)
+_known: dict[tuple[Any, ...], tuple[str, ...]] = {}
 USUAL_PRIORITY = 4
 """That of messages without one in 0-10 and 1.0; some clients always say it."""
 
 
 def features_of(properties: Properties, dialect: Dialect, size: int) -> list[str]:
     """``size``: octets of the body."""
+    headers = properties.application or {}
+    types = tuple(map(type, headers.values()))
+    if len(types) > MOST_HEADERS or any([issubclass(one, NESTED) for one in {*types}]):
+        return _found(properties, dialect, size)
+    # All that the answer depends on.
+    reply_to = properties.reply_to
+    combination = (
+        dialect is BASIC, size > LARGE, types, tuple(headers), tuple(properties.annotations or ()),
+        tuple(map(bool, _used(properties))), properties.creation_time is None,
+        properties.body_kind, properties.priority,
+        properties.ttl is None and properties.absolute_expiry_time is None,
+        tuple(reply_features(reply_to)) if isinstance(reply_to, str) else (),
+    )  # fmt: skip
+    known = _known.get(combination)
+    if known is None:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        known = _known[combination] = tuple(_found(properties, dialect, size))
+    return list(known)
+
+
+def _found(properties: Properties, dialect: Dialect, size: int) -> list[str]:
     others: dict[str, Any] = {}
     others["timestamp"] = properties.creation_time is not None and dialect is BASIC
     others["user-id"] = properties.user_id

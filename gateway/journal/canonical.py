@@ -9,8 +9,10 @@ import json
 from binascii import crc32
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
+from operator import attrgetter
+from types import NoneType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -76,36 +78,44 @@ class Row:
 
     @property
     def annotations(self) -> Table:
-        found = dict(self.properties.annotations or {})
         message = self.entry.message
-        return {LEGACY[0]: message.exchange, LEGACY[1]: message.key} | found
+        found: Table = {LEGACY[0]: message.exchange, LEGACY[1]: message.key}
+        own = self.properties.annotations
+        return found | own if own else found
 
     def day(self) -> date:
         return (EPOCH + timedelta(milliseconds=self.entry.stamp)).date()
 
 
-def _named(name: str) -> Callable[[Row], Any]:
-    return lambda row: getattr(row.properties, name)
-
-
 def text_of(value: Any) -> str | None:
     """A value in a readable form."""
-    if type(value) is str and value.isascii():
-        return value  # Most are.
-    match value:
-        case None:
-            return None
-        case bool():
-            return "true" if value else "false"
-        case bytes():
-            try:
-                return value.decode()
-            except UnicodeDecodeError:
-                return value.hex()
-        case str() | int() | float() | UUID() | IeeeDecimal():
-            return clean(str(value))
-        case _:
-            return clean(json.dumps(plain(value), ensure_ascii=False))
+    kind = value.__class__
+    if kind is str:
+        return value if value.isascii() else clean(value)
+    return _writer_of(kind)(value)
+
+
+@cache
+def _writer_of(kind: type) -> Callable[[Any], str | None]:
+    """How values of a class are written."""
+    if kind is NoneType:
+        return lambda value: None
+    if issubclass(kind, bool):
+        return lambda value: "true" if value else "false"
+    if issubclass(kind, bytes):
+        return _octets_text
+    if issubclass(kind, int):
+        return str
+    if issubclass(kind, str | float | UUID | IeeeDecimal):
+        return lambda value: clean(str(value))
+    return lambda value: clean(json.dumps(plain(value), ensure_ascii=False))
+
+
+def _octets_text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.hex()
 
 
 def plain(value: Any) -> Any:
@@ -130,44 +140,41 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _text(name: str) -> Callable[[Row], str | None]:
-    return lambda row: text_of(getattr(row.properties, name))
+def _number(value: Any) -> int | None:
+    if not isinstance(value, int):
+        return None
+    return max(-UNSIGNED - 1, min(int(value), UNSIGNED))
 
 
-def _number(name: str) -> Callable[[Row], int | None]:
-    def read(row: Row) -> int | None:
-        value = getattr(row.properties, name)
-        if not isinstance(value, int):
+def _kind(value: Any) -> str | None:
+    match value:
+        case None:
             return None
-        return max(-UNSIGNED - 1, min(int(value), UNSIGNED))
-
-    return read
-
-
-def _kind(name: str) -> Callable[[Row], str | None]:
-    def read(row: Row) -> str | None:
-        match getattr(row.properties, name):
-            case None:
-                return None
-            case UUID():
-                return "uuid"
-            case bytes():
-                return "binary"
-            case ULong() | int():
-                return "ulong"
-            case _:
-                return "string"
-
-    return read
+        case UUID():
+            return "uuid"
+        case bytes():
+            return "binary"
+        case ULong() | int():
+            return "ulong"
+        case _:
+            return "string"
 
 
 def texts(table: Table | None) -> dict[str, str | None]:
-    return {clean(str(key)): text_of(value) for key, value in (table or {}).items()}
+    if not table:
+        return {}
+    return {
+        key if key.__class__ is str and key.isascii() else clean(str(key)): text_of(value)
+        for key, value in table.items()
+    }
 
 
-def _priority(row: Row) -> int | None:
-    value = row.properties.priority
+def _priority(value: Any) -> int | None:
     return value if isinstance(value, int) and 0 <= value < 1 << 15 else None
+
+
+def _body_kind(value: Any) -> str:
+    return value or "data"
 
 
 def _sections(row: Row) -> bytes | None:
@@ -175,6 +182,8 @@ def _sections(row: Row) -> bytes | None:
     if crossed is None or row.entry.reference:
         return None
     found = pieces(crossed.header, crossed.body)
+    if crossed.body.__class__ is bytes:
+        return b"".join(found)  # type: ignore[arg-type]
     return b"".join(
         b"".join(one.chunks()) if isinstance(one, LargeBody) else bytes(one) for one in found
     )
@@ -218,13 +227,28 @@ def _origin(name: str) -> Callable[[Row], str | None]:
 
 class Column(NamedTuple):
     """``type`` is Spark's, ``description`` is for documents. ``body``: it needs the message's
-    body."""
+    body. ``of_property``: it is made of this property alone, by ``made``."""
 
     name: str
     type: str
     value: Callable[[Row], Any]
     description: str
     body: bool = False
+    of_property: str = ""
+    made: Callable[[Any], Any] = text_of
+
+
+def _property(
+    name: str, type: str, key: str, made: Callable[[Any], Any], description: str
+) -> Column:
+    def value(row: Row) -> Any:
+        return made(getattr(row.properties, key))
+
+    return Column(name, type, value, description, False, key, made)
+
+
+def _text(name: str, description: str) -> Column:
+    return _property(name, STRING, name, text_of, description)
 
 
 STRING, BIGINT, BINARY = "STRING", "BIGINT", "BINARY"
@@ -251,28 +275,28 @@ COLUMNS = (
     Column("client_product", STRING, _origin("product"), "product of the client"),
     Column("client_version", STRING, _origin("product_version"), "and its version"),
     Column("listener", STRING, _origin("listener"), "by which the publisher came"),
-    Column("message_id", STRING, _text("message_id"), "message id, as text"),
-    Column("message_id_type", STRING, _kind("message_id"), "string, ulong, uuid or binary"),
-    Column("correlation_id", STRING, _text("correlation_id"), "correlation id, as text"),
-    Column("correlation_id_type", STRING, _kind("correlation_id"), "as of the message id"),
-    Column("reply_to", STRING, _text("reply_to"), "reply-to"),
-    Column("subject", STRING, _text("subject"), "subject"),
-    Column("content_type", STRING, _text("content_type"), "content type"),
-    Column("content_encoding", STRING, _text("content_encoding"), "content encoding"),
-    Column("group_id", STRING, _text("group_id"), "group id"),
-    Column("group_sequence", BIGINT, _number("group_sequence"), "sequence in its group"),
-    Column("creation_ms", BIGINT, _number("creation_time"), "creation time, ms since 1970"),
-    Column("expiry_ms", BIGINT, _number("absolute_expiry_time"), "expiry time, ms since 1970"),
-    Column("ttl_ms", BIGINT, _number("ttl"), "time to live"),
-    Column("durable", "BOOLEAN", lambda row: bool(row.properties.durable), "durable"),
-    Column("priority", "SMALLINT", _priority, "priority"),
-    Column("delivery_count", BIGINT, _number("delivery_count"), "deliveries before"),
-    Column("properties", TEXTS, lambda row: texts(row.properties.application),
-           "application properties (headers), as text"),
+    _text("message_id", "message id, as text"),
+    _property("message_id_type", STRING, "message_id", _kind, "string, ulong, uuid or binary"),
+    _text("correlation_id", "correlation id, as text"),
+    _property("correlation_id_type", STRING, "correlation_id", _kind, "as of the message id"),
+    _text("reply_to", "reply-to"),
+    _text("subject", "subject"),
+    _text("content_type", "content type"),
+    _text("content_encoding", "content encoding"),
+    _text("group_id", "group id"),
+    _property("group_sequence", BIGINT, "group_sequence", _number, "sequence in its group"),
+    _property("creation_ms", BIGINT, "creation_time", _number, "creation time, ms since 1970"),
+    _property("expiry_ms", BIGINT, "absolute_expiry_time", _number, "expiry time, ms since 1970"),
+    _property("ttl_ms", BIGINT, "ttl", _number, "time to live"),
+    _property("durable", "BOOLEAN", "durable", bool, "durable"),
+    _property("priority", "SMALLINT", "priority", _priority, "priority"),
+    _property("delivery_count", BIGINT, "delivery_count", _number, "deliveries before"),
+    _property("properties", TEXTS, "application", texts,
+              "application properties (headers), as text"),
     Column("annotations", TEXTS, lambda row: texts(row.annotations),
            "message annotations, with `x-exchange` and `x-routing-key`, as text"),
-    Column("body_kind", STRING, lambda row: row.properties.body_kind or "data",
-           "data, sequence, value or none"),
+    _property("body_kind", STRING, "body_kind", _body_kind,
+              "data, sequence, value or none"),
     Column("body", BINARY, lambda row: row.body, "null if `body_ref` is set", True),
     Column("body_len", BIGINT, lambda row: row.entry.size, "octets of the body"),
     Column("body_sha256", BINARY,
@@ -316,6 +340,9 @@ class Rows:
         self.sample = sample
         self.columns = [BY_NAME[name] for name in names]
         self.needs_bodies = any(one.body for one in self.columns)
+        self._properties = sorted({one.of_property for one in self.columns} - {""})
+        # Of one name alone it would give no tuple.
+        self._read = attrgetter(*self._properties, "durable", "durable")
         self._crossing = Crossing(ARCHIVE_KEY, "lossless", "values")
 
     def of(self, entries: list[Entry]) -> list[list[Any]]:
@@ -327,9 +354,21 @@ class Rows:
     def by_column(self, entries: list[Entry]) -> list[list[Any]]:
         """The same for each column."""
         rows = [Row(self.journal, entry, self._crossing) for entry in entries]
-        return [self._values(one, rows) for one in self.columns]
+        found: dict[str, tuple[Any, ...]] = {}
+        if self._properties:
+            each = zip(*map(self._read, [row.properties for row in rows]), strict=True)
+            found = dict(zip(self._properties, each, strict=False))
+        return [self._values(one, rows, found) for one in self.columns]
 
-    def _values(self, column: Column, rows: list[Row]) -> list[Any]:
+    def _values(
+        self, column: Column, rows: list[Row], found: dict[str, tuple[Any, ...]]
+    ) -> list[Any]:
+        if column.of_property and rows:
+            given, made = found[column.of_property], column.made
+            absent = made(None)
+            if given.count(None) == len(given):
+                return [absent] * len(given)
+            return [absent if one is None else made(one) for one in given]
         value = column.value
         if column.name != LOSSY or self.sample >= 1:
             return [value(row) for row in rows]

@@ -7,6 +7,7 @@ imported where that is known to be there.
 
 from array import array
 from collections.abc import Iterable
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from gateway.journal.entries import NOBODY, Entry, JournalError, Names, Part, Pu
 from gateway.message import DIALECTS, Essentials, Message
 from gateway.store.plain import read_plain, write_plain
 
+new = tuple.__new__
 VERSION = "2"
 KNOWN = ("1", VERSION)
 """Versions of the columns. A reader refuses others."""
@@ -171,10 +173,7 @@ def to_entries(batch: Any, bodies: bool = True) -> list[Entry]:
         if dialect is None:
             raise JournalError(f"a segment has a message in the unknown dialect {name!r}")
         added = given["added"][at]
-        try:
-            headers = read_plain(added) if added else None
-        except (ValueError, LookupError, TypeError, StoreError) as error:
-            raise JournalError(f"a segment is damaged: {error}") from error
+        headers = _headers(added) if added else None
         message = Message(
             dialect,
             given["header"][at],
@@ -203,6 +202,41 @@ def to_entries(batch: Any, bodies: bool = True) -> list[Entry]:
     return found
 
 
+CONTENT = ("pos", "user", "dialect", "exchange", "routing_key", "header", "added", "size")
+"""Columns that a message is made of, beside ``body``."""
+
+
+def to_messages(batch: Any, bodies: bool = True) -> list[Entry]:
+    """Entries with nothing but their positions and messages, from a batch or table with these
+    columns: half the time of ``to_entries``. Raises ``JournalError``."""
+    given = [batch.column(name).to_pylist() for name in (*CONTENT, "reference")]
+    contents = batch.column("body").to_pylist() if bodies else repeat(b"")
+    texts: dict[bytes, str] = {}
+    found: list[Entry] = []
+    for row, body in zip(zip(*given, strict=True), contents, strict=bodies):
+        pos, user, name, exchange, key, header, added, size, reference = row
+        dialect = DIALECTS.get(name)
+        if dialect is None:
+            raise JournalError(f"a segment has a message in the unknown dialect {name!r}")
+        for octets in (exchange, key):
+            if octets not in texts:
+                texts[octets] = octets.decode("utf-8", "surrogatepass")
+        message = Message(
+            dialect, header, body or b"", texts[exchange], texts[key], NONE,
+            _headers(added) if added else None, user,
+        )  # fmt: skip
+        found.append(new(Entry, (pos, 0, "", "", 0, NOBODY, message, size, reference or "", 0, 0)))
+    return found
+
+
+def _headers(added: bytes) -> Any:
+    """Raises ``JournalError``."""
+    try:
+        return read_plain(added)
+    except (ValueError, LookupError, TypeError, StoreError) as error:
+        raise JournalError(f"a segment is damaged: {error}") from error
+
+
 def of_this_version(table: Any) -> Any:
     """A table of a segment with all columns, also if an earlier version has written it."""
     for name in LATER:
@@ -210,6 +244,22 @@ def of_this_version(table: Any) -> Any:
             field = SCHEMA.field(name)
             table = table.append_column(field, pa.nulls(table.num_rows, field.type))
     return table.select(SCHEMA.names).cast(SCHEMA)
+
+
+def rows_of(table: Any, start: int, end: int, chosen: list[tuple[str, str]] | None) -> Any:
+    """The entries of a range of positions, at these addresses (``None``: all), with their indexes
+    ``row`` in the table."""
+    index = pa.array(range(table.num_rows), pa.int64())
+    fits = compute.and_(compute.greater_equal(table["pos"], start), compute.less(table["pos"], end))
+    if chosen is not None:
+        fits = compute.and_(fits, at_addresses(table, chosen))
+    return table.append_column("row", index).filter(fits)
+
+
+def at_addresses(table: Any, chosen: list[tuple[str, str]]) -> Any:
+    """Which rows are at these addresses."""
+    places = compute.binary_join_element_wise(table["vhost"], table["address"], "\0")
+    return compute.is_in(places, pa.array(["\0".join(one) for one in chosen], pa.string()))
 
 
 def first_of(table: Any, vhost: str, address: str, least: dict[str, int]) -> tuple[int, int] | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Set
 from contextlib import suppress
 from functools import cached_property
 from itertools import accumulate
+from operator import mul
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +35,8 @@ NAME = re.compile(r"(\d{20})-(\d{20})(?:-(\d{4}))?\.parquet")
 BODIES = "bodies"
 SHARED = ["vhost", "address", "offset", "size"]
 """Columns of which shares are made."""
+KEYS = ["pos", "vhost", "address", "size", "reference"]
+"""Columns by which entries are chosen."""
 GROUP_ENTRIES, GROUP_OCTETS = 4096, 16 << 20
 """Entries, and octets of them, in one row group."""
 
@@ -69,6 +72,10 @@ class Notes(NamedTuple):
         return self.shares.keys()
 
 
+_remembered: dict[tuple[str, int, int, int], Notes] = {}
+MOST_REMEMBERED = 64
+
+
 class Segment:
     """A file of the positions from ``start`` to ``end`` (not included)."""
 
@@ -80,6 +87,8 @@ class Segment:
         self.start, self.end = int(found[1]), int(found[2])
         self.version = int(found[3] or 0)
         """How often it was written anew."""
+        self._last: tuple[int, frozenset[str], Any] | None = None
+        """The row group that was read last: its number, and its columns."""
 
     @cached_property
     def _file(self) -> Any:
@@ -95,15 +104,30 @@ class Segment:
         except (OSError, pyarrow.ArrowException) as error:
             raise JournalError(f"{self.path}: {error}") from error
 
+    def open(self) -> None:
+        """Before notes and entries are read: the file is opened once for both. Raises as
+        ``notes``."""
+        self._file  # noqa: B018
+
     @cached_property
     def notes(self) -> Notes:
-        """Raises ``JournalError``, or ``FileNotFoundError`` for one that retention has removed."""
+        """Raises ``JournalError``, or ``FileNotFoundError`` for one that retention has removed.
+        Those that this process has read last are remembered, as a file never changes."""
+        found = self.path.stat()
+        key = str(self.path), found.st_ino, found.st_mtime_ns, found.st_size
+        notes = _remembered.get(key)
+        if notes is not None:
+            return notes
         opened = "_file" in self.__dict__
         try:
-            return self._read_notes()
+            notes = self._read_notes()
         finally:
             if not opened:
                 self.close()
+        while len(_remembered) >= MOST_REMEMBERED:
+            _remembered.pop(next(iter(_remembered)), None)
+        _remembered[key] = notes
+        return notes
 
     def _read_notes(self) -> Notes:
         from gateway.journal.columns import KNOWN
@@ -134,29 +158,46 @@ class Segment:
 
     def read(self, start: int, question: Question, end: int | None = None) -> Portion:
         """Entries from a position on, up to the end of the segment. Row groups without any are
-        not read."""
-        from gateway.journal import columns
+        not read, and of others no objects are made but for these entries."""
+        from gateway.journal.columns import LIGHT, SCHEMA, rows_of, to_entries
 
+        self.open()
         until = self.end if end is None else min(end, self.end)
-        if not any(question.wanted(*one) for one in self.notes.shares):
-            return Portion([], until)
-        names = columns.SCHEMA.names if question.bodies else columns.LIGHT
+        wanted = [one for one in self.notes.shares if question.wanted(*one)]
+        chosen = None if len(wanted) == len(self.notes.shares) else wanted
         found: list[Entry] = []
         octets = 0
-        for number in range(self._file.metadata.num_row_groups):
+        for number in range(self._file.metadata.num_row_groups) if wanted else ():
             low, high = self._bounds(number)
             if high < start or low >= until:
                 continue
-            table = self._file.read_row_group(number, columns=names)
-            for one in columns.to_entries(table, question.bodies):
-                if not start <= one.pos < until or not question.wanted(one.vhost, one.address):
-                    continue
-                size = one.size if question.bodies and not one.reference else 0
-                if found and (len(found) >= question.entries or octets + size > question.octets):
-                    return Portion(found, one.pos)
-                found.append(one)
-                octets += size
+            rows = rows_of(self._group(number, KEYS), start, until, chosen)
+            room = max(question.entries - len(found), 0 if found else 1)
+            sizes = rows.slice(0, room)["size"].to_pylist()
+            if question.bodies:
+                inline = rows.slice(0, room)["reference"].is_null().to_pylist()
+                totals = accumulate(map(mul, sizes, inline), initial=octets)
+                next(totals)
+                fits = [total <= question.octets for total in totals]
+                sizes = sizes[: max(sum(fits), 0 if found else 1)]
+                octets += sum(map(mul, sizes, inline))
+            if sizes:
+                group = self._group(number, SCHEMA.names if question.bodies else LIGHT)
+                taken = group.take(rows["row"].slice(0, len(sizes)))
+                found += to_entries(taken, question.bodies)
+            if len(sizes) < rows.num_rows:
+                return Portion(found, rows["pos"][len(sizes)].as_py())
         return Portion(found, until)
+
+    def _group(self, number: int, names: list[str]) -> Any:
+        """A row group, with at least these columns. The last one is kept, as whoever reads goes on
+        there."""
+        last = self._last
+        if last is not None and last[0] == number and last[1].issuperset(names):
+            return last[2]
+        table = self._file.read_row_group(number, columns=names)
+        self._last = number, frozenset(names), table
+        return table
 
     def tables(self, start: int, end: int, names: list[str]) -> Iterator[Any]:
         """These columns of a range of positions, as Arrow has them, a row group at a time and with
@@ -171,6 +212,7 @@ class Segment:
         return statistics.min, statistics.max
 
     def close(self) -> None:
+        self._last = None
         if "_file" in self.__dict__:
             self.__dict__.pop("_file").close()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -279,3 +280,59 @@ def test_a_segment_knows_the_shares_of_its_addresses(tmp_path: Path) -> None:
     assert segment.notes.shares == expected
     rows = segment.tables(0, 9, SHARED)
     assert shares_of(next(rows)) == expected
+
+
+def test_only_what_is_asked_for_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No objects for other entries, no bodies without need, and each file is opened once."""
+    parquet = importlib.import_module("pyarrow.parquet")
+    columns = importlib.import_module("gateway.journal.columns")
+    sealing = Sealing(tmp_path)
+    sealing.declare("others")
+    for number in range(20):
+        sealing.publish(b"%d" % number)
+        sealing.channel.publish(message(b"-%d" % number, b"", "", "others"))
+        sealing.commit()
+    run(sealing.look(segment_messages=20))
+    before = plain(everything(tmp_path))
+    opened: list[str] = []
+    made: list[int] = []
+
+    class Opened(parquet.ParquetFile):  # type: ignore[name-defined, misc]
+        def __init__(self, path: Path, **options: Any) -> None:
+            opened.append(path.name)
+            super().__init__(path, **options)
+
+        def read_row_group(self, number: int, columns: list[str]) -> Any:
+            opened.append({5: "keys", 21: "light", 22: "all"}[len(columns)])
+            return super().read_row_group(number, columns=columns)
+
+    def to_entries(batch: Any, bodies: bool = True) -> list[Entry]:
+        made.append(batch.num_rows)
+        made_of: list[Entry] = real(batch, bodies)
+        return made_of
+
+    real = columns.to_entries
+    monkeypatch.setattr(parquet, "ParquetFile", Opened)
+    monkeypatch.setattr(columns, "to_entries", to_entries)
+    segments = importlib.import_module("gateway.journal.segments")
+    segments._remembered.clear()
+    first, second = (one.path.name for one in list_segments(tmp_path / "journal"))
+    with contextlib.closing(JournalReader(None, tmp_path / "journal")) as reader:
+        assert reader.overview().end == 40
+        assert opened == [second]
+        opened.clear()
+        of_others = ALL._replace(wanted=lambda _, address: address.endswith("others"), entries=2)
+        found = reader.read(4, of_others)
+        assert plain(found.entries) == [before[5], before[7]] and found.next == 9
+        assert (made, opened) == ([2], [first, "keys", "all"])
+        found = reader.read(9, of_others._replace(bodies=False))
+        assert [one.pos for one in found.entries] == [9, 11] and made == [2, 2]
+        found = reader.read(13, ALL._replace(octets=2))
+        assert plain(found.entries) == before[13:14] and found.next == 14
+        found = reader.read(18, ALL, 19)
+        assert plain(found.entries) == before[18:19] and found.next == 19
+        assert made == [2, 2, 1, 1] and len(opened) == 3
+        assert not reader.read(5, ALL._replace(wanted=lambda *_: False)).entries
+        assert plain(reader.read(20, ALL).entries) == before[20:] and opened[3:] == [
+            second, "keys", "all",
+        ]  # fmt: skip

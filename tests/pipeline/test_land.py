@@ -95,7 +95,9 @@ def test_a_journal_lands_and_goes_on(spark: Any, filled: Filled, tmp_path: Path)
     frame = Inputs(table=str(table)).frame(spark)
     source = spark.read.format("amqp").option("journal", str(filled.folder)).load()
     assert frame.columns == [one.name for one in COLUMNS]
-    assert sorted(map(str, frame.collect())) == sorted(map(str, source.collect()))
+    # When the last batch was on disk the next one tells, which had not come when it landed.
+    landed, there = (sorted(map(str, one.drop("hops").collect())) for one in (frame, source))
+    assert landed == there
     assert run("maintain", "--table", str(table), "--compact")["files"] == 2
     assert run(*where, "--once")["rows"] == 0
     assert [row.pos for row in rows_of(spark, table=str(table))] == list(range(35))
