@@ -47,6 +47,7 @@ from gateway.net.failures import FailureRecords
 from gateway.net.listener import ListenAddress, Listener, listen_http
 from gateway.net.listener_rules import rules_of
 from gateway.net.loop_turn import LoopTurn
+from gateway.net.loopback import is_local_name
 from gateway.net.passwords import Passwords
 from gateway.net.tls import server_context
 from gateway.net.websocket import AmqpSockets
@@ -517,6 +518,14 @@ async def serve(settings: Settings) -> None:
         if gateway.admin_port is not None:
             log.info("administration on http://%s:%d/", settings.admin.host, gateway.admin_port)
         log.info("data in %s", settings.data_dir if settings.durable else "memory only")
+        users = gateway.broker.access.list_users()
+        if users and all(one.loopback_only for one in users) and not is_local_name(amqp.host):
+            names = ", ".join(one.name for one in users)
+            log.warning(
+                "other machines can connect, and nobody can log in from there: %s may only come "
+                "from this machine; `amqp-gateway user add NAME` adds a user",
+                names,
+            )
         freeze()
         sys.setswitchinterval(SWITCH_SECONDS)
         await gateway.stopped()

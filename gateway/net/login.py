@@ -119,7 +119,10 @@ class Login:
         if user is None:
             return str(Wrong("unknown user"))
         if user.loopback_only and not (self._peer is not None and self._peer.loopback):
-            return "this user may only come from this machine"
+            return (
+                "this user may only come from this machine; amqp-gateway user add NAME adds one "
+                "who may come from anywhere"
+            )
         return ""
 
     def _decided(self, user: str, refusal: str) -> bool:

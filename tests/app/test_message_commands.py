@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 from gateway.http.fields import string
 from gateway.message_commands import guess, quoted
 from tests.app.test_cli import refused, run
+from tests.net.preloaded import ROOT
 from tests.net.running import Running
 
 
@@ -162,3 +164,14 @@ def test_guess() -> None:
     assert guess(b"[1") == guess(b"") == "text/plain; charset=utf-8"
     assert guess(b"\xff") == "application/octet-stream"
     assert guess(b"[" * 100_000) == "text/plain; charset=utf-8"
+
+
+def test_the_commands_of_the_guide(gateway: Running) -> None:
+    guide = (ROOT / "docs" / "cli.md").read_text()
+    block = guide.partition("```sh\n")[2].partition("```")[0]
+    commands = [shlex.split(line) for line in block.splitlines()]
+    assert len(commands) == 4
+    for program, *words in commands:
+        assert program == "amqp-gateway"
+        done = ask(gateway, *words)
+        assert done.returncode == 0, (words, done)

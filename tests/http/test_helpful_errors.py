@@ -208,3 +208,16 @@ async def test_the_type_of_curl_is_noticed(rig: Any) -> None:
             "the body is application/x-www-form-urlencoded, which curl -d says by itself; "
             "add -H 'Content-Type: application/json'"
         )
+
+
+async def test_the_first_user_from_another_machine(rig: Any) -> None:
+    """The answer is the same for any password, and whether or not the user exists."""
+    details = []
+    for user in ("guest:guest", "guest:wrong", "mallory:guest"):
+        async with rig.http(user, peer="192.0.2.7") as http:
+            answer = await http.get("/v1/admin/vhosts")
+        assert answer.status_code == 401
+        details.append(answer.json()["detail"])
+    right, wrong, other = details
+    assert right == wrong and "amqp-gateway user add NAME" in right
+    assert other == "Unknown user or wrong password."

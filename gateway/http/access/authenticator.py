@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from starlette.types import Scope
 
 from gateway.broker.access import Access
+from gateway.broker.broker import FIRST_USER
 from gateway.config.web import AccessSettings, BearerSettings
 from gateway.http import problems
 from gateway.http.access.catalogue import Catalogue
 from gateway.http.access.origins import Origins
-from gateway.http.access.passwords import WRONG, checked, fingerprint, read_basic
+from gateway.http.access.passwords import FROM_ELSEWHERE, WRONG, checked, fingerprint, read_basic
 from gateway.http.access.principal import BadToken, Principal
 from gateway.http.access.quotas import Quotas
 from gateway.http.access.sessions import Records, Sessions, holds
@@ -129,9 +130,12 @@ class Authenticator:
     async def of_password(self, scope: Scope, given: bytes) -> Principal:
         user, password = read_basic(given)
         client = scope.get("client")
-        found = await checked(self.passwords, user, password, client[0] if client else LOCAL)
-        if found.loopback_only and not peer_is_loopback(scope):
-            raise self.challenge(WRONG)
+        near = peer_is_loopback(scope)
+        wrong = FROM_ELSEWHERE if user == FIRST_USER and not near else WRONG
+        peer = client[0] if client else LOCAL
+        found = await checked(self.passwords, user, password, peer, wrong)
+        if found.loopback_only and not near:
+            raise self.challenge(wrong)
         return Principal(user, proof=(fingerprint(found.verifier),))
 
     def of_cookie(

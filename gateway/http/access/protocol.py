@@ -75,7 +75,12 @@ class BoundedProtocol(HttpToolsProtocol):
                 self.parser.feed_data(data)
                 return
             except httptools.HttpParserError as error:
-                self.logger.warning("Invalid HTTP request received.")
+                if bytes(data[:4]) == b"AMQP":
+                    host, port = self.client or ("", 0)
+                    self.logger.warning("%s:%d sent AMQP to the HTTP port", host, port)
+                    self.refusal = (problems.INVALID, "this port speaks HTTP, not AMQP")
+                else:
+                    self.logger.warning("Invalid HTTP request received.")
                 self.send_400_response(str(error))
                 return
             except httptools.HttpParserUpgrade as stopped:
