@@ -6,8 +6,9 @@ credit, and their messages have to be queued. A large body is copied once more i
 it. So the size of the reads of a connection follows the time that they take.
 """
 
-LARGEST = 256 << 10
+LARGEST = 512 << 10
 SMALLEST = 32 << 10
+FIRST = 128 << 10
 
 SHORT_SECONDS = 0.0012
 """A full read that takes less is followed by one of twice the size."""
@@ -28,7 +29,7 @@ class ReadSize:
     def __init__(self) -> None:
         self._long = False
         """The read before took long."""
-        self._set(LARGEST // 2)
+        self._set(FIRST)
 
     def _set(self, octets: int) -> None:
         self.octets = octets

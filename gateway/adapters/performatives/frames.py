@@ -86,16 +86,33 @@ class Frames:
 
     def feed(self, data: bytes, found: list[Operation]) -> bytes:
         """Octets from the peer; gives back those that are no frames, after the layer changed.
-        Raises ``PeerError`` for mistakes that cost the connection. Hot."""
-        if self._held:
-            self._pieces.append(data)
-            self._held += len(data)
-            if self._held < self._wanted:
+        Raises ``PeerError`` for mistakes that cost the connection.
+
+        An unfinished frame is completed with the octets it lacks and no more, so that the rest of
+        a large read is not copied for its sake."""
+        at = 0
+        while self._held:
+            missing = self._wanted - self._held
+            if len(data) - at < missing:
+                self._pieces.append(data[at:])
+                self._held += len(data) - at
                 return b""
-            data = b"".join(self._pieces)
+            self._pieces.append(data[at : at + missing])
+            at += missing
+            frame = b"".join(self._pieces)
             self._pieces.clear()
             self._held = 0
-        at, end = 0, len(data)
+            left = self._walk(frame, 0, found)
+            if self._stopped:
+                return b""
+            if left is not None:
+                return left + data[at:]
+        return self._walk(data, at, found) or b""
+
+    def _walk(self, data: bytes, at: int, found: list[Operation]) -> bytes | None:
+        """The frames from ``at`` on; an unfinished one is kept. Gives back what follows if the
+        layer changed. Hot."""
+        end = len(data)
         limit = SASL_LIMIT if self.sasl else self.limit
         sessions, handler = self._sessions, self._handler
         unpack = HEAD.unpack_from
@@ -132,7 +149,7 @@ class Frames:
                     except PeerError as error:
                         self._violated(error, channel, found)
                         if self._stopped:
-                            return b""
+                            return None
                         continue
             try:
                 record, payload = read_performative(data, body, stop)
@@ -153,9 +170,9 @@ class Frames:
             except PeerError as error:
                 self._violated(error, channel, found)
             if self._stopped:
-                return b""
+                return None
         self._keep(data, at, end)
-        return b""
+        return None
 
     def _violated(self, error: PeerError, channel: int, found: list[Operation]) -> None:
         if error.lost is Lost.CONNECTION:
