@@ -31,6 +31,8 @@ SOURCE = "journal"
 """Kind of the records of durable event sources (``gateway.http.events.durable``)."""
 MOST_ADDRESSES = 10_000
 """Recorded addresses; messages for further ones are not recorded."""
+QUIET_MS = 200
+"""Without entries, until the index tells when the last were written."""
 MOST_REMEMBERED = 16_384
 """Names whose address is remembered."""
 UNKNOWN = 0
@@ -66,6 +68,8 @@ class JournalState(Protocol):
     report: Callable[[str], None]
 
     def number(self) -> int: ...
+
+    def schedule(self, thing: "Journal", when: int) -> None: ...
 
 
 class SourceRows(NamedTuple):
@@ -124,6 +128,9 @@ class Journal:
         """Of the batch in which the last entries are, and of the one before it."""
         self._written = 0, 0
         """Mark of the last of these that was written, and when."""
+        self._last: tuple[int, int, int] = (0, 0, 0)
+        """The last batch of which the index tells it: its first position, its end, and when."""
+        self.due: int | None = None
         self._entries = Recorded(0)
         self._messages = self._entries.messages
         # What the entries of the present run share.
@@ -161,6 +168,8 @@ class Journal:
                 self.addresses[vhost, name] = by_number[found.number] = found
             elif kind == INDEX:
                 self.id, next = value["id"], value["next"]
+                first, end, when = value.get("written", self._last)
+                self._last = first, end, when
                 self._origins, self._lane = value["origins"], value["lane"]
                 self._next_origin = value["next_origin"]
                 numbers |= {self._origins, self._lane}
@@ -232,8 +241,16 @@ class Journal:
         """A batch is on disk. The next one with entries tells when."""
         if mark == self._mark:
             self._written = mark, self.state.now
+            self.state.schedule(self, self.state.now + QUIET_MS)
         elif mark == self._mark_before:
             self._entries.before = self.state.now
+
+    def on_due(self) -> None:
+        """If no other has come, the index tells when the last batch was written."""
+        mark, when = self._written
+        if mark == self._mark:
+            self._last = self._entries.first, self.next, when
+            self._save()
 
     def _save(self) -> None:
         value: dict[str, Any] = {
@@ -242,6 +259,7 @@ class Journal:
             "lane": self._lane,
             "next": self.next,
             "next_origin": self._next_origin,
+            "written": list(self._last),
         }
         self.state.store.save(INDEX, (), value)
 

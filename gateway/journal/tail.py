@@ -48,11 +48,18 @@ ROWS = 4096
 
 
 class Head(NamedTuple):
-    """The journal's id, and the numbers of its publishers and of itself."""
+    """The journal's id, and the numbers of its publishers and of itself. ``written``: first
+    position and end of a batch, and when it was on disk, ms since 1970."""
 
     id: str
     origin_lane: int
     lane: int
+    written: tuple[int, int, int]
+
+    def time_of(self, first: int, written: int) -> int:
+        """When a block was on disk, if the next batch has not told it (0)."""
+        start, end, when = self.written
+        return when if not written and start <= first < end else written
 
 
 class Located(NamedTuple):
@@ -155,7 +162,8 @@ class Tail:
         if row is None:
             return None
         value = read_plain(row[0])
-        return Head(value["id"], value["origins"], value["lane"])
+        start, end, when = value.get("written", (0, 0, 0))
+        return Head(value["id"], value["origins"], value["lane"], (start, end, when))
 
     def span(self) -> Span:
         """The positions in the store. The gateway has given out none from its end on, as far as
@@ -259,6 +267,7 @@ class Tail:
                 octets -= size
                 if found and octets < 0:
                     break
+                written = head.time_of(key - base, written)
                 found.append(self._block(key, key - base, count, unpack_runs(runs), True, written))
             return found
 
@@ -287,6 +296,7 @@ class Tail:
                 reached = max(reached, first)
                 until = first + count if end is None else min(end, first + count)
                 if self._any(runs, question):
+                    written = head.time_of(first, written)
                     block = self._block(key, first, count, runs, question.bodies, written)
                     for one in self._locate(head, block, reached, until, question):
                         if taken and (
