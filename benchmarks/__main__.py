@@ -1,4 +1,8 @@
-"""`python -m benchmarks [--quick] [--only PATTERN] [--repeat N] [--json FILE]`: one table."""
+"""`python -m benchmarks [--quick] [--only PATTERN] [--repeat N] [--json FILE]`: one table.
+
+`--markdown FILE` writes it as docs/benchmarks.md has it. Nothing is written down when others kept
+the machine busy, or of a quick run, unless `--although-busy` is said.
+"""
 
 import argparse
 import fnmatch
@@ -31,6 +35,7 @@ from benchmarks import (
     throughput_1_0,
 )
 from benchmarks.rows import Row, human
+from benchmarks.rules import busy_without_us, why_not
 
 GROUPS: list[Callable[[Callable[[str], bool], bool, int], Iterator[Row]]] = [
     codec.rows,
@@ -62,6 +67,12 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--repeat", type=int, default=0, help="interleaved pairs (3; quick 1)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything here")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table here")
+    parser.add_argument(
+        "--although-busy",
+        action="store_true",
+        help="write quick figures too, and those of a machine on which others are busy",
+    )
     return parser.parse_args()
 
 
@@ -108,6 +119,7 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 170)
     title = f"{platform.python_implementation()} {platform.python_version()}"
     title += f", {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} at start"
+    before = 0.0 if options.quick else busy_without_us()
     title += f", {repeat} interleaved repeats{', quick' if options.quick else ''}"
     table, found, begun = empty_table(title), [], time.monotonic()
     with Live(table, console=console, auto_refresh=False) as live:
@@ -117,10 +129,35 @@ def main() -> int:
                 add(table, row)
                 live.refresh()
         table.caption = f"{time.monotonic() - begun:.0f} s, load {os.getloadavg()[0]:.1f} at end"
+    if options.json or options.markdown:
+        reason = why_not(found, before, options.quick, options.although_busy)
+        if reason is not None:
+            console.print(f"not written down: {reason} (--although-busy)")
+            return 2
+    write(options, title, found)
+    return 0 if found else 1
+
+
+def write(options: argparse.Namespace, title: str, found: list[Row]) -> None:
+    """Write what was asked for."""
     if options.json:
         record = {"title": title, "rows": [row.as_json() for row in found]}
         options.json.write_text(json.dumps(record, indent=2) + "\n")
-    return 0 if found else 1
+    if options.markdown:
+        options.markdown.write_text("\n".join([title, "", *markdown(found)]) + "\n")
+
+
+def markdown(found: list[Row]) -> Iterator[str]:
+    """The table as docs/benchmarks.md has it."""
+    yield "| row | ours | compared with | ratio (min..max) | note |"
+    yield "|---|---|---|---|---|"
+    for row in found:
+        ratio = "-"
+        if row.ratio is not None:
+            ratio = f"{row.ratio:.2f} ({min(row.ratios):.2f}..{max(row.ratios):.2f})"
+        against = f"{row.against} {human(row.theirs, row.unit)}" if row.against else "-"
+        ours = human(row.ours, row.unit)
+        yield f"| {row.group}: {row.name} | {ours} | {against} | {ratio} | {row.note} |"
 
 
 if __name__ == "__main__":

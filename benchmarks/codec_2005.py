@@ -18,7 +18,7 @@ from benchmarks.rows import Row, compare
 from benchmarks.servers import Failed
 
 GROUP = "codec 2005"
-VERSIONS = ("0.8a2", "0-9a0", "0-9a6")
+VERSIONS = ("0.8a2", "0-9a0", "0-9a6", "0-8", "0-9", "0-10")
 KINDS = (
     "decode",
     "decode varying",
@@ -31,8 +31,10 @@ BODY = bytes(256)
 QUEUE = "bench"
 
 
-OWN = {"0-9a0": "0-9a0-jms", "0-9a6": "0-9a6-jms"}
+OWN = {"0-9a0": "0-9a0-jms", "0-9a6": "0-9a6-jms", "0-8": "0-9-1", "0-9": "0-9-1"}
 """Dialects that are not called as their version is."""
+JMS = ("0-9a0", "0-9a6")
+"""Versions whose messages say where they go."""
 TURNS = 10
 """Of each side in one repeat."""
 BLOCKS = 40
@@ -51,7 +53,7 @@ def messages(version: str, count: int) -> list[Any]:
                 content_type="text/plain",
                 message_id=f"m-{number}",
                 application={"colour": "red"},
-                to=QUEUE if version in OWN else None,
+                to=QUEUE if version in JMS else None,
             )
         )
         made.append(Message(dialect, header, BODY, "", QUEUE, dialect.essentials(header)))

@@ -19,6 +19,7 @@ class Row:
     aim: float | None = None
     ceiling: float | None = None  # for figures of ours alone, where less is better
     note: str = ""
+    others: float | None = None  # processors that third parties kept busy meanwhile
     detail: dict[str, Any] = field(default_factory=dict)
 
     @property

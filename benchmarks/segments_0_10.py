@@ -43,12 +43,16 @@ def steps(*records: Any) -> str:
     return ",".join(f"{code}:{octets.hex()}" for code, octets in said.items())
 
 
-def publisher(port: int, queue: str, size: int, count: int, window: int, seconds: int) -> Driver:
+def publisher(
+    port: int, queue: str, size: int, count: int, window: int, seconds: int, unique: bool = True
+) -> Driver:
     """Publishes to a queue, which is declared; with a ``window`` at most so many are unconfirmed.
-    Each message has an identifier of its own, and another body."""
+    Each message has another body, and with ``unique`` an identifier of its own."""
     transfer = ops.write_command(w.MessageTransfer("", AcceptMode.NONE))
     delivery = w.DeliveryProperties(delivery_mode=1, routing_key=queue)
-    message = w.MessageProperties(message_id=bytes(8) + MARK, content_type="text/plain")
+    message = w.MessageProperties(
+        message_id=bytes(8) + (MARK if unique else bytes(8)), content_type="text/plain"
+    )
     header = ops.coded(0x0401, w.write_delivery_properties(delivery)) + ops.coded(
         0x0403, w.write_message_properties(message)
     )

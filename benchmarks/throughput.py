@@ -5,10 +5,11 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
+from benchmarks.rules import BUSY, HEADERS, alone
 from benchmarks.servers import Failed, Missing, Server, gateway, machine_busy, rabbitmq
 
 GROUP = "throughput"
@@ -16,7 +17,8 @@ SIZES = {"16 B": 16, "256 B": 256, "16 KiB": 16 << 10}
 WARM_UP = {16: 20_000, 256: 20_000, 1024: 20_000, 16 << 10: 3_000}
 LIMIT_SECONDS = 60
 MOST_MESSAGES = 3_000_000
-DISTURBED = 0.25  # processors; above, the row says so
+DISTURBED = BUSY
+"""Processors that others keep busy; above, the row says so."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,13 @@ MODES = [
     Mode("transient, auto-ack", aim=2.0),
     Mode("transient, confirmed", aim=1.0, window=1000),
     Mode("durable, confirmed", aim=1.0, durable=True, window=1000, every=100, prefetch=1000),
+]
+
+
+CELLS = [
+    replace(mode, name=f"{mode.name}, {headers} headers", different=headers == "unique")
+    for mode in MODES
+    for headers in HEADERS
 ]
 
 
@@ -64,6 +73,7 @@ class Side:
     server: Server
     behind: Server | None = None
     count: int = 0
+    warm: set[str] = field(default_factory=set)
     runs: list[Run] = field(default_factory=list)
 
 
@@ -91,6 +101,8 @@ def passage(server: Server, mode: Mode, size: int, count: int, behind: Server | 
         published, delivered = producer.result(), consumer.result()
     if published["refused"] or delivered["delivered"] != count:
         raise Failed(f"{published['refused']} refused, {delivered['delivered']} delivered")
+    if not delivered["checked"]:
+        raise Failed("no message was looked at")
     last = delivered["last"]
     if mode.window:
         last = max(last, published["last"])
@@ -110,13 +122,19 @@ def passage(server: Server, mode: Mode, size: int, count: int, behind: Server | 
 
 def cell(sides: list[Side], mode: Mode, size: int, seconds: float, repeat: int) -> None:
     """Warm up, choose counts that take about `seconds`, then measure in turns."""
+
+    def run(side: Side, count: int) -> Run:
+        resting = [one.server for one in sides if one.server is not side.behind]
+        with alone(side.server, resting):
+            return passage(side.server, mode, size, count, side.behind)
+
     for side in sides:
-        trial = passage(side.server, mode, size, WARM_UP[size], side.behind)
+        trial = run(side, WARM_UP[size])
         side.count = int(min(max(trial.rate * seconds, 1000), MOST_MESSAGES))
         side.runs = []
     for _ in range(repeat):
         for side in sides:
-            side.runs.append(passage(side.server, mode, size, side.count, side.behind))
+            side.runs.append(run(side, side.count))
 
 
 def describe(runs: list[Run]) -> dict[str, object]:
@@ -145,10 +163,10 @@ def started(*starters: Starter) -> Iterator[list[Server | str]]:
 
 
 def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
-    """Nine cells; each is skipped with a reason when one side is missing."""
+    """Eighteen cells; each is skipped with a reason when one side is missing."""
     cells = [
         (mode, label, size)
-        for mode in MODES
+        for mode in CELLS
         for label, size in SIZES.items()
         if wanted(f"{GROUP} {mode.name} {label}")
     ]
@@ -177,7 +195,7 @@ def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Ro
             mine = next((side.runs for side in sides if side.server is ours), [])
             other = next((side.runs for side in sides if side.server is theirs), [])
             compare(row, [run.rate for run in mine], [run.rate for run in other])
-            others = max(run.others for run in mine + other)
+            row.others = others = max(run.others for run in mine + other)
             if others > DISTURBED:
                 row.note = f"{row.note}; others kept {others:.1f} processors busy".strip("; ")
             row.detail = {"ours": describe(mine) if mine else None}

@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import segments_0_10
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
+from benchmarks.rules import HEADERS, JAVA_WARM_UP, alone
 from benchmarks.servers import Failed, Missing, Server, machine_busy
 from benchmarks.throughput import (
     DISTURBED,
@@ -26,6 +27,7 @@ from tests.interop.servers import ServerError
 
 GROUP = "throughput 1.0"
 WARM_UP = {16: 20_000, 256: 20_000, 16 << 10: 3_000}
+JAVA = ("broker_j", "artemis")
 CREDIT = 1000
 EVERY = 100
 NAMES = {"rabbitmq_1_0": "RabbitMQ", "broker_j": "Broker-J", "artemis": "Artemis"}
@@ -45,8 +47,8 @@ class Way:
     @property
     def name(self) -> str:
         settled = "pre-settled" if self.settled else "unsettled"
-        name = f"{self.source} to {self.target}, {settled}"
-        return f"{name}, unique headers" if self.unique else name
+        headers = "unique" if self.unique else "same"
+        return f"{self.source} to {self.target}, {settled}, {headers} headers"
 
     @property
     def group(self) -> str:
@@ -61,19 +63,18 @@ DIRECT = {
 """Addresses of the exchange that receivers of 0-9-1 bind their queues to."""
 SEGMENTS = ("broker_j",)
 """The only other broker of 0-10 that still runs."""
+THROUGH: list[tuple[str, str, tuple[str, ...]]] = [
+    ("1.0", "1.0", tuple(NAMES)),
+    ("0-9-1", "1.0", OLD),
+    ("1.0", "0-9-1", RABBITMQ),
+    ("0-10", "0-10", SEGMENTS),
+    ("0-10", "1.0", SEGMENTS),
+]
 WAYS = [
-    Way(settled=True),
-    Way(settled=False),
-    Way(settled=True, source="0-9-1", against=OLD),
-    Way(settled=False, source="0-9-1", against=OLD),
-    Way(settled=True, source="0-9-1", against=OLD, unique=True),
-    Way(settled=False, source="0-9-1", against=OLD, unique=True),
-    Way(settled=True, target="0-9-1", against=RABBITMQ, unique=True),
-    Way(settled=False, target="0-9-1", against=RABBITMQ, unique=True),
-    Way(settled=True, source="0-10", target="0-10", against=SEGMENTS),
-    Way(settled=False, source="0-10", target="0-10", against=SEGMENTS),
-    Way(settled=True, source="0-10", against=SEGMENTS),
-    Way(settled=False, source="0-10", against=SEGMENTS),
+    Way(settled, source, target, against, headers == "unique")
+    for source, target, against in THROUGH
+    for headers in HEADERS
+    for settled in (True, False)
 ]
 
 
@@ -150,7 +151,9 @@ def passage(peer: Peer, way: Way, size: int, count: int) -> Run:
         receiver.wait_ready()
         window = 0 if way.settled else CREDIT
         if way.source == "0-10":
-            sender = segments_0_10.publisher(port, key, size, count, window, LIMIT_SECONDS)
+            sender = segments_0_10.publisher(
+                port, key, size, count, window, LIMIT_SECONDS, way.unique
+            )
         elif way.source == "0-9-1":
             sender = Driver(
                 "producer", port, "", key, size, count, 0, window, 0, LIMIT_SECONDS, unique
@@ -161,6 +164,8 @@ def passage(peer: Peer, way: Way, size: int, count: int) -> Run:
         published, delivered = sender.result(), receiver.result()
     if published["refused"] or delivered["delivered"] != count:
         raise Failed(f"{published['refused']} refused, {delivered['delivered']} delivered")
+    if way.source != "0-10" and not delivered.get("checked"):
+        raise Failed("no message was looked at")
     last = delivered["last"] if way.settled else max(delivered["last"], published["last"])
     server_cpu, all_cpu = peer.cpu() - busy, machine_busy() - all_busy
     foreign = all_cpu - server_cpu - published["cpu"] - delivered["cpu"]
@@ -176,22 +181,30 @@ def passage(peer: Peer, way: Way, size: int, count: int) -> Run:
 
 def cell(sides: dict[str, Side], way: Way, size: int, seconds: float, repeat: int) -> None:
     """Warm up, choose counts that take about ``seconds``, then measure in turns."""
-    for side in sides.values():
+
+    def run(side: Side, count: int) -> Run:
         assert isinstance(side.server, Peer)
-        trial = passage(side.server, way, size, WARM_UP[size])
+        with alone(side.server, [one.server for one in sides.values()]):
+            return passage(side.server, way, size, count)
+
+    for kind, side in sides.items():
+        first = way.name not in side.warm
+        side.warm.add(way.name)
+        if first and kind in JAVA and seconds >= 1:
+            run(side, JAVA_WARM_UP)
+        trial = run(side, WARM_UP[size])
         side.count = int(min(max(trial.rate * seconds, 1000), MOST_MESSAGES))
         side.runs = []
     for _ in range(repeat):
         for side in sides.values():
-            assert isinstance(side.server, Peer)
-            side.runs.append(passage(side.server, way, size, side.count))
+            side.runs.append(run(side, side.count))
 
 
 def compared(way: Way, label: str, ours: Side, theirs: Side | None, name: str) -> Row:
     row = Row(way.group, f"{way.name}, {label}", "msg/s", against=NAMES[name], aim=1.0)
     other = theirs.runs if theirs is not None else []
     compare(row, [run.rate for run in ours.runs], [run.rate for run in other])
-    others = max(run.others for run in ours.runs + other)
+    row.others = others = max(run.others for run in ours.runs + other)
     if others > DISTURBED:
         row.note = f"others kept {others:.1f} processors busy"
     row.detail = {"ours": describe(ours.runs), "theirs": describe(other) if other else None}

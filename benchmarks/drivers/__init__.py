@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.servers import Failed, Missing
 
 HERE = Path(__file__).parent
-LIBRARIES = {"consumer": ["-lrabbitmq"], "producer": ["-lrabbitmq"]}
+LIBRARIES = {name: ["-lrabbitmq"] for name in ("consumer", "crowd", "producer")}
 
 
 def build(name: str) -> Path:
@@ -20,7 +20,7 @@ def build(name: str) -> Path:
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:
         raise Missing("no C compiler (apt install gcc libc6-dev)")
-    files = (f"{name}.c", "common.h", "links.h", "delays.h")
+    files = (f"{name}.c", "common.h", "links.h", "delays.h", "messages.h")
     text = b"".join((HERE / file).read_bytes() for file in files)
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gateway-benchmarks"
     try:

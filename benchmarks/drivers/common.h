@@ -73,6 +73,28 @@ enum {
     BASIC_DELIVER = 60 << 16 | 60, BASIC_ACK = 60 << 16 | 80, BASIC_NACK = 60 << 16 | 120,
 };
 
+static inline void put_hex(uint8_t *p, uint64_t number) {
+    for (int i = 15; i >= 0; i--, number >>= 4) p[i] = (uint8_t)"0123456789abcdef"[number & 15];
+}
+
+/* Bodies of sixteen octets and more begin with their number in hexadecimal, and are x to the end.
+ * Whether this one was looked at; it has to be the INDEX-th. */
+enum { NUMBERED = 16, SAMPLE = 64 };
+static inline int check_body(const uint8_t *body, size_t size, uint64_t index) {
+    uint64_t number = 0;
+    if (size < NUMBERED || index % SAMPLE) return 0;
+    for (int i = 0; i < NUMBERED; i++) {
+        uint8_t c = body[i];
+        if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'f')) return 0;
+        number = number << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+    }
+    errno = 0;
+    if (number != index) die("order of messages");
+    for (size_t i = NUMBERED; i < size; i++)
+        if (body[i] != 'x') die("content of a message");
+    return 1;
+}
+
 #ifdef BENCH_AMQP
 #include <amqp.h>
 #include <amqp_tcp_socket.h>

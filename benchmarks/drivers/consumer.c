@@ -3,7 +3,8 @@
  * Declares QUEUE (auto-delete), binds it to amq.direct under its own name, prints "ready", then
  * counts COUNT deliveries by walking frames in large reads. ACK_EVERY 0 consumes without
  * acknowledgement; otherwise one basic.ack(multiple) per ACK_EVERY deliveries. Of bodies that
- * begin with "@" and nineteen digits of monotonic nanoseconds, the delays are told. */
+ * begin with "@" and nineteen digits of monotonic nanoseconds, the delays are told. Of those that
+ * begin with the number of the message, order and content of a sample are checked. */
 #define BENCH_AMQP
 #include "common.h"
 #include "delays.h"
@@ -56,7 +57,7 @@ int main(int argc, char **argv) {
     fflush(stdout);
 
     uint64_t octets = 0, wanted = size * count, delivered = 0, begun = 0, tag = 0, body = 0;
-    uint64_t reads = 0;
+    uint64_t reads = 0, checked = 0;
     size_t have = 0;
     int64_t first = 0;
     double cpu = cpu_seconds();
@@ -83,6 +84,7 @@ int main(int argc, char **argv) {
                 if (get64(f + 11) != size) die("body size");
             } else if (f[0] == FRAME_BODY) {
                 if (!body) note_delay((const char *)f + 7, length);
+                if (length == size) checked += (uint64_t)check_body(f + 7, size, delivered);
                 body += length;
                 octets += length;
                 if (body == size) {
@@ -104,8 +106,9 @@ int main(int argc, char **argv) {
     amqp_channel_close(c, 1, 200);
     amqp_connection_close(c, 200);
     printf("{\"delivered\": %llu, \"first\": %lld, \"last\": %lld, \"cpu\": %.6f, "
-           "\"reads\": %llu, \"p50\": %lld, \"p99\": %lld}\n", (unsigned long long)delivered,
-           (long long)first, (long long)last, cpu, (unsigned long long)reads,
-           (long long)rank(0.5), (long long)rank(0.99));
+           "\"reads\": %llu, \"checked\": %llu, \"p50\": %lld, \"p99\": %lld}\n",
+           (unsigned long long)delivered, (long long)first, (long long)last, cpu,
+           (unsigned long long)reads, (unsigned long long)checked, (long long)rank(0.5),
+           (long long)rank(0.99));
     return 0;
 }

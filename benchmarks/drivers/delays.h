@@ -8,9 +8,12 @@ static void expect_delays(size_t count) {
     most_delays = count;
 }
 
-static void note_delay(const char *text, size_t size) {
-    if (size >= 20 && *text == '@' && delayed < most_delays)
-        delays[delayed++] = now_ns() - strtoll(text + 1, 0, 10);
+static void add_delay(int64_t delay) {
+    if (delayed < most_delays) delays[delayed++] = delay;
+}
+
+static inline void note_delay(const char *text, size_t size) {
+    if (size >= 20 && *text == '@') add_delay(now_ns() - strtoll(text + 1, 0, 10));
 }
 
 static int later(const void *a, const void *b) {

@@ -2,7 +2,8 @@
  *
  * Attaches to ADDRESS, prints "ready", gives CREDIT and renews it at half, and counts COUNT
  * messages of at least SIZE octets. Unsettled ones are accepted in runs of EVERY. Of bodies that
- * begin with "@" and nineteen digits of monotonic nanoseconds, the delays are told. */
+ * begin with "@" and nineteen digits of monotonic nanoseconds, the delays are told. Of those that
+ * begin with the number of the message, order and content of a sample are checked. */
 #include "links.h"
 #include "delays.h"
 
@@ -37,7 +38,7 @@ int main(int argc, char **argv) {
     puts("ready");
     fflush(stdout);
 
-    uint32_t granted = credit, told = 0, id = 0, last_id = 0, first_id = 0;
+    uint32_t granted = credit, told = 0, checked = 0, id = 0, last_id = 0, first_id = 0;
     uint64_t octets = 0;
     int64_t first = 0;
     double cpu = cpu_seconds();
@@ -67,6 +68,7 @@ int main(int argc, char **argv) {
             if (open) continue;
             const char *text = (const char *)f + frame - size;
             if (frame > size) note_delay(text, size);
+            if (frame > size) checked += (uint32_t)check_body((const uint8_t *)text, size, received);
             if (received == told) first_id = id;
             received++;
             last_id = id;
@@ -87,7 +89,8 @@ int main(int argc, char **argv) {
     if (octets < size * count) die("count");
     closed(fd);
     printf("{\"delivered\": %u, \"first\": %lld, \"last\": %lld, \"cpu\": %.6f, "
-           "\"p50\": %lld, \"p99\": %lld}\n", received, (long long)first, (long long)last, cpu,
+           "\"checked\": %u, \"p50\": %lld, \"p99\": %lld}\n", received, (long long)first,
+           (long long)last, cpu, checked,
            (long long)rank(0.5), (long long)rank(0.99));
     return 0;
 }

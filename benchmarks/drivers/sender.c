@@ -55,10 +55,6 @@ static const char own[] =
     "00-00000000000000000000000000000000-0000000000000000-01";
 enum { ID_AT = 16, TIME_AT = 41, TRACE_AT = 73 };
 
-static void put_hex(uint8_t *p, uint64_t number) {
-    for (int i = 15; i >= 0; i--, number >>= 4) p[i] = (uint8_t)"0123456789abcdef"[number & 15];
-}
-
 static void renew(uint8_t *p, uint64_t number) {
     uint64_t milliseconds = 1000 * (1700000000 + number);
     put_hex(p + ID_AT, number);
@@ -126,6 +122,7 @@ int main(int argc, char **argv) {
                 put32(p + 16, (uint32_t)sent);
                 put32(p + 22, (uint32_t)sent);
                 if (unique) renew(p + sizeof head, sent);
+                if (size >= NUMBERED) put_hex(p + each - size, sent);
                 filled += each;
                 sent++;
             }

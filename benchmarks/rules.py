@@ -1,0 +1,55 @@
+"""What holds for all rows: who runs, who is warm, and when figures may be written down."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+
+from benchmarks.rows import Row
+from benchmarks.servers import Server, machine_busy
+
+BUSY = 0.2
+"""Processors that third parties may keep busy while figures are made that are written down."""
+JAVA_WARM_UP = 250_000
+"""Messages that a broker in Java carries before it is measured: its compiler needs them."""
+HEADERS = ("unique", "same")
+"""``unique``: each message has a message id, a timestamp and a trace header of its own."""
+PROBE_SECONDS = 2.0
+
+
+@contextlib.contextmanager
+def alone(server: Server, others: Iterable[Server]) -> Iterator[None]:
+    """The other servers are stopped (SIGSTOP) for as long as the block."""
+    stopped: list[int] = []
+    try:
+        for other in others:
+            if other is server:
+                continue
+            for pid in other.family():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+                    stopped.append(pid)
+        yield
+    finally:
+        for pid in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def busy_without_us(seconds: float = PROBE_SECONDS) -> float:
+    """Processors that are kept busy while nothing of ours runs."""
+    begun, busy = time.monotonic(), machine_busy()
+    time.sleep(seconds)
+    return (machine_busy() - busy) / (time.monotonic() - begun)
+
+
+def why_not(rows: Iterable[Row], before: float, quick: bool, allowed: bool) -> str | None:
+    """Why these figures are not written down; ``None``: they may be. ``before``: processors that
+    were busy before and between the rows; ``allowed``: they are wanted all the same."""
+    if allowed:
+        return None
+    if quick:
+        return "they are of a quick run"
+    most = max([before, *(row.others for row in rows if row.others is not None)])
+    return f"third parties kept {most:.2f} processors busy" if most > BUSY else None
