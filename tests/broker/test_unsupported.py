@@ -52,7 +52,10 @@ def test_a_quorum_queue_does_not_go_with_its_consumers(house: House) -> None:
     ("arguments", "warnings"),
     [
         ({"x-message-ttl": 1000, "x-overflow": "reject-publish"}, []),
-        ({"x-mesage-ttl": 1}, ["x-mesage-ttl is not known and has no effect"]),
+        (
+            {"x-mesage-ttl": 1},
+            ["x-mesage-ttl is not known and has no effect (did you mean x-message-ttl?)"],
+        ),
         ({"x-ha-policy": "all"}, ["x-ha-policy is not known and has no effect"]),
         ({"anything": 1}, []),
         (QUORUM, ["x-queue-type 'quorum': kept on this node only, without replicas"]),
