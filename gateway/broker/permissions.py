@@ -9,6 +9,7 @@ from gateway.broker.names import title
 from gateway.errors import Condition, Refusal
 
 MOST_REMEMBERED = 4096
+THROUGH_DEFAULT = "; queues are published to through this exchange"
 
 
 class PermissionCache:
@@ -31,7 +32,8 @@ class PermissionCache:
             raise Refusal(
                 Condition.ACCESS_REFUSED,
                 f"{right} access to {title(kind, shown, self.vhost)} refused for user '{self.user}'"
-                f"{self.access.reason(self.user, self.vhost, right)}",
+                f"{self.access.reason(self.user, self.vhost, right)}"
+                f"{'' if name or kind != 'exchange' else THROUGH_DEFAULT}",
             )
         self.grant(right, name)
 

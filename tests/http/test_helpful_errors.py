@@ -110,6 +110,12 @@ async def test_a_403_names_right_and_pattern(rig: Any) -> None:
         "write access to exchange 'amq.topic' in vhost '/' refused for user 'alice': "
         "the write permission is '^shop'"
     )
+    told = await problem(rig, "POST", QUEUE, content=b"x")
+    assert told["instance"] == QUEUE
+    assert told["detail"] == (
+        "write access to exchange 'amq.default' in vhost '/' refused for user 'alice': the write "
+        "permission is '^shop'; queues are published to through this exchange"
+    )
     rig.broker.access.set_permissions("alice", "/", ".*", ".*", "")
     told = await problem(rig, "POST", "/v1/%2F/queues/orders/deliveries", json={"wait_ms": 0})
     assert told["detail"] == (
