@@ -6,6 +6,7 @@ import logging
 import os
 import secrets
 import signal
+import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -24,6 +25,7 @@ from gateway.broker.journal import RecordingRule
 from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Store
 from gateway.config import Settings
+from gateway.config.amqp import TlsSettings
 from gateway.crossing.crossing import Crossing
 from gateway.definitions import read_definitions
 from gateway.errors import Condition, ConfigError, StoreError
@@ -140,10 +142,8 @@ class Gateway:
 
     async def _start(self) -> None:
         settings = self.settings
-        amqp, tls = settings.amqp, settings.amqp.tls
-        context = None
-        if tls.certificate is not None and tls.key is not None:
-            context = server_context(tls.certificate, tls.key, tls.client_ca)
+        amqp = settings.amqp
+        context = tls_context(amqp.tls)
         self.turn = LoopTurn(self.broker, self.store, settings.limits.store_backlog_octets)
         self._turns = 0
         self.turn.on_pressure = lambda pressed: self._hold()
@@ -432,6 +432,20 @@ class Gateway:
         """Request a shutdown; ``stopped`` returns."""
         self._stop.set()
 
+    def reload_certificate(self) -> None:
+        """Read the files of ``amqp.tls`` again, for connections that come from now on. Where they
+        cannot be used, the certificate of before stays."""
+        try:
+            context = tls_context(self.settings.amqp.tls)
+        except ConfigError as error:
+            log.error("the TLS certificate of before is kept: %s", error)
+            return
+        if context is None:
+            log.info("there is no TLS certificate to read again")
+            return
+        self.listener.context = context
+        log.info("TLS certificate read again: %s", self.settings.amqp.tls.certificate)
+
     async def stopped(self) -> None:
         """Wait until a shutdown is requested."""
         await self._stop.wait()
@@ -489,22 +503,34 @@ def secret(settings: Settings, name: str) -> bytes:
     return kept_secret(settings.data_dir / name)
 
 
+def tls_context(tls: TlsSettings) -> ssl.SSLContext | None:
+    """``None`` without a certificate. Raises ``ConfigError``."""
+    if tls.certificate is None or tls.key is None:
+        return None
+    return server_context(tls.certificate, tls.key, tls.client_ca)
+
+
 @contextlib.asynccontextmanager
-async def stop_on_signals(gateway: Gateway) -> AsyncIterator[None]:
-    """Shut down gracefully on SIGINT and SIGTERM."""
+async def on_signals(gateway: Gateway) -> AsyncIterator[None]:
+    """Shut down gracefully on SIGINT and SIGTERM; read the certificate again on SIGHUP."""
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, gateway.stop)
+    handlers = {
+        signal.SIGINT: gateway.stop,
+        signal.SIGTERM: gateway.stop,
+        signal.SIGHUP: gateway.reload_certificate,
+    }
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
     try:
         yield
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in handlers:
             loop.remove_signal_handler(number)
 
 
 async def serve(settings: Settings) -> None:
     """Run until a signal. Raises ``ConfigError`` if it cannot start."""
-    async with Gateway(settings) as gateway, stop_on_signals(gateway):
+    async with Gateway(settings) as gateway, on_signals(gateway):
         amqp, http = settings.amqp, settings.http
         log.info("AMQP on %s:%d", amqp.host, gateway.amqp_port)
         if gateway.amqps_port is not None:

@@ -78,7 +78,8 @@ class Listener:
         self.passwords = passwords
         self.rules = rules_of(settings)._replace(name="websocket")
         """For WebSockets, which come without a ``ListenAddress``."""
-        self._context = context
+        self.context = context
+        """For connections that come from now on; those that are open keep theirs."""
         self._spool = spool
         registry.partials.tick(broker.state.now)
         self._connections: set[Connection] = set()
@@ -140,12 +141,12 @@ class Listener:
     async def _greet(self, accepted: socket.socket, address: ListenAddress) -> None:
         """Choose plain or TLS, then hand the socket to a ``Connection``."""
         loop = asyncio.get_running_loop()
-        context = self._context if address.tls == "always" else None
+        context = self.context if address.tls == "always" else None
         try:
-            if address.tls == "detect" and self._context is not None:
+            if address.tls == "detect" and self.context is not None:
                 async with asyncio.timeout(self.settings.handshake_seconds):
                     if await wants_tls(accepted):
-                        context = self._context
+                        context = self.context
             await loop.connect_accepted_socket(
                 lambda: Connection(self, address.rules),
                 accepted,
