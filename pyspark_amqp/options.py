@@ -39,6 +39,7 @@ class Options(NamedTuple):
     fail_on_loss: bool = True
     partitions: int = 4
     sample: float = 1.0
+    large_bodies: bool = False
 
 
 def _text(name: str, value: str) -> str:
@@ -143,6 +144,7 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "failOnDataLoss": ("fail_on_loss", _flag),
     "minPartitions": ("partitions", _number(1)),
     "sample": ("sample", _share),
+    "largeBodies": ("large_bodies", _flag),
 }
 BY_LOWER = {name.lower(): name for name in KNOWN}
 
@@ -166,6 +168,8 @@ def read_options(given: Mapping[str, str]) -> Options:
             options = options._replace(vhost="/")
         if "*" in options.vhost:
             raise OptionError("vhost: one virtual host, with gateway")
+        if options.large_bodies:
+            raise OptionError("largeBodies: only with journal, as the files are not served")
     if options.starting == LATEST and not options.consumer:
         raise OptionError("consumer: needed with startingOffsets=latest")
     return options

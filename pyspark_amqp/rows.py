@@ -3,9 +3,10 @@
 import gc
 from binascii import crc32
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from gateway.journal.canonical import BUCKETS, BY_NAME, DDL, Rows
@@ -89,6 +90,8 @@ def batches(plan: Plan, start: int, end: int) -> Iterator[Any]:
                 start = max(error.start, start + 1)
                 continue
             entries = [one for one in portion.entries if one.pos < end and in_time(options, one)]
+            if options.large_bodies and isinstance(journal, JournalReader):
+                entries = [with_large_body(one, journal.directory) for one in entries]
             if entries:
                 yield batch_of(schema, columns_of(schema, rows, entries), len(entries))
             if portion.next <= start:
@@ -255,6 +258,8 @@ def segment_batches(
     names |= {name for field in computed for name in MADE[field.name][1]}
     if made.columns:
         names |= {*own.CONTENT, "reference"} | ({"body"} if made.needs_bodies else set())
+    if options.large_bodies and "body" in names:
+        names |= {"reference", "size"}
     for table in segment.tables(start, end, sorted(names)):
         mask = pc.and_(pc.greater_equal(table["pos"], start), pc.less(table["pos"], end))
         if len(chosen) < len(addresses):
@@ -264,8 +269,11 @@ def segment_batches(
         if options.until is not None:
             mask = pc.and_(mask, pc.less(table["stamp"], options.until))
         kept = table.filter(mask)
-        for first in range(0, kept.num_rows, BATCH.entries):
-            part = kept.slice(first, BATCH.entries)
+        if options.large_bodies:
+            parts = with_large_bodies(kept, segment.path.parent)
+        else:
+            parts = (kept.slice(at, BATCH.entries) for at in range(0, kept.num_rows, BATCH.entries))
+        for part in parts:
             columns = {field.name: straight_column(part, field) for field in straight}
             for field in computed:
                 values = MADE[field.name][0](part, journal).cast(field.type)
@@ -277,6 +285,50 @@ def segment_batches(
                     entries = own.to_messages(part, made.needs_bodies)
                 columns |= columns_of(schema, made, entries)
             yield batch_of(schema, columns, part.num_rows)
+
+
+def with_large_bodies(table: Any, directory: Path) -> Iterator[Any]:
+    """These rows in parts, with the bodies that stand in files of the directory of segments. A body
+    whose file retention has removed stays away."""
+    import pyarrow as pa
+
+    if "body" not in table.schema.names:
+        references: list[str | None] = [None] * table.num_rows
+    else:
+        references = table["reference"].to_pylist()
+    bodies: dict[int, bytes] = {}
+    begin = octets = 0
+    for end, reference in enumerate(references, 1):
+        if reference is not None:
+            with suppress(FileNotFoundError):
+                bodies[end - 1] = (directory / reference).read_bytes()
+                octets += len(bodies[end - 1])
+        full = end - begin == BATCH.entries or octets > BATCH.octets
+        if not full and end < table.num_rows:
+            continue
+        part = table.slice(begin, end - begin)
+        if bodies:
+            values = part["body"].to_pylist()
+            names = part["reference"].to_pylist()
+            for at, body in bodies.items():
+                values[at - begin], names[at - begin] = body, None
+            for name, found in (("body", values), ("reference", names)):
+                at = part.schema.get_field_index(name)
+                field = part.schema.field(at)
+                part = part.set_column(at, field, pa.array(found, field.type))
+        yield part
+        begin, octets, bodies = end, 0, {}
+
+
+def with_large_body(entry: Entry, directory: Path) -> Entry:
+    """The same for one entry."""
+    if not entry.reference:
+        return entry
+    try:
+        entry.message.body = (directory / entry.reference).read_bytes()
+    except FileNotFoundError:
+        return entry
+    return entry._replace(reference="")
 
 
 def straight_column(table: Any, field: Any) -> Any:

@@ -73,6 +73,11 @@ class Inputs(NamedTuple):
         _checked(options)
         return options
 
+    @property
+    def whole(self) -> dict[str, str]:
+        """Further options, for a job that needs the large bodies too, where they can be read."""
+        return {} if self.journal is None else {"largeBodies": "true"}
+
     def frame(self, spark: "SparkSession", columns: Sequence[str] = (), **more: str) -> "DataFrame":
         """The rows, with these canonical columns, or all of them. Name the columns that a job uses:
         others are then not made. ``more``: further options of the format ``amqp``. Raises

@@ -251,6 +251,10 @@ def command(
         bool,
         typer.Option("--skip-lost", help="Go on if retention has removed entries before."),
     ] = False,
+    large_bodies: Annotated[
+        bool,
+        typer.Option("--large-bodies", help="Bodies above 8 MiB too, not only the files' names."),
+    ] = False,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Directory of Spark's checkpoint; else in the table's.")
     ] = None,
@@ -263,6 +267,7 @@ def command(
     if once:
         trigger = {"availableNow": True}
     options = inputs.options() | {"maxRowsPerTrigger": str(rows), "startingOffsets": starting}
+    options["largeBodies"] = "true" if large_bodies else "false"
     options["failOnDataLoss"] = "false" if skip_lost else "true"
     if inputs.journal and starting != EARLIEST:
         options["consumer"] = consumer

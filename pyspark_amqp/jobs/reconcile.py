@@ -411,7 +411,7 @@ def compared(
 def side(inputs: Inputs, name: str, spark: "SparkSession") -> "DataFrame":
     """The rows of a side. Raises ``OptionError`` with the names that its options have."""
     try:
-        return inputs.frame(spark, COLUMNS)
+        return inputs.frame(spark, COLUMNS, **inputs.whole)
     except OptionError as error:
         raise OptionError(str(error).replace("--", f"--{name}-")) from None
 

@@ -131,7 +131,7 @@ def frame_of(inputs: Inputs, spark: Any, key: str) -> "DataFrame":
     more = ["properties"] if key.startswith(PROPERTY) else [key] if key in BY_NAME else []
     if inputs.journal is not None or inputs.gateway is not None:
         names = dict.fromkeys((*COLUMNS, "body_ref", *more))
-        return inputs.frame(spark, tuple(names))
+        return inputs.frame(spark, tuple(names), **inputs.whole)
     frame = inputs.frame(spark, tuple(dict.fromkeys((*sorted(USED), *more))))
     own = f.when(f.col("amqp10").isNull(), f.col("body"))
     return frame.withColumn("body", own)

@@ -10,12 +10,14 @@ from typer.testing import CliRunner
 pytest.importorskip("pyspark", reason="needs the extra `spark` (pyspark)")
 pytest.importorskip("pyarrow", reason="needs the extra `spark` (pyarrow)")
 
+from gateway.bodies import Spool
 from pyspark_amqp.__main__ import app
 from pyspark_amqp.jobs.inputs import Inputs
 from pyspark_amqp.jobs.replay import Given, document_of, grouped, publishing_of, replay
 from pyspark_amqp.options import OptionError
 from pyspark_amqp.publishing import Fate, Publishing, Ready
 from tests.net.running import Running
+from tests.pipeline.test_rows import NEW, with_large_bodies
 from tests.pipeline.test_sink import bodies, gateway, options
 from tests.pipeline.test_source import Filled, read
 
@@ -130,3 +132,16 @@ def test_dry_run_then_replay(spark: Any, gateway: Running, tmp_path: Path) -> No
     assert (status, told) == (0, "again: forgotten\n")
     with pytest.raises(OptionError, match="^key: "):
         replay(read(spark, filled.folder).load(), Publishing("http://h"), key="colour")
+
+
+def test_large_bodies(spark: Any, gateway: Running, tmp_path: Path) -> None:
+    """Those that stand in files beside the segments are published too, octet by octet."""
+    (tmp_path / "spool").mkdir()
+    sent = with_large_bodies(tmp_path / "old", Spool(str(tmp_path / "spool")), NEW)
+    arguments = ["--target", "/queues/large", "--json"]
+    gateway.wire(1).declare("large")
+    status, told = run(gateway, tmp_path / "old", *arguments)
+    assert (status, told["published"], told["rejected"]) == (0, 7, 0), told
+    found = bodies(gateway, "large")
+    assert [len(one) for one in found] == [len(one) for one in sent]
+    assert found == sent

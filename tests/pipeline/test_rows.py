@@ -13,15 +13,19 @@ pytest.importorskip("pyspark", reason="needs the extra `spark`")
 from pyspark.sql import types
 
 from gateway.adapters.methods.content import BASIC
+from gateway.adapters.performatives.sections import split
+from gateway.bodies import Spool
 from gateway.journal.canonical import COLUMNS, Rows
 from gateway.journal.entries import ALL, Entry, Publisher
-from gateway.journal.segments import Segment
+from gateway.journal.segments import Segment, SegmentWriter
 from gateway.message import Message
 from gateway.values import Timestamp
+from pyspark_amqp.messages import octets_of
 from pyspark_amqp.options import Options
 from pyspark_amqp.rows import Plan, batches
 from tests.journal.test_times import as_before
 from tests.pipeline.traffic import Sent, entries_of, write_entries
+from tests.test_bodies import spooled
 
 pytestmark = pytest.mark.extras
 
@@ -133,3 +137,71 @@ def test_filters(tmp_path: Path) -> None:
     without = read(plan_of(tmp_path, names, body=False), 0, len(entries))
     assert [row["body_sha256"] for row in without] == [None] * len(entries)
     assert shown(entries[:1], ["ingest_ts"])[0]["ingest_ts"] == datetime(2026, 11, 22, tzinfo=UTC)
+
+
+LARGE = (8 << 20) + 1
+BODIES = ["body", "body_len", "body_ref", "amqp10", "message_id"]
+
+
+def with_large_bodies(folder: Path, spool: Spool, publisher: Publisher) -> list[bytes]:
+    """A segment in which some bodies stand in files; all bodies, as they were sent."""
+    bodies = [b"%d" % at * (LARGE if at in (1, 2, 5) else 10) for at in range(7)]
+    sent = [Sent(publisher, "/queues/q", given={"message_id": str(at)}) for at in range(7)]
+    entries = entries_of(sent)
+    for one, body in zip(entries, bodies, strict=True):
+        one.message.body = spooled(spool, body) if len(body) > LARGE - 1 else body
+    write_entries(folder, [one._replace(size=len(one.message.body)) for one in entries], 7)
+    return bodies
+
+
+@pytest.mark.parametrize("publisher", [OLD, NEW])
+def test_large_bodies(tmp_path: Path, publisher: Publisher) -> None:
+    """They are read from their files if asked for, a few at a time."""
+    (tmp_path / "spool").mkdir()
+    folder = tmp_path / "journal"
+    bodies = with_large_bodies(folder, Spool(str(tmp_path / "spool")), publisher)
+    plain = read(plan_of(folder, BODIES), 0, 7)
+    apart = [at for at, one in enumerate(plain) if one["body_ref"]]
+    assert apart == [1, 2, 5]
+    assert {plain[at]["amqp10"] for at in apart} == {None}
+
+    plan = plan_of(folder, BODIES, large_bodies=True)
+    assert [one.num_rows for one in batches(plan, 0, 7)] == [2, 1, 3, 1]
+    whole = read(plan, 0, 7)
+    assert [one["body"] for one in whole] == bodies
+    assert [one["body_ref"] for one in whole] == [None] * 7
+    assert [one["body_len"] for one in whole] == [len(one) for one in bodies]
+    assert [one["message_id"] for one in whole] == [str(at) for at in range(7)]
+    for row, body in zip(whole, bodies, strict=True):
+        assert octets_of(row) == row["amqp10"]
+        assert body in row["amqp10"]
+        assert split(row["amqp10"])
+    # What is asked for without bodies is read without them.
+    few = read(plan_of(folder, ["pos"], large_bodies=True), 0, 7)
+    assert [one["pos"] for one in few] == list(range(7))
+
+
+def test_large_bodies_across_segments(tmp_path: Path) -> None:
+    """A task whose range was sealed after it was planned reads entry by entry."""
+    (tmp_path / "spool").mkdir()
+    folder = tmp_path / "journal"
+    bodies = with_large_bodies(folder, Spool(str(tmp_path / "spool")), NEW)
+    writer = SegmentWriter(folder, "known", 7)
+    (entry,) = entries_of([Sent(NEW, "/queues/q", body=b"last")], 7)
+    writer.add(entry)
+    writer.finish(8)
+    plan = plan_of(folder, BODIES, large_bodies=True)
+    assert [one["body"] for one in read(plan, 0, 8)] == [*bodies, b"last"]
+
+
+@pytest.mark.parametrize("end", [7, 8])
+def test_a_large_body_that_is_gone(tmp_path: Path, end: int) -> None:
+    (tmp_path / "spool").mkdir()
+    folder = tmp_path / "journal"
+    bodies = with_large_bodies(folder, Spool(str(tmp_path / "spool")), NEW)
+    (folder / read(plan_of(folder, BODIES), 0, 7)[2]["body_ref"]).unlink()
+    found = read(plan_of(folder, BODIES, large_bodies=True), 0, end)
+    assert [one["body"] for one in found] == [*bodies[:2], None, *bodies[3:]]
+    assert found[2]["body_ref"]
+    with pytest.raises(ValueError, match="is in the file bodies/"):
+        octets_of(found[2])
