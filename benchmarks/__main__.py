@@ -9,6 +9,7 @@ import fnmatch
 import json
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ from benchmarks import (
     fanout,
     http,
     journal,
+    loads,
     memory,
     pipeline,
     shovels,
@@ -43,6 +45,7 @@ GROUPS: list[Callable[[Callable[[str], bool], bool, int], Iterator[Row]]] = [
     codec_2005.rows,
     crossing.rows,
     throughput.rows,
+    loads.rows,
     throughput_1_0.rows,
     facade.rows,
     shovels.rows,
@@ -115,6 +118,8 @@ def add(table: Table, row: Row) -> None:
 
 def main() -> int:
     options = arguments()
+    # Servers are ended, and those that are stopped go on, when this is asked to end.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     repeat = options.repeat or (1 if options.quick else 3)
     console = Console(width=None if sys.stdout.isatty() else 170)
     title = f"{platform.python_implementation()} {platform.python_version()}"

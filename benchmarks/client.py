@@ -66,6 +66,18 @@ class Client:
     def delete_queue(self, name: str) -> None:
         self.ask((50, 40), b"\0\0" + short(name) + b"\0")
 
+    def get(self, queue: str) -> bytes:
+        """The body of the next message, which is acknowledged."""
+        self.socket.sendall(method(1, (60, 70), b"\0\0" + short(queue) + b"\1"))
+        self.expect((60, 71))
+        _, _, length = struct.unpack(">BHI", self.exactly(7))
+        (size,) = struct.unpack_from(">Q", self.exactly(length + 1), 4)
+        body = b""
+        while len(body) < size:
+            _, _, length = struct.unpack(">BHI", self.exactly(7))
+            body += self.exactly(length + 1)[:-1]
+        return body
+
     def close(self) -> None:
         self.file.close()
         self.socket.close()

@@ -75,6 +75,16 @@ class Server:
                 total += int(fields[11]) + int(fields[12])
         return total / TICK
 
+    def written(self) -> int:
+        """Octets that the whole family has had written to the disk so far."""
+        total = 0
+        for pid in self.family():
+            with contextlib.suppress(OSError):
+                for line in Path(f"/proc/{pid}/io").read_text().splitlines():
+                    if line.startswith("write_bytes:"):
+                        total += int(line.split()[1])
+        return total
+
     def log(self) -> str:
         """The last words of the server, for a message of failure."""
         text = (self.directory / "log").read_text(errors="replace").strip()
