@@ -142,7 +142,7 @@ class Cell:
 
 
 CELLS = [
-    Cell(f"POST {BODY} B, {CONNECTIONS} connections", RAW, "bare uvicorn", RAW, 0.5),
+    Cell(f"POST {BODY} B, {CONNECTIONS} connections", RAW, "bare uvicorn", RAW, 0.75),
     Cell(f"POST batch of {MANY} (JSON)", BATCH, "bare uvicorn", BATCH),
     Cell(f"POST batch of {MANY} (NDJSON)", LINES, "bare uvicorn", LINES),
     Cell(f"POST {BODY} B, {CONNECTIONS} connections", RAW, "RabbitMQ management", RABBIT),
