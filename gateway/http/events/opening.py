@@ -245,11 +245,12 @@ def refuse_cut(hub: Hub, vhost: str, wanted: StreamRequest) -> None:
     would match next to nothing. Raises ``Problem`` (400)."""
     exchanges = hub.broker.vhosts[vhost].exchanges
     for name in wanted.names:
-        exchange = exchanges.get(name.name)
         if name.kind != "exchange" or name.key is None or name in wanted.aliases:
             continue
-        cut = not name.key or name.key.endswith(".")
-        if cut and exchange is not None and exchange.type == "topic":
+        if name.key and not name.key.endswith("."):
+            continue
+        exchange = exchanges.get(name.name)
+        if exchange is not None and exchange.type == "topic":
             raise invalid(
                 f"the binding key of exchange:{name.name} ends after '{name.key}': an unescaped # "
                 "ends a URL, write %23 (if this is the whole key, POST the parameters as JSON)"
