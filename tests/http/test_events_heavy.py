@@ -58,7 +58,10 @@ class Watched:
     """The application, whose answers come in pieces: no write is large."""
 
     def __init__(self, app: Any) -> None:
-        self.app, self.state = app, app.state
+        self.app = app
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.app, name)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         async def sending(message: Any) -> None:
