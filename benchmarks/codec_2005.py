@@ -177,7 +177,7 @@ def encoding(version: str) -> Work:
         consumer.append((tag, found))
         deliver(tag, delivery, redelivered, found)
 
-    house.session.channels[1].recipient.deliver = spy
+    house.session.channels[1].recipient.deliver = spy  # type: ignore[method-assign]
     house.ask(Subscribe(1, "consume", QUEUE, "mine", no_ack=True))
     if not consumer or queue.depth:
         raise Failed(f"{version}: nothing was delivered")

@@ -70,7 +70,7 @@ def our_work(way: str, unique: bool) -> Work:
 
     def to_new() -> None:
         for message in next(given):
-            b"".join(pieces(*cross(message, SECTIONS)))
+            b"".join(pieces(*cross(message, SECTIONS)))  # type: ignore[arg-type]
 
     def to_old() -> None:
         for message in next(given):
@@ -101,7 +101,8 @@ def their_work(way: str, unique: bool) -> Work:
 
         def to_new() -> None:
             for framed, body in next(octets):
-                known = unmarshal(framed)[2].properties
+                frame_of: Any = unmarshal(framed)[2]
+                known = frame_of.properties
                 found = proton.Message(body=body)
                 found.inferred = True
                 found.durable = known.delivery_mode == 2
@@ -115,7 +116,8 @@ def their_work(way: str, unique: bool) -> Work:
 
         return to_new
     written = cycle(
-        [b"".join(pieces(message.header, message.body)) for message in batch] for batch in given
+        [b"".join(pieces(message.header, message.body)) for message in batch]  # type: ignore[arg-type]
+        for batch in given
     )
 
     def to_old() -> None:

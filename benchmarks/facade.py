@@ -68,7 +68,8 @@ def processor_time(ours: list[Run], theirs: list[Run]) -> str:
     """Microseconds of the servers for each message, and how busy others kept the machine."""
 
     def median(runs: list[Run], what: str) -> float:
-        return statistics.median(getattr(run, what) * 1e6 / run.count for run in runs)
+        found: float = statistics.median(getattr(run, what) * 1e6 / run.count for run in runs)
+        return found
 
     facade, behind = median(ours, "server_cpu"), median(ours, "behind_cpu")
     note = f"facade {facade:.1f} us, RabbitMQ {behind:.1f} us"

@@ -191,9 +191,9 @@ def measured(
             row = Row(GROUP, name, "row/s", against="Parquet sink")
             yield compare(row, ours, theirs)
     if wanted(f"{GROUP} idle"):
-        found = [bench.idle(seconds) for _ in range(times)]
+        idle = [bench.idle(seconds) for _ in range(times)]
         row = Row(GROUP, "idle", "%", ceiling=IDLE_CEILING)
-        row.ours = statistics.median(spent for spent, _ in found)
-        row.note = f"{max(batches for _, batches in found)} empty batches in {seconds:.0f} s"
-        row.detail = {"runs": json.dumps(found)}
+        row.ours = statistics.median(spent for spent, _ in idle)
+        row.note = f"{max(batches for _, batches in idle)} empty batches in {seconds:.0f} s"
+        row.detail = {"runs": json.dumps(idle)}
         yield row

@@ -23,6 +23,7 @@ from benchmarks.throughput import (
     describe,
 )
 from tests.interop import brokers
+from tests.interop.servers import Server as InteropServer
 from tests.interop.servers import ServerError
 
 GROUP = "throughput 1.0"
@@ -83,7 +84,7 @@ class Peer(Server):
     """A broker with all its processes, and how its queues are made and called."""
 
     kind: str = ""
-    started: brokers.Server = field(kw_only=True)
+    started: InteropServer = field(kw_only=True)
 
     def family(self) -> list[int]:
         found: list[int] = []
