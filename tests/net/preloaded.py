@@ -21,10 +21,10 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, NoReturn, Protocol
 
-from tests.drawing import THOROUGH
+from tests.drawing import SHARE
 
 ROOT = Path(__file__).parents[2]
-FORKS = sys.platform == "linux" and not THOROUGH
+FORKS = sys.platform == "linux" and SHARE < 1
 
 
 class Process(Protocol):
