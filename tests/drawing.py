@@ -1,5 +1,5 @@
 """How many examples property tests draw: an eighth by default, all with ``THOROUGH=1``, and with a
-share such as ``THOROUGH=0.4`` so many of them, as CI does within its time."""
+share such as ``THOROUGH=0.25`` so many of them, as CI does within its time."""
 
 import os
 
