@@ -1,4 +1,4 @@
-"""Loads beside one producer and one consumer: many connections, nobody who reads, latency, and
+"""Loads beside one producer and one consumer: many connections, no consumer, latency, and
 RabbitMQ's own PerfTest as the driver. 256 octets, and headers of their own in each message."""
 
 import contextlib

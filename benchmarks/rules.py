@@ -1,4 +1,4 @@
-"""What holds for all rows: who runs, who is warm, and when figures may be written down."""
+"""Rules of all rows: which brokers run, warm-up, and when figures may be written down."""
 
 import contextlib
 import os

@@ -20,7 +20,7 @@ err = Console(stderr=True, highlight=False)
 
 
 def show_json(found: Any) -> None:
-    """Print what a command has found, for programs."""
+    """Print the result of a command, for programs."""
     json.dump(found, sys.stdout, indent=1)
     sys.stdout.write("\n")
 

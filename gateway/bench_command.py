@@ -1,4 +1,4 @@
-"""The command ``bench``: what one publisher and one consumer get through a broker, in any version.
+"""The command ``bench``: the rate of one publisher and one consumer at a broker, in any version.
 
 It says what this machine and this broker do with plain messages, and compares no brokers; that is
 what ``benchmarks/`` of the sources is for.

@@ -1,4 +1,4 @@
-"""What two documents of definitions do not have in common, entry by entry.
+"""The differences of two documents of definitions, entry by entry.
 
 Defaults that one of them leaves out are no difference, nor is the order of entries. Passwords are
 not compared: each gateway salts them anew.
@@ -55,7 +55,7 @@ KINDS: dict[str, Name] = {
     "queues": in_vhost("name"),
     "bindings": binding_name,
 }
-"""Lists of definitions, and what tells their entries apart."""
+"""Lists of definitions, and the names that tell their entries apart."""
 
 
 def differences(first: Definitions, second: Definitions) -> Iterator[Difference]:
@@ -83,7 +83,7 @@ def differences(first: Definitions, second: Definitions) -> Iterator[Difference]
 
 
 def plain(one: BaseModel | Entry) -> Entry:
-    """An entry with its defaults, and without what cannot be compared."""
+    """An entry with its defaults, and without values that cannot be compared."""
     found = one.model_dump(by_alias=True) if isinstance(one, BaseModel) else dict(one)
     if "vhost" in found or not isinstance(one, BaseModel):
         found["vhost"] = found.get("vhost") or ROOT

@@ -46,7 +46,7 @@ def _round(
     workers: int,
     done: Callable[[Bundle, Summary], None],
 ) -> None:
-    """Go through what is left, until it is done or a process has died."""
+    """Go through the rest, until it is done or a process has died."""
     context = multiprocessing.get_context("spawn")
     largest_first = sorted(left.values(), key=lambda one: -one.octets)
     try:

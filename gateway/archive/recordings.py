@@ -94,7 +94,7 @@ class Connection:
             side.end()
 
     def taken(self, counts: Counts) -> Iterator[Item]:
-        """What is complete by now."""
+        """The records that are complete by now."""
         if self._strange:
             counts.unreadable += len(self._strange)
             yield from self._strange

@@ -61,7 +61,7 @@ class Broken(Exception):
     """No frame begins here."""
 
     def __init__(self, text: str, code: str = "frame-broken", size: int = 0) -> None:
-        """``size``: octets of what stands here, if its head can be believed."""
+        """``size``: octets of the frame here, if its head can be believed."""
         super().__init__(text)
         self.code = code
         self.size = size
@@ -103,7 +103,7 @@ class Side(ABC):
         self._scanned = 0
         """Of the held octets, those that begin no frame."""
         self._hint = -1
-        """The position behind what is lost, if its head can be believed."""
+        """The position behind the lost frame, if its head can be believed."""
 
     # --- the rules of a family --------------------------------------------------------------------
 

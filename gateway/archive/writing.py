@@ -31,7 +31,7 @@ OURS = re.compile(rf"\.?part-\d+\.parquet(\..*)?|{DONE}")
 
 
 class Plan(NamedTuple):
-    """What each task does. ``output`` and ``errors`` are directories that all tasks can reach."""
+    """The work of each task. ``output`` and ``errors`` are directories that all tasks can reach."""
 
     output: str
     errors: str

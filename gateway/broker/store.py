@@ -58,7 +58,7 @@ class Recorded:
 
 
 class RecordedRun(NamedTuple):
-    """What a block of the journal says of entries in a row, as ``Recorded.runs``."""
+    """The notes of a block of the journal about entries in a row, as ``Recorded.runs``."""
 
     entries: int
     number: int

@@ -68,7 +68,7 @@ class Notation(Protocol):
         ...
 
     def size(self, token: int) -> Callable[[int], bytes]:
-        """What stands before a group of so many octets, for the token that opens it."""
+        """The octets before a group of so many octets, for the token that opens it."""
         ...
 
     def stand_in(self, token: int, turn: int, place: int, narrow: bool) -> bytes:
@@ -132,9 +132,9 @@ TRANSFERS: dict[int, tuple[Write, ...]] = {
     16: (in_hexadecimal, as_urn, as_jms),
     39: (uuid_in,),
 }
-"""What may become of a value besides itself, by its size."""
+"""The results of a value besides itself, by its size."""
 UNSIZED = (in_digits, uuid_in)
-"""What has another size for some values of equal size."""
+"""Conversions whose results differ in size for values of equal size."""
 
 
 # --- plans ----------------------------------------------------------------------------------------

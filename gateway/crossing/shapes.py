@@ -199,7 +199,7 @@ class Shapes:
 def found(
     given: list[bytes], others: list[bytes], value: bytes, other: bytes
 ) -> tuple[int, Write] | None:
-    """Which of the values it is, and what became of that, in both."""
+    """Which of the values it is, and its result, in both."""
     for place, (one, two) in enumerate(zip(given, others, strict=True)):
         if (one, two) == (value, other):
             return place, as_it_is

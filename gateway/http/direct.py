@@ -47,7 +47,7 @@ Pairs = list[tuple[bytes, bytes]]
 
 @dataclass(slots=True)
 class Head:
-    """What the head of a plain publish says. It holds no credentials, only their digest."""
+    """The content of the head of a plain publish. It holds no credentials, only their digest."""
 
     node: Node
     endpoint: "Endpoint"
@@ -63,7 +63,7 @@ class Head:
 
 
 class Endpoint(Protocol):
-    """Publishes of one form. Each method gives ``None`` for what goes the ordinary way."""
+    """Publishes of one form. Each method gives ``None`` for requests that go the ordinary way."""
 
     def publish_now(
         self, node: Node, principal: Principal, fields: Pairs, body: bytes, /

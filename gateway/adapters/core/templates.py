@@ -1,7 +1,7 @@
 """Headers like one that was read before: of its size, with other values at some places.
 
-Every real message has ids and times of its own, so a cache by octets never helps. What was found in
-one header holds for all that differ from it only where it does not matter; these are compared and
+Every real message has ids and times of its own, so a cache by octets never helps. Facts found in
+one header hold for all that differ from it only where it does not matter; these are compared and
 not read. A peer chooses the sizes of headers: there is one template for each size, up to
 ``LONGEST``.
 """
@@ -21,7 +21,7 @@ Check = Callable[[bytes], bool]
 
 
 class Place(NamedTuple):
-    """Where a value begins and ends, and what must be true of other octets in its place."""
+    """Where a value begins and ends, and the condition for other octets in its place."""
 
     start: int
     stop: int
@@ -40,7 +40,7 @@ def is_text(octets: bytes) -> bool:
 
 
 class Template(Generic[T]):
-    """A header with places for values, in order. ``found``: what holds for all that are like it."""
+    """A header with places for values, in order. ``found``: the facts about all like it."""
 
     __slots__ = ("found", "misses", "_unpack", "_around", "_checks")
 
@@ -89,7 +89,7 @@ class Templates(dict[int, Template[T] | None]):
     __slots__ = ()
 
     def find(self, header: bytes) -> T | None:
-        """What was found in headers like this one. Hot."""
+        """The facts found in headers like this one. Hot."""
         template = self.get(len(header))
         if template is None or template.values(header) is None:
             return None

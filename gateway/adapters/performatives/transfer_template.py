@@ -1,7 +1,7 @@
 """Transfers like one before: a whole message on the same link, with another id and tag.
 
-Most senders write all of their transfers alike. What such a transfer has in common with one that
-was read is compared, and only its delivery-id and delivery-tag are taken out (§2.7.5).
+Most senders write all of their transfers alike. The octets that it shares with one that
+was read are compared, and only its delivery-id and delivery-tag are taken out (§2.7.5).
 """
 
 from struct import Struct
@@ -17,8 +17,8 @@ HANDLE_OCTETS = {0x43: 1, 0x52: 2, 0x70: 5}
 
 
 class TransferTemplate:
-    """The head of one transfer. ``unpack`` gives what stands before the id, the id, what stands
-    between it and the tag, the tag, and what stands behind."""
+    """The head of one transfer. ``unpack`` gives the octets before the id, the id, the octets
+    between it and the tag, the tag, and the octets behind."""
 
     __slots__ = ("channel", "link", "settled", "size", "unpack", "before", "between", "behind")
 

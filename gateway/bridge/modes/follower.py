@@ -254,7 +254,7 @@ class Follower:
 
 
 def routed(message: Message, queue: str) -> Message:
-    """As it is published to a queue of the other broker, with what is left of its time to live."""
+    """As it is published to a queue of the other broker, with the rest of its time to live."""
     left = left_of(message)
     if left:
         with suppress(ValueError):  # a header that cannot be read goes as it is

@@ -62,7 +62,7 @@ class Supply:
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """What is under way arrives, so that it does not come twice. Other deliveries go back to
+        """Messages under way arrive, so that none comes twice. Other deliveries go back to
         their queue."""
         self._closing = True
         await met(lambda: not self._under_way, LOOK_SECONDS, CLOSE_SECONDS)

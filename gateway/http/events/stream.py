@@ -94,7 +94,7 @@ class Reading:
         return self.backlog is not None and self.backlog.lacks(self.position)
 
     def feed(self) -> tuple[Journal, View | Journal, list[int]]:
-        """Where its next events are, what shows them, and which of them are large."""
+        """Where its next events are, their renderer, and which of them are large."""
         backlog = self.backlog
         if backlog is not None and backlog.covers(self.position) and backlog.part is not None:
             return backlog.part, backlog.view or backlog.part, backlog.heavy
