@@ -127,20 +127,25 @@ def main() -> int:
     before = 0.0 if options.quick else busy_without_us()
     title += f", {repeat} interleaved repeats{', quick' if options.quick else ''}"
     table, found, begun = empty_table(title), [], time.monotonic()
+    ended = ""
     with Live(table, console=console, auto_refresh=False) as live:
         for group in GROUPS:
-            for row in group(chosen(options.only), options.quick, repeat):
-                found.append(row)
-                add(table, row)
-                live.refresh()
+            try:
+                for row in group(chosen(options.only), options.quick, repeat):
+                    found.append(row)
+                    add(table, row)
+                    live.refresh()
+            except Exception:  # an hour of other rows is not lost
+                console.print_exception()
+                ended += f", {group.__module__} ended early"
         table.caption = f"{time.monotonic() - begun:.0f} s, load {os.getloadavg()[0]:.1f} at end"
     if options.json or options.markdown:
         reason = why_not(found, before, options.quick, options.although_busy)
         if reason is not None:
             console.print(f"not written down: {reason} (--although-busy)")
             return 2
-    write(options, title, found)
-    return 0 if found else 1
+    write(options, title + ended, found)
+    return 1 if ended or not found else 0
 
 
 def write(options: argparse.Namespace, title: str, found: list[Row]) -> None:

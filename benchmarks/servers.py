@@ -50,9 +50,10 @@ class Server:
         """The process and everything below it."""
         pids, at = [self.process.pid], 0
         while at < len(pids):
-            for children in Path(f"/proc/{pids[at]}/task").glob("*/children"):
-                with contextlib.suppress(OSError):
-                    pids += [int(pid) for pid in children.read_text().split()]
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                for children in Path(f"/proc/{pids[at]}/task").glob("*/children"):
+                    with contextlib.suppress(OSError):
+                        pids += [int(pid) for pid in children.read_text().split()]
             at += 1
         return pids
 
