@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from gateway.adapters.contract import Capability
+from gateway.bridge.attempts import attempt
 from gateway.bridge.clock import now
 from gateway.bridge.ends import first_of
 from gateway.bridge.facade_publisher import FAULTS, Conclude, FacadePublisher
@@ -242,13 +243,7 @@ class Facade:
         pauses = Pauses(first=0.2, longest=10.0)
         while True:
             connected = self.connected
-            try:
-                await self._serve()
-            except (OSError, GatewayError) as error:
-                self.failed(str(error) or type(error).__name__)
-            except Exception as error:  # clients must not wait for ever
-                log.exception("facade %s: internal error", self.vhost)
-                self.failed(f"internal error: {error!r}")
+            await attempt(f"facade {self.vhost}", self._serve(), self.failed)
             if self.connected > connected:
                 pauses.reset()
             self._enter("waiting")

@@ -8,11 +8,11 @@ does not take is tried again, then parked in a queue of this gateway, or rejecte
 
 import asyncio
 import contextlib
-import logging
 import time
 from enum import Enum
 from typing import NamedTuple
 
+from gateway.bridge.attempts import attempt
 from gateway.bridge.clock import now
 from gateway.bridge.ends import Ends, first_of
 from gateway.bridge.ledger import Ledger
@@ -21,10 +21,7 @@ from gateway.bridge.passing import Passing
 from gateway.bridge.preparation import Preparation
 from gateway.bridge.seen import Seen
 from gateway.config.bridge import ShovelSettings
-from gateway.errors import GatewayError
 from gateway.net.pauses import Pauses
-
-log = logging.getLogger("gateway.bridge")
 
 
 class State(Enum):
@@ -142,13 +139,7 @@ class Shovel:
                 await self._wanted.wait()
             self._enter(State.CONNECTING)
             moved = self.ledger.moved
-            try:
-                await self._pass()
-            except (OSError, GatewayError) as error:
-                self.ledger.failed(str(error) or type(error).__name__)
-            except Exception as error:  # the shovel must not end with its work undone
-                log.exception("shovel %s: internal error", self.settings.name)
-                self.ledger.failed(f"internal error: {error!r}")
+            await attempt(f"shovel {self.settings.name}", self._pass(), self.ledger.failed)
             if not self._wanted.is_set():
                 continue
             if self.ledger.moved > moved:

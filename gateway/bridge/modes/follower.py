@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from gateway.bridge.attempts import keep_attempting
 from gateway.bridge.ends import Destination, Fate, Taken, first_of
 from gateway.bridge.lifetime import expiring, left_of
 from gateway.bridge.modes.copies import KEPT, Copies, Expected, copy_id
@@ -65,7 +66,11 @@ class Follower:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._run())
+        # However long a broker was away, ``empty`` sees an attempt before it gives up.
+        pauses = Pauses(longest=AWAY_SECONDS / 2)
+        self._task = asyncio.create_task(
+            keep_attempting(self._name, self._follow, self._failed, lambda: self.brought, pauses)
+        )
 
     async def close(self) -> None:
         """Messages under way arrive, so that they do not come twice. Other deliveries go back to
@@ -158,22 +163,6 @@ class Follower:
         return left == 0 and time.monotonic() - last() >= QUIET_SECONDS
 
     # --- the loop ---------------------------------------------------------------------------------
-
-    async def _run(self) -> None:
-        # However long a broker was away, ``empty`` sees an attempt before it gives up.
-        pauses = Pauses(longest=AWAY_SECONDS / 2)
-        while True:
-            brought = self.brought
-            try:
-                await self._follow()
-            except (OSError, GatewayError) as error:
-                self._failed(str(error) or type(error).__name__)
-            except Exception as error:  # copies and messages must not stay there
-                log.exception("%s: internal error", self._name)
-                self._failed(f"internal error: {error!r}")
-            if self.brought > brought:
-                pauses.reset()
-            await asyncio.sleep(pauses.next())
 
     def _failed(self, text: str) -> None:
         if text != self.error:

@@ -5,6 +5,7 @@ import asyncio
 import logging
 from typing import Protocol
 
+from gateway.bridge.attempts import keep_attempting
 from gateway.bridge.ends import Destination, Fate, Taken, first_of
 from gateway.bridge.modes.follower import CLOSE_SECONDS, routed
 from gateway.bridge.remote_ends import RemoteSource, open_destination, open_source
@@ -59,7 +60,9 @@ class Supply:
         self._source: RemoteSource | None = None
         self._reason = ""
         self._closing = False
-        self._task = asyncio.create_task(self._run())
+        self._task = asyncio.create_task(
+            keep_attempting(self._name, self._run, self._failed, lambda: self.brought, Pauses())
+        )
 
     async def close(self) -> None:
         """Messages under way arrive, so that none comes twice. Other deliveries go back to
@@ -70,21 +73,9 @@ class Supply:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        pauses = Pauses()
         while True:
-            brought = self.brought
-            try:
-                while True:
-                    await met(self._room, IDLE_LOOK_SECONDS)
-                    await self._serve()
-            except (OSError, GatewayError) as error:
-                self._failed(str(error) or type(error).__name__)
-            except Exception as error:  # its consumers must not wait for ever
-                log.exception("%s: internal error", self._name)
-                self._failed(f"internal error: {error!r}")
-            if self.brought > brought:
-                pauses.reset()
-            await asyncio.sleep(pauses.next())
+            await met(self._room, IDLE_LOOK_SECONDS)
+            await self._serve()
 
     def _failed(self, text: str) -> None:
         if text != self.error:
