@@ -33,6 +33,15 @@ Gateway = Annotated[
     str | None,
     typer.Option("--gateway", help="Address of a running gateway that does it, over HTTP."),
 ]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option(help="Property that may differ: priority, header.x, header.x-*; repeatable."),
+]
+Key = Annotated[
+    str, typer.Option(help="Property that tells messages apart, instead of message-id.")
+]
+Unordered = Annotated[bool, typer.Option(help="The order may differ.")]
+ByGroup = Annotated[bool, typer.Option(help="The order counts within a group-id.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 JOURNAL = Path("bridge-journal.db")
 

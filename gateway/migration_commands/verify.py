@@ -14,14 +14,18 @@ from gateway.administration import err, fail, out
 from gateway.errors import GatewayError
 from gateway.migration_commands.options import (
     JOURNAL,
+    ByGroup,
     FromPassword,
     FromVersion,
+    Ignore,
     JournalFile,
     Json,
+    Key,
     QueueFile,
     Queues,
     ToPassword,
     ToVersion,
+    Unordered,
     pairs_of,
     password_of_side,
 )
@@ -53,15 +57,10 @@ def verify(
     to_version: ToVersion = "auto",
     from_password_file: FromPassword = None,
     to_password_file: ToPassword = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(help="Property that may differ: priority, header.x, header.x-*; repeatable."),
-    ] = None,
-    key: Annotated[
-        str, typer.Option(help="Property that tells messages apart, instead of message-id.")
-    ] = "",
-    unordered: Annotated[bool, typer.Option(help="The order may differ.")] = False,
-    by_group: Annotated[bool, typer.Option(help="The order counts within a group-id.")] = False,
+    ignore: Ignore = None,
+    key: Key = "",
+    unordered: Unordered = False,
+    by_group: ByGroup = False,
     late: Annotated[
         float, typer.Option(help="Seconds to wait for messages that are missing at --to.")
     ] = 0.0,
@@ -83,6 +82,8 @@ def verify(
         fail("give --to, or --record")
     if form not in ("0-9-1", "1.0", "own"):
         fail("--form is 0-9-1, 1.0 or own")
+    if unordered and by_group:
+        fail("--by-group is not for --unordered")
     from gateway.bridge.comparison.comparing import Rules
 
     order = "none" if unordered else "group" if by_group else "all"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gateway.bridge.comparison.comparing import EXAMPLES, Compared, Found, Rules, Summary
+from gateway.migration_commands.options import ByGroup, Ignore, Key, Unordered
 from pyspark_amqp.jobs.inputs import Inputs, with_inputs
 from pyspark_amqp.options import OptionError
 
@@ -438,15 +439,10 @@ def command(
         typer.Option(help="OLD=NEW: an address that has another name on the new side; repeatable."),
     ] = None,
     any_vhost: Annotated[bool, typer.Option(help="Addresses without their virtual hosts.")] = False,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(help="Property that may differ: priority, header.x, header.x-*; repeatable."),
-    ] = None,
-    key: Annotated[
-        str, typer.Option(help="Property that tells messages apart, instead of message-id.")
-    ] = "",
-    unordered: Annotated[bool, typer.Option(help="The order may differ.")] = False,
-    by_group: Annotated[bool, typer.Option(help="The order counts within a group-id.")] = False,
+    ignore: Ignore = None,
+    key: Key = "",
+    unordered: Unordered = False,
+    by_group: ByGroup = False,
     form: Annotated[
         str, typer.Option(help="Version in which they are compared: 0-9-1 or 1.0.")
     ] = "0-9-1",
