@@ -2,9 +2,9 @@
 
 Each entry has a global *commit position* and, at its address, an *offset*. The entries of a batch
 of the store are written in that batch, all together (``Recorded``), keyed by the first position. So
-an entry is in the same batch as the publish that it records, and what is confirmed is recorded. A
-process that is killed takes the positions of unwritten batches with it; nobody has seen them, as
-readers read the database (``gateway.journal``).
+an entry is in the same batch as the publish that it records, and a durable message that is
+confirmed is recorded. A process that is killed takes the positions of unwritten batches with it;
+nobody has seen them, as readers read the database (``gateway.journal``).
 
 The journals of durable event sources are addresses too. Their messages are rows under a number of
 their own; here they have a position. They are removed when they are in a segment, or too old,

@@ -130,13 +130,13 @@ class Outbound:
 
     def record(self, passage: Passage) -> int:
         """Put a message into the journal that the upstream has. Returns the mark on which its
-        confirm waits."""
-        recorder = self.recorder
+        confirm waits, if it is durable."""
+        recorder, message = self.recorder, passage.message
         if recorder is None or not recorder.record_forwarded(
-            passage.message, passage.path.origin, passage.entered
+            message, passage.path.origin, passage.entered
         ):
             return SAFE
-        return recorder.journal.state.store.mark
+        return recorder.journal.state.store.mark if message.essentials.durable else SAFE
 
     def conclude(self, number: int, fate: PublishFate, text: str) -> None:
         """The upstream has told the fate of a message. A number without a message is no error: it

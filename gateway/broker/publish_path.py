@@ -113,10 +113,9 @@ class PublishPath:
 
     @property
     def unchecked(self) -> bool:
-        """Whether messages are only routed: their size is not limited, they go to no upstream and
-        are not recorded."""
-        most = self.state.limits.max_message
-        return most is None and self.vhost.outbound is None and self.recorder is None
+        """Whether messages are only routed and recorded: their size is not limited, and they go to
+        no upstream."""
+        return self.state.limits.max_message is None and self.vhost.outbound is None
 
     @property
     def direct(self) -> Outbound | None:
@@ -128,7 +127,7 @@ class PublishPath:
         message.user = self.user
         exchange = self.writable.get(message.exchange)
         header = message.header
-        _, _, _, user_id, has_headers, expiry = message.essentials
+        durable, _, _, user_id, has_headers, expiry = message.essentials
         if (
             exchange is None
             or user_id is not None
@@ -163,13 +162,22 @@ class PublishPath:
             return
         if not queues:
             self.vhost.unrouted += 1
-        confirms = self.confirms
+        confirms, recorder = self.confirms, self.recorder
+        fate = 0
         if confirms is not None:
-            fate, origin = 0, self.origin
+            origin = self.origin
             for queue in queues:
                 one = queue.put(message, origin)
                 if one > fate:
                     fate = one
+            if (
+                recorder is not None
+                and queues
+                and fate != REFUSED
+                and recorder.record(message, origin)
+                and durable
+            ):
+                fate = KEPT
             confirms.add(self.state.store.mark if fate == KEPT else SAFE, fate != REFUSED)
             self.confirming[self] = None
             return
@@ -185,7 +193,11 @@ class PublishPath:
                     window.last = tag = window.last + 1
                     consumer.deliver(consumer.tag, tag, False, message)
                     continue
-            queue.put(message, self.origin)
+            one = queue.put(message, self.origin)
+            if one > fate:
+                fate = one
+        if recorder is not None and queues and fate != REFUSED:
+            recorder.record(message, self.origin)
 
     def wants_reply(self, header: bytes) -> bool:
         """Whether these properties may ask for a direct reply. If not, they are remembered, so that
@@ -285,17 +297,15 @@ class PublishPath:
         fate = 0
         for queue in queues:
             fate = max(fate, queue.put(message, self.origin))
-        recorder = self.recorder  # as ``recorded``, without a call
-        if recorder is not None and fate != REFUSED and recorder.record(message, self.origin):
-            return KEPT
-        return fate
+        return fate if self.recorder is None else self.recorded(message, fate)
 
     def recorded(self, message: Message, fate: int) -> int:
-        """Put a message that was accepted into the journal: it is kept then."""
+        """Put a message that was accepted into the journal. A durable one is kept then; the entry
+        of a transient one is as transient as the message, until its batch is written."""
         assert self.recorder is not None
-        if fate != REFUSED and self.recorder.record(message, self.origin):
-            return KEPT
-        return fate
+        if fate == REFUSED or not self.recorder.record(message, self.origin):
+            return fate
+        return KEPT if message.essentials.durable else fate
 
     def enqueue_for_all(self, exchange: Exchange, message: Message) -> int:
         queues = exchange.everywhere(message)

@@ -37,20 +37,24 @@ class Sender:
     def relieved(self) -> None: ...
 
 
+@pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("fate", list(PublishFate))
-def test_recorded_with_its_fate(tmp_path: Path, fate: PublishFate) -> None:
+def test_recorded_with_its_fate(tmp_path: Path, fate: PublishFate, durable: bool) -> None:
     recording = Recording(tmp_path)
     sender, confirms = Sender(), Confirms()
     outbound = Outbound(sender, recording.broker.vhosts["/"].recorder)
     path, sequence = OnePath(recording.client, confirms), confirms.wait()
-    outbound.publish(path, sequence, message(b"x", b"", "x", "k"), False)
+    published = message(b"x", b"", "x", "k")
+    published.essentials = published.essentials._replace(durable=durable)
+    outbound.publish(path, sequence, published, False)
     recording.commit()
     assert confirms.decided == {} and recording.entries() == []
     outbound.conclude(sender.sent[0], fate, "")
     waiting: list[tuple[int, bool, bool]] = []
     taken = fate is PublishFate.TAKEN
     safe = recording.store.mark - 1
-    assert confirms.tell(safe, 0, lambda *told: waiting.append(told)) is not taken
+    waits = taken and durable
+    assert confirms.tell(safe, 0, lambda *told: waiting.append(told)) is not waits
     recording.commit()
     assert [one.address for one in recording.entries()] == ["/exchanges/x"] * taken
     assert confirms.tell(recording.store.mark - 1, 0, lambda *told: waiting.append(told))

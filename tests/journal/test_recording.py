@@ -44,19 +44,39 @@ def test_positions_and_offsets(tmp_path: Path) -> None:
     assert [one.pos for one in recording.entries(3)] == [3, 4]
 
 
-def test_nothing_is_confirmed_before_it_is_recorded(tmp_path: Path) -> None:
-    """Also a message that goes straight to a consumer waits for its record."""
+@pytest.mark.parametrize("durable", [True, False])
+def test_no_durable_message_is_confirmed_before_it_is_recorded(
+    tmp_path: Path, durable: bool
+) -> None:
+    """Also one that goes straight to a consumer. The entry of a transient message is as transient
+    as the message is, until it is written."""
     recording = Recording(tmp_path)
     consumer = recording.another()
     consumer.start(consumer.subscribe("orders", "tag", no_ack=True))
-    recording.channel.publish(message(b"x", b"", "", "orders"))
+    published = message(b"x", b"", "", "orders")
+    published.essentials = published.essentials._replace(durable=durable)
+    recording.channel.publish(published)
     recording.broker.end_turn()
     assert recording.heard.bodies() == ["x"]
-    assert recording.heard.confirms == []
+    assert recording.heard.confirms == [(1, False, True)] * (not durable)
     assert recording.entries() == []
     recording.commit()
     assert recording.heard.confirms == [(1, False, True)]
     assert bodies(recording) == [b"x"]
+
+
+def test_without_confirms(tmp_path: Path) -> None:
+    """A message is recorded whether a consumer waits, or it must wait, but not if it is refused."""
+    recording = Recording(tmp_path)
+    recording.declare("one", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    plain, consumer = recording.another(), recording.another()
+    for queue in ("orders", "one", "one", "nowhere"):
+        plain.publish(message(queue.encode(), b"", "", queue))
+    consumer.start(consumer.subscribe("orders", "tag", no_ack=True))
+    plain.publish(message(b"straight", b"", "", "orders"))
+    recording.commit()
+    assert bodies(recording) == [b"orders", b"one", b"straight"]
+    assert recording.heard.bodies() == ["orders", "straight"]
 
 
 def test_only_what_is_accepted(tmp_path: Path) -> None:
@@ -304,4 +324,4 @@ def test_nothing_in_the_way_of_what_is_not_recorded(tmp_path: Path, recorded: bo
     """Without a rule for its virtual host a channel publishes as if there was no journal."""
     rule = RecordingRule("/" if recorded else "other", "*", True)
     recording = Recording(tmp_path, rule)
-    assert recording.another().publish_path.plain is not recorded
+    assert (recording.another().publish_path.recorder is not None) is recorded
