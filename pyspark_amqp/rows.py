@@ -1,11 +1,9 @@
 """Entries as Arrow batches with the columns that Spark asks for, and the ranges that tasks read."""
 
-import gc
 from binascii import crc32
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from hashlib import sha256
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +11,10 @@ from gateway.journal.canonical import BUCKETS, BY_NAME, DDL, Rows
 from gateway.journal.entries import ALL, Entry, Publisher, Trimmed
 from gateway.journal.reader import JournalReader
 from gateway.journal.segments import Segment
+from pyspark_amqp.arrays import columns_of, no_collection
 from pyspark_amqp.options import OptionError, Options
 from pyspark_amqp.places import opened, wanted_by
+from pyspark_amqp.property_columns import PropertyColumns, is_learnable
 
 BATCH = ALL._replace(entries=1000, octets=8 << 20)
 LEAST = 1000
@@ -75,9 +75,7 @@ def batches(plan: Plan, start: int, end: int) -> Iterator[Any]:
             )
             if segment is not None and end <= segment.end:
                 segment.open()
-                others = [name for name in names if name not in STRAIGHT and name not in MADE]
-                made = Rows(segment.notes.journal, others, options.sample)
-                yield from segment_batches(options, schema, made, segment, start, end)
+                yield from segment_batches(options, schema, names, segment, start, end)
                 return
         rows = Rows(journal.overview().id, names, options.sample)
         question = BATCH._replace(wanted=wanted_by(options), bodies=rows.needs_bodies)
@@ -99,54 +97,6 @@ def batches(plan: Plan, start: int, end: int) -> Iterator[Any]:
             start = portion.next
     finally:
         journal.close()
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """While many objects are made that all live: looking for garbage among them took a fifth of
-    the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-def columns_of(schema: Any, rows: Rows, entries: list[Entry]) -> dict[str, Any]:
-    """The columns of ``rows`` for these entries, as Arrow has them."""
-    import pyarrow as pa
-
-    with no_collection():
-        found = {}
-        for column, values in zip(rows.columns, rows.by_column(entries), strict=True):
-            kind = schema.field(column.name).type
-            if pa.types.is_map(kind):
-                found[column.name] = map_array(values, kind)
-            elif pa.types.is_list(kind) and None not in values:
-                found[column.name] = list_array(values, kind)
-            else:
-                found[column.name] = pa.array(values, kind)
-        return found
-
-
-def map_array(values: list[dict[str, Any]], kind: Any) -> Any:
-    """Half the time of making it of pairs."""
-    import pyarrow as pa
-
-    offsets = pa.array(accumulate(map(len, values), initial=0), pa.int32())
-    keys = pa.array([key for one in values for key in one], kind.key_type)
-    items = pa.array([item for one in values for item in one.values()], kind.item_type)
-    return pa.MapArray.from_arrays(offsets, keys, items).cast(kind)
-
-
-def list_array(values: list[list[Any]], kind: Any) -> Any:
-    import pyarrow as pa
-
-    offsets = pa.array(accumulate(map(len, values), initial=0), pa.int32())
-    items = pa.array([item for one in values for item in one], kind.value_type)
-    return pa.ListArray.from_arrays(offsets, items).cast(kind)
 
 
 def batch_of(schema: Any, columns: dict[str, Any], count: int) -> Any:
@@ -234,10 +184,11 @@ MADE: dict[str, tuple[Callable[[Any, str], Any], tuple[str, ...]]] = {
 
 
 def segment_batches(
-    options: Options, schema: Any, made: Rows, segment: Segment, start: int, end: int
+    options: Options, schema: Any, wished: list[str], segment: Segment, start: int, end: int
 ) -> Iterator[Any]:
-    """Arrow batches of a range of a segment. Columns that are ``STRAIGHT`` come as they are; only
-    for others is an object made of each entry."""
+    """Arrow batches of a range of a segment, with the columns ``wished``. Those that are
+    ``STRAIGHT`` come as they are; an object of each entry is made only for those that need its
+    body, or its conversion."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -253,10 +204,13 @@ def segment_batches(
         one for one in schema if one.name in MADE and (options.body or not BY_NAME[one.name].body)
     ]
     journal = segment.notes.journal
+    others = [name for name in wished if name not in STRAIGHT and name not in MADE]
+    learned = PropertyColumns(journal, [one for one in others if is_learnable(one)], schema)
+    made = Rows(journal, [one for one in others if not is_learnable(one)], options.sample)
     names = {STRAIGHT[field.name] for field in straight if options.body or field.name != "body"}
     names |= {"pos", "stamp", "vhost", "address"}
     names |= {name for field in computed for name in MADE[field.name][1]}
-    if made.columns:
+    if others:
         names |= {*own.CONTENT, "reference"} | ({"body"} if made.needs_bodies else set())
     if options.large_bodies and "body" in names:
         names |= {"reference", "size"}
@@ -280,6 +234,8 @@ def segment_batches(
                 if isinstance(values, pa.ChunkedArray):
                     values = values.combine_chunks()
                 columns[field.name] = values
+            if learned.names:
+                columns |= learned.of(part)
             if made.columns:
                 with no_collection():
                     entries = own.to_messages(part, made.needs_bodies)

@@ -1,0 +1,58 @@
+"""Values of columns as Arrow arrays."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import Any
+
+from gateway.journal.canonical import Rows
+from gateway.journal.entries import Entry
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """While many objects are made that all live: looking for garbage among them took a fifth of
+    the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def columns_of(schema: Any, rows: Rows, entries: list[Entry]) -> dict[str, Any]:
+    """The columns of ``rows`` for these entries, as Arrow has them."""
+    import pyarrow as pa
+
+    with no_collection():
+        found = {}
+        for column, values in zip(rows.columns, rows.by_column(entries), strict=True):
+            kind = schema.field(column.name).type
+            if pa.types.is_map(kind):
+                found[column.name] = map_array(values, kind)
+            elif pa.types.is_list(kind) and None not in values:
+                found[column.name] = list_array(values, kind)
+            else:
+                found[column.name] = pa.array(values, kind)
+        return found
+
+
+def map_array(values: list[dict[str, Any]], kind: Any) -> Any:
+    """Half the time of making it of pairs."""
+    import pyarrow as pa
+
+    offsets = pa.array(accumulate(map(len, values), initial=0), pa.int32())
+    keys = pa.array([key for one in values for key in one], kind.key_type)
+    items = pa.array([item for one in values for item in one.values()], kind.item_type)
+    return pa.MapArray.from_arrays(offsets, keys, items).cast(kind)
+
+
+def list_array(values: list[list[Any]], kind: Any) -> Any:
+    import pyarrow as pa
+
+    offsets = pa.array(accumulate(map(len, values), initial=0), pa.int32())
+    items = pa.array([item for one in values for item in one], kind.value_type)
+    return pa.ListArray.from_arrays(offsets, items).cast(kind)

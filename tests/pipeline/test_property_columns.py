@@ -1,0 +1,202 @@
+"""Columns that were learned equal those that are decoded."""
+
+import random
+import string
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs the extra `spark` (pyarrow)")
+pytest.importorskip("pyspark", reason="needs the extra `spark`")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.adapters.methods.content import BASIC
+from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.segments.content import SEGMENTS
+from gateway.journal.canonical import BY_NAME, COLUMNS, Rows
+from gateway.journal.entries import Entry, Publisher
+from gateway.message import Dialect, Message, Properties
+from gateway.values import Timestamp
+from pyspark_amqp import arrays, property_columns
+from pyspark_amqp.property_columns import PropertyColumns, is_learnable
+from tests.drawing import examples
+from tests.pipeline.test_rows import kind
+from tests.pipeline.traffic import BEGIN
+
+pytestmark = pytest.mark.extras
+
+NAMES = [one.name for one in COLUMNS if is_learnable(one.name)]
+DIALECTS = {one.name: one for one in (BASIC, SECTIONS, SEGMENTS)}
+
+
+def schema() -> Any:
+    from pyspark.sql import types
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    fields = [types.StructField(name, kind(BY_NAME[name].type)) for name in NAMES]
+    return to_arrow_schema(types.StructType(fields), timezone="UTC")
+
+
+def compare(messages: list[Message], columns: PropertyColumns | None = None) -> None:
+    from gateway.journal.columns import to_batch
+
+    entries = [
+        Entry(pos, BEGIN + pos, "/", "/queues/q", pos, Publisher(), one, len(one.body))
+        for pos, one in enumerate(messages)
+    ]
+    import pyarrow as pa
+
+    table = pa.Table.from_batches([to_batch(entries)])
+    columns = columns or PropertyColumns("known", NAMES, schema())
+    found = columns.of(table)
+    expected = zip(*Rows("known", NAMES).of(entries), strict=True)
+    for name, values in zip(NAMES, expected, strict=True):
+        shown = found[name].to_pylist()
+        if BY_NAME[name].type.startswith("MAP"):
+            shown = [dict(one) for one in shown]
+        assert shown == list(values), name
+
+
+def message(
+    dialect: Dialect, properties: Properties, exchange: str = "x", key: str = "k"
+) -> Message:
+    header = dialect.write(properties)
+    return Message(dialect, header, b"", exchange, key, dialect.essentials(header))
+
+
+def text(draw: random.Random, size: int, letters: str = string.ascii_letters) -> str:
+    return "".join(draw.choices(letters, k=size))
+
+
+def traffic(draw: random.Random, dialect: Dialect, count: int) -> list[Message]:
+    """Messages of one program: what they have in common, and values of their own."""
+    has = {name: draw.random() < 0.7 for name in ("id", "correlation", "time", "headers", "more")}
+    size = draw.randrange(1, 40)
+    begin = draw.choice(["", "ID:", "order-", "ä"])
+    reals = draw.random() < 0.5
+    found = []
+    for number in range(count):
+        given: dict[str, Any] = {"durable": True, "content_type": "text/plain"}
+        if has["id"]:
+            given["message_id"] = begin + text(draw, size)
+        if has["correlation"]:
+            given["correlation_id"] = str(UUID(int=draw.getrandbits(128)))
+        if has["time"]:
+            given["creation_time"] = BEGIN + 1000 * draw.randrange(10_000)
+        if has["headers"]:
+            given["application"] = {
+                "tenant": text(draw, 6, "abcß"),
+                "number": draw.randrange(-(1 << 40), 1 << 40),
+                "at": Timestamp(BEGIN + 1000 * number),
+                "kind": draw.choice([None, "same"]),
+            }
+            if has["more"]:
+                given["application"] |= {"octets": draw.randbytes(5), "rate": Decimal("1.5")}
+                if dialect is not BASIC:
+                    del given["application"]["rate"]
+            if reals:
+                given["application"]["share"] = draw.random()
+        found.append(
+            message(dialect, Properties(**given), draw.choice(["", "x"]), text(draw, 3, "abü"))
+        )
+    return found
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@settings(max_examples=examples(30), deadline=None)
+@given(seed=st.integers(0, 1 << 32))
+def test_equal(name: str, seed: int) -> None:
+    draw = random.Random(seed)
+    messages = traffic(draw, DIALECTS[name], 60) + traffic(draw, DIALECTS[name], 40)
+    if seed % 2:
+        draw.shuffle(messages)
+    compare(messages)
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_headers_of_one_program_are_not_decoded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for those that are learned from."""
+    decoded = []
+    columns_of = arrays.columns_of
+
+    def counted(schema: Any, rows: Rows, entries: list[Entry]) -> dict[str, Any]:
+        decoded.extend(entries)
+        return columns_of(schema, rows, entries)
+
+    def made(number: int) -> Any:
+        """0-10 has ids of one type; others are kept apart."""
+        return UUID(int=number) if name == SEGMENTS.name else f"m-{number}"
+
+    monkeypatch.setattr(property_columns, "columns_of", counted)
+    messages = [
+        message(
+            DIALECTS[name],
+            Properties(
+                durable=True, message_id=made(number), correlation_id=f"{number:016x}",
+                creation_time=BEGIN + 1000 * number, content_type="application/json",
+                application={"number": 1 << 40 | number, "tenant": f"t{number}", "kind": "k"},
+            ),
+        )
+        for number in range(1000, 2000)
+    ]  # fmt: skip
+    compare(messages)
+    assert len(decoded) == 2
+
+
+def test_texts_that_are_none() -> None:
+    """A value that is no text makes the whole header one that cannot be read, or is shown as
+    hexadecimal digits: both are decoded."""
+    messages = [
+        message(SECTIONS, Properties(subject="s", message_id=f"id-{number}"))
+        for number in range(50)
+    ]
+    for one in messages[20:40]:
+        one.header = one.header.replace(b"id-", b"\xff\xff\xff")
+    compare(messages)
+    octets = [
+        message(BASIC, Properties(application={"b": (b"\xff%02d", b"x%02d")[number % 2] % number}))
+        for number in range(60)
+    ]  # fmt: skip
+    compare(octets)
+    exchanges = [
+        message(BASIC, Properties(message_id=f"{number:03}"), "\udcff", "k") for number in range(50)
+    ]
+    compare(exchanges)
+
+
+def test_what_is_not_explained_is_learned_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Learning costs more than decoding: a size of headers that gives no template is left alone."""
+    learned = []
+
+    def never(self: Any) -> Any:
+        learned.append(self)
+        raise property_columns.NoTemplate
+
+    monkeypatch.setattr(property_columns.Learner, "learn", never)
+    messages = [message(BASIC, Properties(message_id=f"m-{number}")) for number in range(100, 200)]
+    compare(messages)
+    assert len(learned) == property_columns.MOST_FAILURES
+
+
+def test_nested_values_and_added_headers(tmp_path: Path) -> None:
+    """Tables and lists are the same in all messages of a template, and what the gateway has added
+    to a message is decoded."""
+    messages = [
+        message(
+            BASIC,
+            Properties(
+                message_id=f"m-{number}",
+                application={"x": {"y": [1, None]}, "CC": ["a"], "big": 1 << 62},
+                annotations={"x-opt-a": number},
+            ),
+        )
+        for number in range(100, 160)
+    ]
+    for one in messages[::7]:
+        one.added_headers = {"x-death": [{"count": 1}]}
+    compare(messages)
