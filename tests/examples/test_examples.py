@@ -101,7 +101,10 @@ RUN: dict[str, Callable[[Server], None]] = {
     "tour.py": tour,
     "watch_events.py": watch_events,
 }
-ELSEWHERE = {"spark_tour.py": "pipeline/test_tour.py"}
+ELSEWHERE = {
+    "publish_and_follow.html": "interop/test_javascript_client.py",
+    "spark_tour.py": "pipeline/test_tour.py",
+}
 """Examples that need more than others, and their tests."""
 
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 UNDESCRIBED = {
     "/",
     "/openapi.json",
-    "/client/amqp-events.js",
+    "/client/{name}",
     # the same as without the path (RFC 9728)
     "/.well-known/oauth-protected-resource/{path}",
 }

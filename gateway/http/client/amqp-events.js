@@ -36,20 +36,47 @@ const GATHER_MS = 150; // how long a new leader listens to what others have
 const LONGEST_MS = 30_000;
 const SILENCE = 3; // heartbeats that may be missed
 
-const sleep = (ms, signal) => new Promise((resume) => {
+/** @typedef {{ type?: string, data?: string, id: string }} Told  a cursor has no data */
+/** @typedef {{ status: number, problem?: any, final: boolean }} Failure */
+
+/**
+ * @typedef {object} Options  see above
+ * @property {() => Promise<string>} [token]
+ * @property {() => Promise<string>} [ticket]
+ * @property {Record<string, string>} [headers]
+ * @property {"fetch" | "eventsource"} [transport]
+ * @property {RequestCredentials} [credentials]
+ * @property {string} [lastEventId]
+ * @property {boolean} [share]
+ * @property {string} [name]
+ * @property {string[]} [types]  names of events that `event=` gives, with "eventsource"
+ */
+
+/**
+ * Ends with the signal, without an error.
+ * @param {number} ms
+ * @param {AbortSignal} signal
+ * @returns {Promise<void>}
+ */
+export const sleep = (ms, signal) => new Promise((resume) => {
   const done = () => {
     clearTimeout(timer);
     signal.removeEventListener("abort", done);
     resume();
   };
-  const timer = setTimeout(done, ms);
+  const timer = setTimeout(done, signal.aborted ? 0 : ms);
   signal.addEventListener("abort", done);
 });
 
-const jitter = (ms) => ms * (0.5 + Math.random());
+/** @param {number} ms */
+export const jitter = (ms) => ms * (0.5 + Math.random());
 
 // The event stream interpretation of the WHATWG HTML standard, section 9.2.6.
 export class EventStreamParser {
+  /**
+   * @param {{ onevent: (event: { type: string, data: string, id: string }) => void,
+   *   oncursor: (id: string) => void, onretry: (ms: number) => void }} handlers
+   */
   constructor({ onevent, oncursor, onretry }) {
     this.onevent = onevent;
     this.oncursor = oncursor;
@@ -58,7 +85,9 @@ export class EventStreamParser {
     this.rest = "";
     this.afterReturn = false;
     this.id = "";
-    this.clear();
+    this.type = "";
+    this.data = "";
+    this.sawId = false;
   }
 
   clear() {
@@ -67,6 +96,7 @@ export class EventStreamParser {
     this.sawId = false;
   }
 
+  /** @param {Uint8Array | undefined} octets */
   push(octets) {
     let text = this.decoder.decode(octets, { stream: true });
     if (this.afterReturn && text) {
@@ -88,6 +118,7 @@ export class EventStreamParser {
     this.rest = text.slice(from);
   }
 
+  /** @param {string} line */
   line(line) {
     if (line === "") {
       this.dispatch();
@@ -115,6 +146,10 @@ export class EventStreamParser {
 }
 
 class Refused extends Error {
+  /**
+   * @param {number} status
+   * @param {any} problem
+   */
   constructor(status, problem) {
     super(problem?.detail ?? `status ${status}`);
     this.status = status;
@@ -130,19 +165,27 @@ class Refused extends Error {
 
 export class AmqpEvents extends EventTarget {
   #url;
+  /** @type {Options} */
   #options;
   #ending = new AbortController();
+  /** @type {BroadcastChannel | null} */
   #channel = null;
   #role = "";
   #id;
   #count = 0; // of the events of this stream, over all leaders
+  /** @type {[number, Told][]} */
   #recent = []; // [count, event]
   #retry = 2500;
   #heartbeat = 15;
   #failures = 0;
   #ticket = "";
+  /** @type {any[] | null} */
   #gathered = null;
 
+  /**
+   * @param {string | URL} url
+   * @param {Options} [options]
+   */
   constructor(url, options = {}) {
     super();
     this.#url = new URL(url, globalThis.location?.href).href;
@@ -169,6 +212,7 @@ export class AmqpEvents extends EventTarget {
 
   // --- one of many -------------------------------------------------------------------------------
 
+  /** @param {string} name */
   #stand(name) {
     const { signal } = this.#ending;
     this.#channel = new BroadcastChannel(name);
@@ -183,6 +227,7 @@ export class AmqpEvents extends EventTarget {
     });
   }
 
+  /** @param {any} said  by another tab */
   #hear(said) {
     if (this.closed) return;
     const leads = this.#role === "leader";
@@ -200,6 +245,10 @@ export class AmqpEvents extends EventTarget {
     } else if (said.kind === "have") this.#gathered?.push(said);
   }
 
+  /**
+   * @param {string} kind
+   * @param {object} [more]
+   */
   #say(kind, more = {}) {
     if (!this.#channel || this.closed) return;
     const { count, id, retry } = { count: this.#count, id: this.#id, retry: this.#retry };
@@ -211,7 +260,7 @@ export class AmqpEvents extends EventTarget {
     this.#gathered = [];
     this.#say("gather");
     await sleep(GATHER_MS, this.#ending.signal);
-    const found = this.#gathered;
+    const found = this.#gathered ?? [];
     this.#gathered = null;
     if (!this.#count && found.length) {
       // We have just come: what was before is not for us.
@@ -222,24 +271,35 @@ export class AmqpEvents extends EventTarget {
     for (const [count, event] of events) this.#receive(count, event);
   }
 
+  /**
+   * @param {number} count
+   * @param {Told} event
+   */
   #receive(count, event) {
     if (count <= this.#count) return;
     this.#count = count;
     this.#take(event);
   }
 
-  // An event of the stream, from the gateway or from the leader. A cursor has no data.
+  /**
+   * An event of the stream, from the gateway or from the leader. A cursor has no data.
+   * @param {Told} event
+   */
   #take(event) {
     this.#id = event.id || this.#id;
     this.#recent.push([this.#count, event]);
     if (this.#recent.length > RECENT) this.#recent.shift();
     if (event.data === undefined) return;
-    this.#heed(event);
-    const { type, data, id } = event;
+    const { type = "message", data, id } = event;
+    this.#heed(type, data);
     this.dispatchEvent(new MessageEvent(type, { data, lastEventId: id, origin: new URL(this.#url).origin }));
   }
 
-  #heed({ type, data }) {
+  /**
+   * @param {string} type
+   * @param {string} data
+   */
+  #heed(type, data) {
     if (!type.startsWith("gateway.")) return;
     const told = JSON.parse(data);
     if (type === "gateway.open") this.#heartbeat = told.heartbeat;
@@ -251,16 +311,22 @@ export class AmqpEvents extends EventTarget {
     }
   }
 
+  /** @param {string} role */
   #become(role) {
     this.#role = role;
     this.dispatchEvent(new CustomEvent("role", { detail: role }));
   }
 
+  /** @param {Failure} detail */
   #tell(detail) {
     this.dispatchEvent(new CustomEvent("error", { detail }));
     if (detail.final) this.close();
   }
 
+  /**
+   * @param {any} error
+   * @param {boolean} final
+   */
   #fail(error, final) {
     const detail = { status: error.status ?? 0, problem: error.problem ?? { detail: String(error) }, final };
     this.#channel?.postMessage({ kind: "failed", detail });
@@ -269,6 +335,7 @@ export class AmqpEvents extends EventTarget {
 
   // --- the stream --------------------------------------------------------------------------------
 
+  /** @param {string} role */
   async #run(role) {
     const { signal } = this.#ending;
     if (signal.aborted) return;
@@ -281,13 +348,14 @@ export class AmqpEvents extends EventTarget {
       try {
         await (this.#options.transport === "eventsource" ? this.#watch() : this.#read());
         refused = 0;
-      } catch (error) {
+      } catch (thrown) {
         if (signal.aborted) return;
+        const error = /** @type {Partial<Refused>} */ (thrown);
         const renewable = this.#options.token || this.#options.ticket;
         this.#ticket = "";
         this.#failures += 1;
         if (error.status === 401 && renewable && !refused) refused += 1; // once more, with a new one
-        else if (error instanceof Refused) this.#fail(error, error.final);
+        else if (thrown instanceof Refused) this.#fail(thrown, thrown.final);
       }
       if (signal.aborted) return;
       await sleep(this.#pause(), signal);
@@ -305,6 +373,7 @@ export class AmqpEvents extends EventTarget {
     return new URL(this.#ticket, this.#url);
   }
 
+  /** @param {Told} event */
   #came(event) {
     this.#count += 1;
     this.#say("event", { event });
@@ -317,6 +386,7 @@ export class AmqpEvents extends EventTarget {
     this.dispatchEvent(new Event("open"));
   }
 
+  /** @returns {Promise<Record<string, string>>} */
   async #head() {
     const { headers = {}, token } = this.#options;
     return token ? { ...headers, Authorization: `Bearer ${await token()}` } : { ...headers };
@@ -326,6 +396,7 @@ export class AmqpEvents extends EventTarget {
     const attempt = new AbortController();
     const stop = () => attempt.abort();
     this.#ending.signal.addEventListener("abort", stop, { once: true });
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
     let dog;
     const alive = () => {
       clearTimeout(dog);
@@ -333,6 +404,7 @@ export class AmqpEvents extends EventTarget {
     };
     try {
       alive();
+      /** @type {Record<string, string>} */
       const headers = { ...await this.#head(), Accept: "text/event-stream" };
       if (this.#id) headers["Last-Event-ID"] = this.#id;
       const answer = await fetch(await this.#address(), {
@@ -349,7 +421,7 @@ export class AmqpEvents extends EventTarget {
         oncursor: (id) => this.#came({ id }),
         onretry: (ms) => { this.#retry = ms; },
       });
-      const reader = answer.body.getReader();
+      const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader();
       for (;;) {
         const { done, value } = await reader.read();
         if (done || attempt.signal.aborted) return;
@@ -363,6 +435,7 @@ export class AmqpEvents extends EventTarget {
     }
   }
 
+  /** @param {Response} answer */
   async #refusal(answer) {
     let problem;
     try {
@@ -384,13 +457,18 @@ export class AmqpEvents extends EventTarget {
     const include = this.#options.credentials === "include";
     const source = new EventSource(address, { withCredentials: include });
     const { signal } = this.#ending;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
     let dog;
+    /** @type {() => void} */
+    let stop = () => {};
     try {
-      await new Promise((resume, refuse) => {
+      await /** @type {Promise<void>} */ (new Promise((resume, refuse) => {
+        stop = resume;
         const alive = () => {
           clearTimeout(dog);
           dog = setTimeout(resume, this.#heartbeat * SILENCE * 1000);
         };
+        /** @param {MessageEvent} event */
         const pass = ({ type, data, lastEventId }) => {
           alive();
           if (type === "gateway.error") {
@@ -407,15 +485,17 @@ export class AmqpEvents extends EventTarget {
           if (source.readyState === EventSource.CLOSED) refuse(new Error("the stream was refused"));
           else resume();
         };
-        signal.addEventListener("abort", resume, { once: true });
+        signal.addEventListener("abort", stop, { once: true });
         alive();
-      });
+      }));
     } finally {
       clearTimeout(dog);
+      signal.removeEventListener("abort", stop);
       source.close();
     }
   }
 
+  /** @param {string} path */
   async #renew(path) {
     if (!this.#options.token) return;
     try {

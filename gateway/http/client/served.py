@@ -1,4 +1,4 @@
-"""Serves the module to any page: it is public, and there is nothing in it but code."""
+"""Serves the modules of the client to any page: they are public, and there is nothing but code."""
 
 from functools import cache
 from importlib.resources import files
@@ -6,7 +6,10 @@ from importlib.resources import files
 from starlette.requests import Request
 from starlette.responses import Response
 
-CLIENT_ROUTE = "/client/amqp-events.js"
+from gateway.http import problems
+from gateway.http.problems import Problem
+
+CLIENT_ROUTE = "/client/{name}"
 HEADERS = {
     "access-control-allow-origin": "*",
     "cross-origin-resource-policy": "cross-origin",
@@ -16,9 +19,14 @@ HEADERS = {
 
 
 @cache
-def module() -> bytes:
-    return (files("gateway.http") / "client" / "amqp-events.js").read_bytes()
+def modules() -> dict[str, bytes]:
+    """Octets of every module by name."""
+    folder = files("gateway.http") / "client"
+    return {one.name: one.read_bytes() for one in folder.iterdir() if one.name.endswith(".js")}
 
 
 async def serve_client(request: Request) -> Response:
-    return Response(module(), media_type="text/javascript", headers=HEADERS)
+    octets = modules().get(request.path_params["name"])
+    if octets is None:
+        raise Problem(problems.BY_STATUS[404], "the client has no such module")
+    return Response(octets, media_type="text/javascript", headers=HEADERS)

@@ -1,0 +1,6 @@
+// The JavaScript client of the AMQP gateway, for browsers and Node.
+
+export { AmqpEvents, EventStreamParser } from "./amqp-events.js";
+export { Delivery, Gateway } from "./gateway.js";
+export { GatewayError, ProblemError, StreamClosedError, UnreachableError } from "./problems.js";
+export { Requests } from "./requests.js";
