@@ -36,7 +36,7 @@ def test_the_console_has_no_copy_of_it() -> None:
     """It asks through the package alone, and imports nothing but files that are served."""
     asking = re.compile(r"\bfetch\(|new EventSource|XMLHttpRequest")
     found = {path.name for path in (HTTP / "console").glob("*.js") if asking.search(read(path))}
-    assert found <= {"session.js"}
+    assert found == set()
     for path in [*(HTTP / "console").glob("*.js"), *PACKAGE.glob("*.js")]:
         for name in IMPORTED.findall(read(path)):
             assert (path.parent / name).is_file(), f"{path.name}: {name}"

@@ -99,7 +99,7 @@ export function open({ vhost, link }) {
 
   async function refresh() {
     try {
-      const [{ exchanges }, { queues }, { bindings }] = await Promise.all(
+      const [exchanges, queues, bindings] = await Promise.all(
         [api.exchanges(vhost), api.queues(vhost), api.bindings(vhost)]);
       const shown = bindings.filter((one) => one.source).map((one) => ({ ...one, label: keyText(one) }));
       known = { exchanges, queues, bindings: shown };

@@ -122,7 +122,7 @@ export function open({ vhost, name, link, go }) {
   }
 
   async function suggest() {
-    const [{ queues }, { exchanges }, { bindings }] = await Promise.all(
+    const [queues, exchanges, bindings] = await Promise.all(
       [api.queues(vhost), api.exchanges(vhost), api.bindings(vhost)]);
     reaches = deadLetterQueues(queues, exchanges, bindings);
     const waiting = (queue) => queues.find((one) => one.name === queue)?.ready ?? 0;

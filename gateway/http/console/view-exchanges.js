@@ -75,7 +75,7 @@ export function open({ vhost, link }) {
 
   async function refresh() {
     try {
-      const { exchanges } = await api.exchanges(vhost);
+      const exchanges = await api.exchanges(vhost);
       total.textContent = exchanges.length;
       table.update(exchanges);
     } catch (error) {
@@ -101,7 +101,7 @@ export function openOne({ vhost, name, link, go }) {
 
   async function refresh() {
     try {
-      const [found, { bindings }] = await Promise.all([api.exchange(vhost, name), api.bindings(vhost)]);
+      const [found, bindings] = await Promise.all([api.exchange(vhost, name), api.bindings(vhost)]);
       exchange = found;
       const words = [found.type, ...flags(found), ...showArguments(found.arguments)];
       if (features.dataset.shown !== words.join()) {

@@ -129,8 +129,8 @@ export function open({ vhost, query }) {
   async function refresh() {
     const names = (found) => found.map((one) => one.name).filter(Boolean);
     const [queues, exchanges] = await Promise.allSettled([api.queues(vhost), api.exchanges(vhost)]);
-    if (queues.status === "fulfilled") known.queue = names(queues.value.queues);
-    if (exchanges.status === "fulfilled") known.exchange = names(exchanges.value.exchanges);
+    if (queues.status === "fulfilled") known.queue = names(queues.value);
+    if (exchanges.status === "fulfilled") known.exchange = names(exchanges.value);
     const shown = [...list.children].map((one) => one.value).join("\n");
     if (shown !== known[form.elements.kind.value].slice(0, 500).join("\n")) aim();
   }

@@ -80,8 +80,8 @@ export function open({ vhost, name, link, go }) {
       show();
       say(note, "", "hint");
       const [all, bound] = await Promise.all([api.consumers(vhost), api.bindings(vhost)]);
-      consumers.update(all.consumers.filter((one) => one.queue === name));
-      bindings.update(bound.bindings.filter((one) => one.source && one.destination_type === "queue" && one.destination === name));
+      consumers.update(all.filter((one) => one.queue === name));
+      bindings.update(bound.filter((one) => one.source && one.destination_type === "queue" && one.destination === name));
     } catch (error) {
       say(note, error.message, "hint bad");
     }

@@ -84,7 +84,7 @@ export function open({ vhost, link }) {
 
   async function refresh() {
     try {
-      const { queues } = await api.queues(vhost);
+      const queues = await api.queues(vhost);
       total.textContent = queues.length;
       table.update(queues);
     } catch (error) {

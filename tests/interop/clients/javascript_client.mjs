@@ -102,7 +102,7 @@ await check("batch", async () => {
   const some = await gateway.publishBatch([{ to: "js.orders", body: "a" }, { to: "js.nowhere", body: "b" }]);
   const none = await error(gateway.publishBatch(["a", "b"], { to: "js.nowhere" }));
   return [all.accepted, all.failed, some.accepted, some.results.map((one) => one.status),
-    some.results[1].problem.type, none.kind, none.problem.results.length, (await gateway.purgeQueue("js.orders")).messages];
+    some.results[1].problem.type, none.kind, (await gateway.purgeQueue("js.orders")).messages];
 });
 
 await check("problems", async () => {

@@ -1,0 +1,4 @@
+export { Requests } from "./requests.js";
+export { AmqpEvents, EventStreamParser } from "./amqp-events.js";
+export { Delivery, Gateway } from "./gateway.js";
+export { GatewayError, ProblemError, StreamClosedError, UnreachableError } from "./problems.js";
