@@ -1,97 +1,53 @@
-"""The README's shell commands are run as they stand there, with the ports of our gateway."""
+"""What the first page and the table of commands promise is there. Commands are run in test_guides.py."""
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
-from tests.examples.commands import base, gateway_command, publishing, run
-from tests.interop.servers import ROOT, Server
+from gateway.__main__ import cli
+from tests.interop.servers import ROOT
 
 README = (ROOT / "README.md").read_text()
-NEEDS_CURL = pytest.mark.skipif(
-    shutil.which("curl") is None, reason="curl is not installed (apt-get install curl)"
-)
-SHOWN = re.findall(r"^```sh\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-BUILDS = ("python3 -m venv",)  # .ci/run does that
+LONGEST = 150
+GUIDES = {
+    "publish-over-http", "follow-in-a-browser", "old-and-new-clients", "facade", "migrate",
+    "pipeline", "operations", "compare",
+}  # fmt: skip
 
 
-def command(start: str) -> str:
-    found = [shown for shown in SHOWN if shown.startswith(start)]
-    assert len(found) == 1, f"the README shows {len(found)} commands that start with {start!r}"
-    return str(found[0])
+def test_the_first_page_is_short() -> None:
+    assert len(README.splitlines()) <= LONGEST
 
 
-def ours(shown: str, gateway: Server) -> str:
-    """The shown command, for the gateway that runs here."""
-    changed = shown.replace("http://127.0.0.1:8080", base(gateway))
-    assert changed != shown, f"the README's base address is not in {shown!r}"
-    return changed
+def test_the_table_of_wishes_leads_to_one_guide_each() -> None:
+    table = README.partition("## I have this, I want that\n")[2].partition("\n## ")[0]
+    rows = [row for row in table.splitlines() if row.startswith("| ")][1:]
+    guides = [re.findall(r"\]\(docs/([\w-]+)\.md\)", row) for row in rows]
+    assert [len(found) for found in guides] == [1] * len(rows)
+    assert {found[0] for found in guides} == GUIDES
 
 
-def test_every_command_is_known_here() -> None:
-    pipeline = ".venv/bin/pip install '.[spark"  # tests/pipeline/test_readme.py
-    known = (*BUILDS, pipeline, ".venv/bin/pip install pika &&", "curl -u", "curl -N")
-    assert [shown for shown in SHOWN if not shown.startswith(known)] == []
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 
-@NEEDS_CURL
-@pytest.mark.parametrize("first", ["pika", "curl"])
-def test_pika_then_curl(first: str, gateway: Server) -> None:
-    """In the order of the README, and curl alone, which makes the queue if it is not there."""
-    if first == "pika":
-        publish_with_pika(gateway)
-    done = run(["sh", "-c", ours(command("curl -u"), gateway)])
-    assert done.returncode == 0, done.stderr
-    # The queue, and behind it the receipt.
-    assert '"name":"orders"' in done.stdout
-    assert json.loads(done.stdout[done.stdout.index('{"outcome"') :])["outcome"] == "accepted"
-    status = ours(command("curl -u"), gateway).strip() + " -s -o /dev/null -w '%{http_code}'"
-    assert run(["sh", "-c", status]).stdout.endswith("201")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text())
+    assert [one for one in links if "://" not in one and not (page.parent / one).exists()] == []
 
 
-def publish_with_pika(gateway: Server) -> None:
-    pytest.importorskip("pika")
-    install, script = command(".venv/bin/pip install pika && ").strip().split(" && ")
-    assert install == ".venv/bin/pip install pika"
-    python, file = script.split()
-    assert python == ".venv/bin/python"
-    done = run([sys.executable, file, str(gateway.port)])
-    assert done.returncode == 0, done.stderr
-
-
-@NEEDS_CURL
-def test_following_an_exchange(gateway: Server) -> None:
-    endless = ours(command("curl -N"), gateway)
-    events: list[dict[str, object]] = []
-    with publishing(gateway, "any.key"):
-        for seconds in (3, 10, 30):  # on a busy machine the first is short
-            limited = endless.replace("curl -N", f"curl -N -s --max-time {seconds}", 1)
-            done = run(["sh", "-c", limited])
-            assert done.returncode == 28, done.stderr  # curl's own time limit
-            whole = done.stdout.rpartition("\n")[0].splitlines()
-            events = [json.loads(line[6:]) for line in whole if line.startswith("data: ")]
-            if len(events) > 3:
-                break
-    assert events[0]["resume"] == "fresh"
-    assert events[1]["routing_key"] == "any.key" and len(events) > 3
-
-
-def test_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", README)
-    assert links
-    assert [one for one in links if "://" not in one and not (ROOT / one).exists()] == []
-
-
-def test_command_line() -> None:
-    """Every command of the table exists."""
-    table = README.partition("## Command line")[2].partition("\n## ")[0]
-    shown = re.findall(r"`(?:amqp-gateway )?((?:user )?[a-z]+)(?: NAME| FILE| \[.*?\])?`", table)
-    assert {"serve", "check", "versions", "user add", "user list", "inspect"} <= set(shown)
-    for words in dict.fromkeys(shown):
-        done = gateway_command(*words.split(), "--help")
-        assert done.returncode == 0, done.stderr
+def test_every_command_is_in_the_table() -> None:
+    guide = (ROOT / "docs" / "cli.md").read_text()
+    table = guide.partition("## All commands\n")[2].partition("\n## ")[0]
+    cells = [row.split(" | ")[0] for row in table.splitlines() if row.startswith("| `")]
+    shown = {name for cell in cells for name in re.findall(r"`(?:amqp-gateway )?([a-z]+)", cell)}
+    commands: dict[str, Any] = get_command(cli).commands  # type: ignore[attr-defined]
+    assert shown == set(commands)
+    for group, name in re.findall(r"`(?:amqp-gateway )?([a-z]+) ([a-z]+)\b", "".join(cells)):
+        if members := getattr(commands[group], "commands", None):
+            assert name in members, (group, name)

@@ -1,0 +1,97 @@
+"""The commands of the README and of the guides are run as they stand there, with the ports of our gateway."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.examples.reader import ROOT, Reader, blocks
+from tests.interop.servers import free_ports
+from tests.net.running import Running
+
+README = (ROOT / "README.md").read_text()
+GUIDES = ("publish-over-http", "follow-in-a-browser", "old-and-new-clients")
+SERVE = ".venv/bin/amqp-gateway serve"
+PROTON = "receive_1_0.py"
+"""A program that needs a library which the extra ``test`` does not have."""
+ELSEWHERE = {
+    "python3 -m venv .venv && .venv/bin/pip install": "tests.examples.newcomer, and .ci/run",
+    ".venv/bin/python examples/tour.py": "test_examples.py",
+}
+"""Blocks of the README that are not run here, and what runs them."""
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("curl") is None, reason="curl is not installed (apt-get install curl)"
+)
+
+
+def guide(name: str) -> str:
+    return (ROOT / "docs" / f"{name}.md").read_text()
+
+
+def settings(page: str) -> dict[str, str]:
+    """Those with which a page starts the gateway, such as ``http__origins``."""
+    (command,) = [one.text for one in blocks(page) if one.text.strip().endswith(SERVE)]
+    assigned = shlex.split(command)[: -len(SERVE.split())]
+    return {
+        name.removeprefix("AMQP_GATEWAY_").lower(): value
+        for name, _, value in (one.partition("=") for one in assigned)
+    }
+
+
+@pytest.fixture(scope="module")
+def ports() -> dict[str, str]:
+    """The page of the guide is served at 8000 in it."""
+    return {"8000": str(free_ports(1)[0])}
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    tmp_path_factory: pytest.TempPathFactory, ports: dict[str, str]
+) -> Iterator[Running]:
+    """One for all pages, started as the guide for browsers says."""
+    given = settings(guide("follow-in-a-browser"))
+    given = {name: value.replace("8000", ports["8000"]) for name, value in given.items()}
+    assert set(given) == {"http__origins"}
+    with Running(tmp_path_factory.mktemp("gateway"), **given) as running:
+        ports["8080"], ports["5672"] = str(running.http_port), str(running.port)
+        # This example takes the port as its argument.
+        ports["publish_and_consume.py\n"] = f"publish_and_consume.py {running.port}\n"
+        yield running
+
+
+@pytest.fixture
+def reader(tmp_path: Path, gateway: Running, ports: dict[str, str]) -> Iterator[Reader]:
+    url = f"http://127.0.0.1:{gateway.http_port}"
+    with Reader(tmp_path, ports, AMQP_GATEWAY_URL=url) as one:
+        yield one
+
+
+def test_the_readme(reader: Reader) -> None:
+    pytest.importorskip("pika")
+    reader.read(README, leave_out=ELSEWHERE)
+    (terminal,) = reader.endless
+    terminal.shows('event: gateway.open…data: {…"resume":…"fresh"…data: {…"orders.new"…42')
+
+
+@pytest.mark.parametrize("name", GUIDES)
+def test_a_guide(name: str, reader: Reader) -> None:
+    page = guide(name)
+    away = {SERVE} if SERVE in page else set()
+    if PROTON in page:
+        pytest.importorskip("pika")
+        away.add(PROTON)
+    reader.read(page, leave_out=away)
+
+
+@pytest.mark.interop
+def test_a_guide_with_a_client_of_1_0(reader: Reader) -> None:
+    for module in ("pika", "proton"):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed; run tests/interop/install-peers")
+    reader.read(guide("old-and-new-clients"), leave_out={"examples/tour.py"})
