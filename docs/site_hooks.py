@@ -1,4 +1,4 @@
-"""What mkdocs needs beside ``docs/``: pages and examples of the project's folder, under links that lead there."""
+"""What mkdocs needs beside ``docs/``: pages and examples of the project's folder, and their links."""
 
 import re
 from pathlib import Path

@@ -2,10 +2,11 @@
 
     python -m tests.examples.newcomer [FOLDER]
 
-Every command of the README is given as it stands there, in the order of the page, with two changes: the gateway
-listens on free ports, and of the tests one file is run. Installing takes packages from pip's index, so this is no test
-that pytest runs; test_guides.py runs the same commands with the programs that are there. The folder is new, and stays
-if it is named. The exit status is 1 if a command fails or the followed exchange shows no message.
+Every command of the README is given as it stands there, in the order of the page, with two
+changes: the gateway listens on free ports, and of the tests one file is run. Installing takes
+packages from pip's index, so this is no test that pytest runs; test_guides.py runs the same
+commands with the programs that are there. The folder is new, and stays if it is named. The exit
+status is 1 if a command fails or the followed exchange shows no message.
 """
 
 import argparse

@@ -1,14 +1,16 @@
 """Somebody who reads a page from top to bottom and pastes its commands.
 
-A page has blocks in fences. ``sh`` is pasted into a terminal; ``text`` is what the last finished command
-printed, or, if that has printed nothing, what the commands that go on have printed meanwhile, with ``…`` for any
-text. A block of another language has a file's name behind it, and is saved under that name.
+A page has blocks in fences. ``sh`` is pasted into a terminal; ``text`` is what the last command
+printed, or, if that has printed nothing, what a command that goes on has printed meanwhile, with
+``…`` for any text. A block of another language has a file's name behind it, and is saved under that
+name.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,6 +29,9 @@ SILENT = "http.server"
 """An endless command that prints nothing."""
 
 
+SERVE = ".venv/bin/amqp-gateway serve"
+
+
 class Block(NamedTuple):
     """A block in fences: its language, the name of the file that it becomes or "", and its text."""
 
@@ -37,6 +42,20 @@ class Block(NamedTuple):
 
 def blocks(page: str) -> list[Block]:
     return [Block(*found) for found in FENCED.findall(page)]
+
+
+def guide(name: str) -> str:
+    return (ROOT / "docs" / f"{name}.md").read_text()
+
+
+def settings(page: str) -> dict[str, str]:
+    """Those with which a page starts the gateway, such as ``http__origins``."""
+    (command,) = [one.text for one in blocks(page) if one.text.strip().endswith(SERVE)]
+    assigned = shlex.split(command)[: -len(SERVE.split())]
+    return {
+        name.removeprefix("AMQP_GATEWAY_").lower(): value
+        for name, _, value in (one.partition("=") for one in assigned)
+    }
 
 
 def pattern(shown: str) -> re.Pattern[str]:
@@ -83,9 +102,9 @@ class Endless:
 class Reader:
     """Use as a context manager: commands that go on are stopped at the end.
 
-    ``instead``: texts of the page, such as ports, and what stands for them here. With ``programs`` the folder gets
-    an environment ``.venv`` whose programs are those of this process, and an installer that does nothing.
-    ``patience``: seconds for one command.
+    ``instead``: texts of the page, such as ports, and what stands for them here. With ``programs``
+    the folder gets an environment ``.venv`` whose programs are those of this process, and an
+    installer that does nothing. ``patience``: seconds for one command.
     """
 
     def __init__(

@@ -1,22 +1,20 @@
-"""The commands of the README and of the guides are run as they stand there, with the ports of our gateway."""
+"""The commands of README and guides are run as they stand there, with the ports of our gateway."""
 
 from __future__ import annotations
 
 import importlib.util
-import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.examples.reader import ROOT, Reader, blocks
+from tests.examples.reader import ROOT, SERVE, Reader, guide, settings
 from tests.interop.servers import free_ports
 from tests.net.running import Running
 
 README = (ROOT / "README.md").read_text()
 GUIDES = ("publish-over-http", "follow-in-a-browser", "old-and-new-clients")
-SERVE = ".venv/bin/amqp-gateway serve"
 PROTON = "receive_1_0.py"
 """A program that needs a library which the extra ``test`` does not have."""
 ELSEWHERE = {
@@ -30,20 +28,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def guide(name: str) -> str:
-    return (ROOT / "docs" / f"{name}.md").read_text()
-
-
-def settings(page: str) -> dict[str, str]:
-    """Those with which a page starts the gateway, such as ``http__origins``."""
-    (command,) = [one.text for one in blocks(page) if one.text.strip().endswith(SERVE)]
-    assigned = shlex.split(command)[: -len(SERVE.split())]
-    return {
-        name.removeprefix("AMQP_GATEWAY_").lower(): value
-        for name, _, value in (one.partition("=") for one in assigned)
-    }
-
-
 @pytest.fixture(scope="module")
 def ports() -> dict[str, str]:
     """The page of the guide is served at 8000 in it."""
@@ -51,9 +35,7 @@ def ports() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def gateway(
-    tmp_path_factory: pytest.TempPathFactory, ports: dict[str, str]
-) -> Iterator[Running]:
+def gateway(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, str]) -> Iterator[Running]:
     """One for all pages, started as the guide for browsers says."""
     given = settings(guide("follow-in-a-browser"))
     given = {name: value.replace("8000", ports["8000"]) for name, value in given.items()}

@@ -1,4 +1,4 @@
-"""What the first page and the table of commands promise is there. Commands are run in test_guides.py."""
+"""What the first page and the table of commands name is there. test_guides.py runs commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of docs/follow-in-a-browser.md in a real browser, served and allowed as the guide says."""
+"""The page of docs/follow-in-a-browser.md in a real browser, served as the guide says."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.examples.reader import Reader, blocks
-from tests.examples.test_guides import SERVE, guide, settings
+from tests.examples.reader import SERVE, Reader, blocks, guide, settings
 from tests.interop.browser.words import until
 from tests.interop.servers import HOST, answers, free_ports
 from tests.net.running import Running
