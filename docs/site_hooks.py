@@ -1,4 +1,4 @@
-"""What mkdocs needs beside ``docs/``: pages and examples of the project's folder, and their links."""
+"""What mkdocs needs beside ``docs/``: pages and examples of the project, and their links."""
 
 import re
 from pathlib import Path

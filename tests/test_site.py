@@ -1,5 +1,4 @@
-"""The documentation as a site: all pages are in it, links lead somewhere, and nothing is loaded from
-other hosts."""
+"""The pages as a site: all are in it, links lead somewhere, nothing is loaded from other hosts."""
 
 import importlib.util
 import re

@@ -112,7 +112,7 @@ class Reader:
         folder: Path,
         instead: Mapping[str, str],
         programs: bool = True,
-        patience: float = 2 * PATIENCE,
+        patience: float = PATIENCE,
         **more: str,
     ) -> None:
         self.folder = folder
