@@ -16,6 +16,7 @@ from rich.table import Table
 
 from gateway import __version__
 from gateway.administration import AsJson, add_commands, err, fail, out, show_json
+from gateway.backup_commands import backup, restore
 from gateway.bench_command import bench
 from gateway.errors import GatewayError, Refusal, StoreError
 from gateway.inventory.command_line import add_commands as add_inventory_commands
@@ -51,7 +52,7 @@ cli = typer.Typer(
 users = typer.Typer(help="Add, list and remove users, also while the gateway runs.")
 cli.add_typer(users, name="user", no_args_is_help=True)
 add_commands(cli)
-for command in (publish, consume, browse, status, top, bench):
+for command in (publish, consume, browse, status, top, bench, backup, restore):
     cli.command()(command)
 cli.add_typer(bridge, name="bridge", no_args_is_help=True)
 cli.add_typer(journal, name="journal", no_args_is_help=True)

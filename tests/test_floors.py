@@ -17,10 +17,11 @@ FLOOR = {
     "bridge": 6, "inventory": 6, "definition_differences": 6,
     "bench": 6,
     "journal": 7,
-    "http": 8, "archive": 8,
+    "http": 8, "archive": 8, "backup": 8,
     "app": 9, "administration": 9,
     "migration_commands": 10, "journal_commands": 10, "topology_commands": 10,
-    "gateway_client": 10, "bench_command": 10, "message_commands": 11, "status_commands": 11,
+    "gateway_client": 10, "bench_command": 10, "backup_commands": 10,
+    "message_commands": 11, "status_commands": 11,
     "__main__": 12,
 }  # fmt: skip
 

@@ -66,7 +66,7 @@ class Consumers:
     def all(self) -> list[Consumer]:
         """By virtual host and name."""
         found = []
-        for file in self._files():
+        for file in self.files():
             folder = file.parent.name
             vhost = unquote(folder.removeprefix(VHOST)) if file.parent != self.folder else ""
             with suppress(JournalError):
@@ -75,7 +75,8 @@ class Consumers:
                     found.append(one)
         return sorted(found, key=lambda one: (one.vhost, one.name))
 
-    def _files(self) -> list[Path]:
+    def files(self) -> list[Path]:
+        """One for each of them."""
         return [*self.folder.glob("*.json"), *self.folder.glob(f"{VHOST}*/*.json")]
 
     def begin(self, wanted: Consumer) -> Consumer:
@@ -84,7 +85,7 @@ class Consumers:
         known = read(file, wanted.name, wanted.vhost)
         if known is not None:
             return known
-        if len(self._files()) >= MOST:
+        if len(self.files()) >= MOST:
             raise TooMany(f"the journal has {MOST} consumers already")
         fresh = write_beside(file, wanted)
         try:

@@ -6,6 +6,7 @@ reserve         deleted on a full disk so that the database can be opened
 large/          large bodies of durable messages, one file each
 blocks/         large blocks of the journal
 paged.db        messages paged out of memory; discarded at every start, never synced
+restoring       there while a backup is being restored: nothing else is used then
 """
 
 import os
@@ -36,6 +37,9 @@ CHECKPOINT_PAGES = 2000
 FREED_PAGES = 1000
 """Unused pages returned to the file system in one idle step: 8 MB."""
 BUSY_MILLISECONDS = 10_000
+
+LOCK = "gateway.lock"
+RESTORING = "restoring"
 
 TABLES = """
 CREATE TABLE messages (id INTEGER PRIMARY KEY, octets INTEGER, head BLOB, body BLOB);
@@ -99,7 +103,7 @@ def take_lock(directory: Path) -> int:
     """Lock the directory until the returned descriptor is closed."""
     with disk_errors(f"cannot use {directory}"):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(directory / "gateway.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     if sys.platform != "win32":
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,6 +123,11 @@ def take_lock(directory: Path) -> int:
 
 def connect(file: Path) -> sqlite3.Connection:
     """A connection to ``gateway.db``, which is created or migrated if necessary."""
+    if (file.parent / RESTORING).exists():
+        raise StoreError(
+            f"{file.parent}: the restoring of a backup has not ended: `amqp-gateway restore` it"
+            " again"
+        )
     with disk_errors(f"cannot open {file}"):
         connection = sqlite3.connect(
             file, timeout=BUSY_MILLISECONDS / 1000, isolation_level=None,

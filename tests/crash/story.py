@@ -2,7 +2,7 @@
 was killed meanwhile."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gateway.adapters.methods.wire import layouts as w
@@ -47,7 +47,9 @@ def furnish(gateway: Running) -> None:
     wire.close()
 
 
-def publish(wire: Wire, story: Story, chance: random.Random) -> None:
+def publish(
+    wire: Wire, story: Story, chance: random.Random, sizes: Sequence[int] = (0, 0, 100, 2000)
+) -> None:
     """Persistent messages through the exchange, each numbered, with confirms."""
     wire.call(1, w.ConfirmSelect(), w.ConfirmSelectOk)
     first = story.next
@@ -56,7 +58,7 @@ def publish(wire: Wire, story: Story, chance: random.Random) -> None:
         count = chance.choice([1, 7, 40])
         octets = b""
         for _ in range(count):
-            padding = b"." * chance.choice([0, 0, 100, 2000])
+            padding = b"." * chance.choice(sizes)
             text = b"%d %s" % (story.next, padding)
             octets += wire.message("k", text, PERSISTENT, exchange="orders", mandatory=True)
             story.next += 1

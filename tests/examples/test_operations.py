@@ -11,9 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
+from gateway.adapters.methods.wire import layouts as w
+from gateway.store.schema import FORMAT, MIGRATIONS
+from tests.app.test_cli import run
 from tests.examples.commands import gateway_command
 from tests.net.preloaded import ROOT
 from tests.net.running import Running
+from tests.net.wire import PERSISTENT
 
 FILES = ROOT / "examples" / "operations"
 UNIT = (FILES / "amqp-gateway.service").read_text()
@@ -52,6 +56,45 @@ def test_commands_of_the_unit_are_commands_of_ours(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     shown = gateway_command(serve[1], "--help").stdout
     assert [one for one in serve[2:] if one.startswith("--") and one not in shown] == []
+
+
+def test_backup_and_restore(tmp_path: Path) -> None:
+    """The commands of the guide, in its order, with other directories."""
+    section = GUIDE.partition("## Backup and restore")[2].partition("\n## ")[0]
+    lines = "".join(
+        re.findall(r"^```sh\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+    ).splitlines()
+    places = {"/var/lib/amqp-gateway": tmp_path / "data", "/backup": tmp_path / "backup"}
+    (tmp_path / "backup").mkdir()
+    with Running(tmp_path) as gateway:
+        wire = gateway.wire(1)
+        wire.declare("orders", durable=True)
+        wire.call(1, w.ConfirmSelect(), w.ConfirmSelectOk)
+        wire.publish("orders", b"on Monday", PERSISTENT)
+        wire.heard(w.BasicAck)
+        for line in lines:
+            words = line
+            for shown, ours in places.items():
+                words = words.replace(shown, str(ours))
+            if line == "systemctl stop amqp-gateway":
+                wire.publish("orders", b"later", PERSISTENT)
+                wire.heard(w.BasicAck)
+                assert gateway.stop() == 0
+            elif line == "systemctl start amqp-gateway":
+                gateway.start()
+            elif line.startswith("amqp-gateway "):
+                done = run(*shlex.split(words)[1:])
+                assert done.returncode == 0, done.stderr
+            else:
+                subprocess.run(["sh", "-ec", words], check=True, timeout=60)
+        wire = gateway.wire(1)
+        assert [wire.got("orders"), wire.got("orders")] == [b"on Monday", None]
+    assert [line.split()[0] for line in lines].count("amqp-gateway") == 3
+
+
+def test_the_guide_tells_the_formats_of_the_store() -> None:
+    known = ", ".join(map(str, [*sorted(MIGRATIONS), FORMAT]))
+    assert f"| this one | {FORMAT} | {known} |" in GUIDE
 
 
 def named(text: str) -> set[str]:

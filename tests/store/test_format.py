@@ -10,6 +10,7 @@ that was rejected, and one whose body is the file 2 in ``large``.
 import gzip
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import gateway.adapters.registry  # noqa: F401  (the forms of messages)
@@ -19,7 +20,9 @@ from gateway.broker.store import Depth
 from gateway.journal.entries import NOBODY
 from gateway.operations import Outcome, Xid
 from gateway.store import SqliteStore
+from gateway.store.schema import FORMAT
 from gateway.values import Seconds
+from tests.app.test_cli import refused, run, serve
 from tests.broker.fakes import Heard
 from tests.journal.recording import Recording
 from tests.store.samples import message, same
@@ -182,6 +185,20 @@ def test_format_4(tmp_path: Path) -> None:
     assert found[3].message.key == "k" and found[3].publisher == NOBODY
     assert {one.publisher.connection for one in found} == {"one", ""}
     assert {one.message.exchange for one in found} == {"", "amq.topic"}
+
+
+def test_a_later_format(tmp_path: Path) -> None:
+    """Is refused in a line, and left as it is: the gateway that wrote it can be used again."""
+    fill(store := SqliteStore(tmp_path / "data"))
+    store.close()
+    file = tmp_path / "data" / "gateway.db"
+    with closing(sqlite3.connect(file)) as later:
+        later.execute(f"PRAGMA user_version={FORMAT + 1}")
+    octets = file.read_bytes()
+    for command in (serve(tmp_path), ["user", "list", "--data-dir", tmp_path / "data"]):
+        wanted = f"store format {FORMAT + 1}; this gateway knows formats up to {FORMAT}"
+        refused(run(*command), wanted, "use the newer gateway")
+    assert file.read_bytes() == octets
 
 
 def write_fixture(directory: Path) -> None:
