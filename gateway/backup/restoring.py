@@ -84,15 +84,9 @@ class Restoring:
     def run(self, again: bool) -> None:
         """``again``: an earlier one was interrupted."""
         elsewhere = not self.journal_dir.resolve().is_relative_to(self.data_dir.resolve())
-        if (
-            elsewhere
-            and not again
-            and self.journal_dir.is_dir()
-            and any(self.journal_dir.iterdir())
-        ):
-            raise BackupError(
-                f"{self.journal_dir} is not empty: it gets the segments of the journal"
-            )
+        there = self.journal_dir
+        if elsewhere and not again and there.is_dir() and any(there.iterdir()):
+            raise BackupError(f"{there} is not empty: it gets the segments of the journal")
         marker = self.data_dir / RESTORING
         marker.touch(0o600)
         sync(self.data_dir)

@@ -143,11 +143,12 @@ def interrupted(data: Path, target: Path) -> bool:
 def test_killed_while_a_backup_is_written(tmp_path: Path) -> None:
     """The backup: the gateway goes on, and its data are as if there had been none."""
     story = Story()
-    with Running(tmp_path, **SETTINGS) as gateway:
+    with Running(tmp_path, **SETTINGS, journal__seal=False) as gateway:
         furnish(gateway)
         life = Life(gateway)
         life.work(publish, gateway.wire(1), story, random.Random(6), SIZES)
         life.until(partial(have_more, story, 500), "confirms")
+        life.until(lambda: {"large", "blocks"} <= set(os.listdir(gateway.data)), "files")
         before = set(os.listdir(gateway.data))
         targets = [tmp_path / f"backup-{number}" for number in range(4)]
         unfinished = [target for target in targets if interrupted(gateway.data, target)]

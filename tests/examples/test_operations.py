@@ -61,9 +61,8 @@ def test_commands_of_the_unit_are_commands_of_ours(tmp_path: Path) -> None:
 def test_backup_and_restore(tmp_path: Path) -> None:
     """The commands of the guide, in its order, with other directories."""
     section = GUIDE.partition("## Backup and restore")[2].partition("\n## ")[0]
-    lines = "".join(
-        re.findall(r"^```sh\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
-    ).splitlines()
+    shown = re.findall(r"^```sh\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+    lines = "".join(shown).splitlines()
     places = {"/var/lib/amqp-gateway": tmp_path / "data", "/backup": tmp_path / "backup"}
     (tmp_path / "backup").mkdir()
     with Running(tmp_path) as gateway:
