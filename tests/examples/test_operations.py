@@ -61,8 +61,8 @@ def test_commands_of_the_unit_are_commands_of_ours(tmp_path: Path) -> None:
 def test_backup_and_restore(tmp_path: Path) -> None:
     """The commands of the guide, in its order, with other directories."""
     section = GUIDE.partition("## Backup and restore")[2].partition("\n## ")[0]
-    shown = re.findall(r"^```sh\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
-    lines = "".join(shown).splitlines()
+    blocks = re.findall(r"^```sh\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+    lines = "".join(blocks).splitlines()
     places = {"/var/lib/amqp-gateway": tmp_path / "data", "/backup": tmp_path / "backup"}
     (tmp_path / "backup").mkdir()
     with Running(tmp_path) as gateway:
