@@ -151,9 +151,9 @@ class Reader:
             one.stop()
 
     def here(self, text: str) -> str:
-        for shown, own in self.instead.items():
-            text = text.replace(shown, own)
-        return text
+        # In one go: a port that stands for one of the page's may have the digits of another.
+        shown = re.compile("|".join(map(re.escape, self.instead)))
+        return shown.sub(lambda found: self.instead[found[0]], text)
 
     def read(self, page: str, leave_out: Collection[str] = ()) -> None:
         """Do what the page says, but for blocks that have a text of ``leave_out``."""

@@ -1,5 +1,6 @@
 """Every ``amqp-gateway`` command in a block of a page is one that the program would take: commands,
-options and the number of arguments. What the commands do is tested elsewhere."""
+options and the number of arguments; and every block of settings is one that a gateway takes. What
+they do is tested elsewhere."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import pytest
 from typer.main import get_command
 
 from gateway.__main__ import cli
+from gateway.config import read_settings
 from tests.interop.servers import ROOT
 
 FENCED = re.compile(r"^ *```([^\n`]*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
@@ -81,6 +83,22 @@ def test_commands_are_taken(page: Path) -> None:
 def test_others_are_not(words: list[str]) -> None:
     with pytest.raises(Exception, match="(?i)no such|missing"):
         take(words)
+
+
+ELSEWHERE = ("shovels.md",)
+"""Pages whose settings have a test of their own."""
+
+
+def test_settings_are_taken(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    tried = 0
+    for page in (page for page in ALL if page.name not in ELSEWHERE):
+        for language, text in FENCED.findall(page.read_text()):
+            if language in ("toml", f"toml {file.name}"):
+                file.write_text(text)
+                read_settings(file)
+                tried += 1
+    assert tried > 5
 
 
 def test_the_words_of_commands() -> None:
