@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from gateway.adapters.core.templates import Place, Template, Templates, template
 from gateway.crossing.crossing import NOTATIONS
 from gateway.crossing.plans import UNREAD, in_hexadecimal, places_in
+from gateway.inventory.observer import LARGE
 from gateway.journal import columns as own
 from gateway.journal.canonical import BY_NAME, LEGACY, UNSIGNED, Rows
 from gateway.journal.entries import NOBODY, Entry
@@ -48,8 +49,9 @@ def as_uuid(raw: bytes) -> str:
 
 
 def is_learnable(name: str) -> bool:
-    """Whether a column depends on the properties, the exchange and the routing key alone."""
-    return name == "annotations" or bool(BY_NAME[name].of_property)
+    """Whether a column depends on the properties, the exchange and the routing key alone, if the
+    body is not large."""
+    return name in ("annotations", "features") or bool(BY_NAME[name].of_property)
 
 
 def _numbers(signed: bool, scale: int) -> tuple[Form, Form]:
@@ -155,18 +157,21 @@ class PropertyColumns:
         self, table: Any
     ) -> tuple[list[tuple[Learned, list[tuple[int, tuple[bytes, ...]]]]], list[int]]:
         """The rows of each template with their values, and the rows of none. Hot."""
+        from pyarrow import compute
+
         members: dict[int, list[tuple[int, tuple[bytes, ...]]]] = {}
         used: dict[int, Learned] = {}
         others: list[int] = []
         headers, dialects = table["header"].to_pylist(), table["dialect"].to_pylist()
-        added = table["added"].is_valid().to_pylist()
+        apart = compute.or_(table["added"].is_valid(), compute.greater(table["size"], LARGE))
+        decoded = apart.to_pylist()
         for index, header in enumerate(headers):
             templates = self._templates[dialects[index]]
             known = templates.get(len(header))
-            values = None if known is None or added[index] else known.values(header)
+            values = None if known is None or decoded[index] else known.values(header)
             if known is None or values is None:
                 others.append(index)
-                if not added[index]:
+                if not decoded[index]:
                     self._keep(templates, dialects[index], header)
                 continue
             found = members.get(id(known.found))
