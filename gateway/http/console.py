@@ -7,10 +7,11 @@ can be strict.
 from functools import cache
 from importlib.resources import files
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from gateway.http import problems
-from gateway.http.problems import Problem
+from gateway.http.access.passwords import read_basic
+from gateway.http.problems import Problem, challenge
 from gateway.http.request_parameters import User
 
 POLICY = (
@@ -27,6 +28,9 @@ HEADERS = {
     "cache-control": "no-cache",
 }
 MEDIA = {".css": "text/css", ".js": "text/javascript"}
+
+NOBODY = "signed out"
+"""The user that the console names instead of the one that signs out."""
 
 router = APIRouter(include_in_schema=False)
 
@@ -50,6 +54,16 @@ def index_page() -> bytes:
 @router.get("/")
 async def index(user: User) -> Response:
     return Response(index_page(), media_type="text/html", headers=HEADERS)
+
+
+@router.get("/console/sign-out")
+async def sign_out(request: Request) -> Response:
+    """A browser forgets a password only when it is refused, and sends the next one that the page
+    has given for that case: this refuses everybody but ``NOBODY``, who is let in here alone."""
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic" or read_basic(given.encode("latin-1"))[0] != NOBODY:
+        raise challenge("Signed out.")
+    return Response(status_code=204, headers={"cache-control": "no-store"})
 
 
 @router.get("/console/{name}")

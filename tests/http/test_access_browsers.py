@@ -46,6 +46,17 @@ async def test_a_cookie_is_strict(rig: Any) -> None:
         assert morsel.value not in answer.text
 
 
+async def test_a_session_tells_what_its_user_may(rig: Any) -> None:
+    access = rig.broker.access
+    access.set_tags("alice", ["monitoring"])
+    async with rig.http() as http:
+        for answer in (await http.get("/v1/session"), await http.post("/v1/session")):
+            told = answer.json()
+            assert (told["user"], told["tags"]) == ("alice", ["monitoring"])
+            mine = [one._asdict() for one in access.permissions_of("alice")]
+            assert told["permissions"] == mine and mine
+
+
 async def test_a_cookie_acts_for_own_pages_only(make_rig: Any) -> None:
     rig = make(make_rig, origins=(PAGE,), origin_credentials=True)
     cookie = await session(rig)

@@ -112,6 +112,9 @@ async def test_a_good_token_is_its_user(issued: Any, key: Any, alg: str) -> None
             assert answer.status_code == 201
         shown = (await http.get("/v1/session", headers=bearer(token()))).json()
         assert shown["user"] == "alice" and shown["scheme"] == "bearer"
+        # A token with limits does not tell what its user may beyond them.
+        assert (shown["tags"] is None) is (shown["rights"] is not None)
+        assert (shown["permissions"] is None) is (shown["rights"] is not None)
 
 
 BAD = {

@@ -84,6 +84,13 @@ async def test_names_are_one_segment_each(rig: Any) -> None:
         assert is_problem(await http.put(HOST + "/queues/%FF"), 400, "invalid-request")
 
 
+@pytest.mark.parametrize("kind", ["x-selector", "x-matcher", "x-lossy"])
+async def test_our_own_types_of_exchanges_too(rig: Any, kind: str) -> None:
+    async with rig.http() as http:
+        answer = await http.put(HOST + "/exchanges/mine", json={"type": kind})
+        assert (answer.status_code, answer.json()["type"]) == (201, kind), answer.text
+
+
 async def test_exchanges_and_bindings(rig: Any) -> None:
     exchange = HOST + "/exchanges/shop"
     async with rig.http() as http:

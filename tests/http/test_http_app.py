@@ -201,11 +201,25 @@ async def test_the_console_is_static_and_strict(rig: Any) -> None:
         for inline in ("<style", " style=", "onclick", "http://", "https://"):
             assert inline not in page.text
         assert not re.search(r"<script(?![^>]* src=)", page.text)
-        for path in re.findall(r'(?:src|href)="(/[^"]+)"', page.text):
+        for path in re.findall(r'(?:src|href)="(/console/[^"]+)"', page.text):
             answer = await http.get(path)
             assert answer.status_code == 200
             assert "://" not in answer.text
             assert "innerHTML" not in answer.text
+
+
+async def test_signing_out_refuses_all_but_nobody(rig: Any) -> None:
+    """So a browser forgets a password: it was refused, and the page has named nobody instead."""
+    for user, status in ((None, 401), ("alice:wonder", 401), ("signed out:-", 204)):
+        async with rig.http(user) as http:
+            answer = await http.get("/console/sign-out")
+            assert answer.status_code == status
+            assert ("www-authenticate" in answer.headers) is (status == 401)
+    async with rig.http("signed out:-") as http:
+        assert (await http.get("/")).status_code == 401
+    async with rig.http(None) as http:
+        odd = {"authorization": "Basic %%%"}
+        assert (await http.get("/console/sign-out", headers=odd)).status_code == 401
 
 
 async def test_rooms_stand_in_any_order(

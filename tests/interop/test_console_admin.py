@@ -162,3 +162,30 @@ def test_nothing_is_cut_off_on_a_narrow_screen(console: Console, scheme: str, ap
         console.page.locator("dialog[open]").wait_for()
         assert console.page.evaluate(cut) == [], button
         console.press("Cancel", "dialog")
+
+
+@pytest.mark.parametrize("how", ["password", "session"])
+def test_signing_out(admin: Any, api: Api, tmp_path: Path, how: str) -> None:
+    """The browser has the password from its own login, as a person gives it, or a cookie; and
+    forgets it."""
+    with chromium.browser(tmp_path, http_credentials=None) as context:
+        page = context.new_page()
+        shown = Console(page, admin)
+        if how == "session":
+            made = context.request.post(f"{shown.origin}/v1/session", headers=BASIC)
+            assert made.status == 201
+        else:
+            page.goto(shown.origin.replace("//", "//guest:guest@") + "/")
+        page.goto(f"{shown.origin}/#/%2F/queues")
+        shown.shows("#me", "Signed in as guest")
+        shown.has("queues", "a.dead")
+        shown.press("Sign out")
+        shown.shows("h1", "Signed out")
+        assert page.locator("header").count() == 0
+        left: list[str] = []
+        page.on("request", lambda request: left.append(request.url))
+        page.wait_for_timeout(2500)
+        assert left == []  # the clock stands still: a request would make the browser ask
+        error = pytest.importorskip("playwright.sync_api").Error
+        with pytest.raises(error, match="ERR_INVALID_AUTH_CREDENTIALS"):
+            page.goto(f"{shown.origin}/")

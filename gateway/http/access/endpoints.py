@@ -54,6 +54,15 @@ class Bounded(APIRoute):
 router = APIRouter(tags=["access"], route_class=Bounded)
 
 
+class Permissions(BaseModel):
+    """Regular expressions, searched for anywhere in a name; an empty one matches nothing."""
+
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+
 class Session(BaseModel):
     """The authenticated user."""
 
@@ -63,6 +72,14 @@ class Session(BaseModel):
     rights: list[list[Any]] | None = Field(
         default=None,
         description="limits of the credential within the user's permissions; null: none",
+    )
+    tags: list[str] | None = Field(
+        default=None,
+        description="of the user; null for a credential with limits",
+        examples=[["monitoring"]],
+    )
+    permissions: list[Permissions] | None = Field(
+        default=None, description="of the user; null for a credential with limits"
     )
 
 
@@ -139,7 +156,7 @@ async def open_session(request: Request, context: ContextIn, caller: Caller) -> 
     plain = authenticator.settings.session.plain_http and plain_allowed(request.scope)
     name, secure = (PLAIN_COOKIE, "") if plain else (HOST_COOKIE, " Secure;")
     cookie = f"{name}={made}; Path=/; Max-Age={age};{secure} HttpOnly; SameSite=Strict"
-    shown = Session(user=caller.user, scheme="cookie", expires_at=instant(session.expires))
+    shown = session_of(context, caller, "cookie", session.expires)
     return Response(
         shown.model_dump_json(),
         201,
@@ -148,13 +165,23 @@ async def open_session(request: Request, context: ContextIn, caller: Caller) -> 
     )
 
 
+def session_of(context: Context, caller: Principal, scheme: str, expires: float | None) -> Session:
+    shown = Session(user=caller.user, scheme=scheme, expires_at=instant(expires))
+    if caller.rights is not None:
+        shown.rights = [right.record() for right in caller.rights]
+        return shown
+    access = context.broker.access
+    known = access.user(caller.user)
+    shown.tags = [] if known is None else list(known.tags)
+    found = access.permissions_of(caller.user)
+    shown.permissions = [Permissions(**one._asdict()) for one in found]
+    return shown
+
+
 @router.get("/v1/session", summary="Show the authenticated user")
-async def show_session(caller: Caller, response: Response) -> Session:
+async def show_session(context: ContextIn, caller: Caller, response: Response) -> Session:
     response.headers.update(NO_STORE)
-    rights = None if caller.rights is None else [right.record() for right in caller.rights]
-    return Session(
-        user=caller.user, scheme=caller.scheme, expires_at=instant(caller.expires), rights=rights
-    )
+    return session_of(context, caller, caller.scheme, caller.expires)
 
 
 @router.delete("/v1/session", status_code=204, summary="End the session")

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, WithJsonSchema
 from typing_extensions import TypeAliasType
 
+from gateway.broker.exchange_types import EXCHANGE_TYPES
 from gateway.http.admin.admin_endpoints import Input
 from gateway.http.schemas import Shape
 
@@ -60,7 +61,7 @@ class VhostList(Shape):
 class ExchangeInput(Input):
     """Declaration of an exchange. Absent members have AMQP's defaults."""
 
-    type: Annotated[str, StringConstraints(pattern="^(direct|fanout|topic|headers)$")] = "direct"
+    type: Annotated[str, StringConstraints(pattern=f"^({'|'.join(EXCHANGE_TYPES)})$")] = "direct"
     durable: bool = True
     auto_delete: bool = False
     internal: bool = False

@@ -48,7 +48,7 @@ async function either(first, second) {
   try {
     return await first();
   } catch (error) {
-    if (!absent(error) && error.status !== 403) throw error;
+    if (!absent(error)) throw error;
     return second();
   }
 }
@@ -82,7 +82,9 @@ export const api = worded({
   connections: () => either(() => get(`${ADMIN}/connections`), () => get("/v1/connections")),
   closeConnection: (id) => remove(`${ADMIN}/connections/${part(id)}`),
 
-  me: () => get("/api/whoami"),
+  session: () => get("/v1/session"),
+  endSession: () => remove("/v1/session"),
+  overview: () => get(`${ADMIN}/overview`),
   // Probes that are under way are not waited for: the view asks again.
   capabilities: () => get("/v1/capabilities?wait=0"),
   upstreams: () => get(`${ADMIN}/upstreams`),

@@ -151,6 +151,11 @@ export function ask({ title, text, body = [], action, danger = false, wide = fal
   });
 }
 
+// A question of a page that was left is no question any more: it is cancelled.
+export function closeDialogs() {
+  for (const one of document.querySelectorAll("dialog[open]")) one.close();
+}
+
 export function confirmed(title, text, action) {
   return ask({ title, text, action, danger: true, submit: () => true });
 }

@@ -30,3 +30,6 @@ export function since(ms) {
   if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor(seconds / 60) % 60} min`;
   return `${Math.floor(seconds / 86400)} d ${Math.floor(seconds / 3600) % 24} h`;
 }
+
+// Queues and exchanges that the gateway makes for itself.
+export const internal = (name) => name.startsWith("amq.events-");

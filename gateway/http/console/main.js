@@ -2,7 +2,9 @@
 // An address is #/VHOST/VIEW or #/VHOST/VIEW/NAME, each percent-encoded; `?` adds what a view takes.
 
 import { api } from "./api.js";
-import { h, quiet, say } from "./dom.js";
+import { button, closeDialogs, h, quiet, say } from "./dom.js";
+import { look } from "./history.js";
+import { learn, may, signOut } from "./session.js";
 import * as bindings from "./view-bindings.js";
 import * as bridge from "./view-bridge.js";
 import * as connections from "./view-connections.js";
@@ -10,6 +12,7 @@ import * as dead from "./view-dead.js";
 import * as exchanges from "./view-exchanges.js";
 import * as journal from "./view-journal.js";
 import * as live from "./view-live.js";
+import * as overview from "./view-overview.js";
 import * as publish from "./view-publish.js";
 import * as queue from "./view-queue.js";
 import * as queues from "./view-queues.js";
@@ -17,17 +20,19 @@ import * as users from "./view-users.js";
 import * as vhosts from "./view-vhosts.js";
 
 const REFRESH_MS = 2000;
+// Id, label, how all of it and how one of its things is opened, and who is offered it.
 const VIEWS = [
+  ["overview", "Overview", overview.open],
   ["queues", "Queues", queues.open, queue.open],
   ["exchanges", "Exchanges", exchanges.open, exchanges.openOne],
   ["bindings", "Bindings", bindings.open],
-  ["live", "Live messages", live.open],
-  ["publish", "Publish", publish.open],
-  ["dead-letters", "Dead letters", dead.open, dead.open],
-  ["connections", "Connections", connections.open],
-  ["bridge", "Bridge", bridge.open],
+  ["live", "Live messages", live.open, , may.read],
+  ["publish", "Publish", publish.open, , may.write],
+  ["dead-letters", "Dead letters", dead.open, dead.open, may.read],
+  ["connections", "Connections", connections.open, , may.monitor],
+  ["bridge", "Bridge", bridge.open, , may.monitor],
   ["journal", "Journal", journal.open],
-  ["users", "Users", users.open],
+  ["users", "Users", users.open, , may.administer],
   ["vhosts", "Virtual hosts", vhosts.open],
 ];
 const byId = (id) => document.getElementById(id);
@@ -37,6 +42,8 @@ const picker = byId("vhost");
 
 let current = null;
 let place = null;
+let over = false;
+let ticking = null;
 
 // --- addresses ---------------------------------------------------------------------------------
 
@@ -71,6 +78,7 @@ function head(view) {
 function show(first) {
   place = readHash();
   current?.close?.();
+  closeDialogs();
   quiet();
   const [, , openAll, openOne] = VIEWS.find(([id]) => id === place.view);
   const { vhost } = place;
@@ -96,7 +104,7 @@ function show(first) {
 }
 
 function navigation() {
-  byId("views").firstElementChild.replaceChildren(...VIEWS.map(([id, label]) => h("li", {},
+  byId("views").firstElementChild.replaceChildren(...VIEWS.filter(([, , , , who]) => who?.(place.vhost) ?? true).map(([id, label]) => h("li", {},
     h("a", { href: linkIn(place.vhost, id), "aria-current": id === place.view ? (place.name === undefined ? "page" : "true") : undefined }, label))));
   openMenu(false);
 }
@@ -141,9 +149,48 @@ async function showHealth() {
   }
 }
 
+async function see() {
+  await look();
+  if (!over) await Promise.allSettled([current.refresh?.(), showHealth()]);
+}
+
 async function tick() {
-  if (!document.hidden) await Promise.allSettled([current.refresh?.(), showHealth()]);
+  if (over) return;
+  ticking = document.hidden ? null : see();
+  await ticking;
   setTimeout(tick, REFRESH_MS);
+}
+
+// --- who is here -------------------------------------------------------------------------------
+
+async function showUser() {
+  const me = await learn();
+  if (!me) return;
+  const tags = me.tags?.length ? `, ${me.tags.join(", ")}` : "";
+  byId("me").replaceChildren(
+    h("span", { title: `Signed in as ${me.user}${tags}` }, h("span", { class: "hidden" }, "Signed in as "), me.user),
+    button("Sign out", leave));
+}
+
+async function leave() {
+  current.close?.();
+  closeDialogs();
+  // A request without the password would make the browser ask for one.
+  over = true;
+  await ticking;
+  try {
+    await signOut();
+  } catch (error) {
+    over = false;
+    tick();
+    throw error;
+  }
+  document.querySelector("header").remove();
+  document.querySelector("footer").remove();
+  document.title = "Signed out · AMQP gateway";
+  const title = h("h1", { tabindex: "-1" }, "Signed out");
+  main.replaceChildren(title, h("section", {}, h("p", {}, h("a", { href: "/", class: "button" }, "Sign in"))));
+  title.focus();
 }
 
 picker.addEventListener("change", () => {
@@ -163,6 +210,7 @@ byId("skip").addEventListener("click", (event) => {
 addEventListener("hashchange", () => show(false));
 addEventListener("resize", () => current?.resized?.());
 
+await showUser();
 show(true);
 showVhosts();
 tick();

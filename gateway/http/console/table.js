@@ -8,9 +8,9 @@ const collator = new Intl.Collator(undefined, { numeric: true });
 
 // columns: {label, value(row), make(row), numeric, mono, sort}. `value` gives text, which is also
 // what is compared, sorted and searched; `make` gives nodes where text is not enough.
-// actions(row): {label, work(row), does, danger, href, when(row)}; `when` shows a button only then.
+// `beside` stands beside the filter. actions(row): {label, work(row), does, danger, href, when(row)}; `when` shows a button only then.
 export class LiveTable {
-  constructor({ label, columns, key, actions, empty = "Nothing here.", filter = false }) {
+  constructor({ label, columns, key, actions = null, empty = "Nothing here.", filter = false, beside = null }) {
     this.columns = columns;
     this.key = key;
     this.actions = actions;
@@ -28,7 +28,7 @@ export class LiveTable {
       type: "search", "aria-label": `Filter ${label}`, placeholder: "Filter", autocomplete: "off",
       spellcheck: "false", oninput: () => this.draw(),
     });
-    this.node = h("div", { class: "table" }, filter ? this.filterInput : null, table, this.note);
+    this.node = h("div", { class: "table" }, filter ? h("div", { class: "filters" }, this.filterInput, beside) : null, table, this.note);
     this.tableNode = table;
   }
 

@@ -3,8 +3,9 @@
 import { api } from "./api.js";
 import { ask, button, confirmed, field, h, notify, say } from "./dom.js";
 import { graphOf } from "./drawing.js";
-import { count } from "./format.js";
+import { count, internal } from "./format.js";
 import { Graph } from "./graph.js";
+import { may } from "./session.js";
 import { LiveTable } from "./table.js";
 import { readArguments, showArguments } from "./typed.js";
 
@@ -25,7 +26,8 @@ export function bindingTable(label, { vhost, link, refresh, empty, filter }) {
       { label: "Arguments", value: (one) => showArguments(one.arguments).join(", ") },
       { label: "To", mono: true, value: (one) => `${one.destination_type} ${one.destination}`, make: (one) => [`${one.destination_type} `, place(one.destination_type, one.destination)] },
     ],
-    actions: () => [{ label: "Remove", danger: true, does: "Remove this binding", work: (one) => unbind(vhost, one, refresh) }],
+    actions: may.read(vhost) && may.write(vhost) && ((row) => may.read(vhost, row.source) && may.write(vhost, row.destination)
+      ? [{ label: "Remove", danger: true, does: "Remove this binding", work: (one) => unbind(vhost, one, refresh) }] : []),
   });
 }
 
@@ -78,11 +80,16 @@ export function open({ vhost, link }) {
   const table = bindingTable("bindings", { vhost, link, refresh, empty: "No bindings." });
   const wanted = h("input", { type: "search", "aria-label": "Filter drawing and table", placeholder: "Filter", oninput: () => show(), autocomplete: "off", spellcheck: "false" });
   const unbound = field({ name: "unbound", label: "Show unbound exchanges and queues", type: "checkbox", onchange: () => show() });
+  const inner = field({ name: "internal", label: "Show internal queues", type: "checkbox", onchange: () => show() });
   let known = null;
 
   function show() {
     if (!known) return;
-    const { exchanges, queues, bindings } = known;
+    const within = inner.querySelector("input").checked;
+    const { exchanges } = known;
+    const queues = known.queues.filter((one) => within || !internal(one.name));
+    const bindings = known.bindings.filter((one) => within || !internal(one.destination));
+    total.textContent = bindings.length;
     const options = { wanted: wanted.value.trim(), unbound: unbound.querySelector("input").checked };
     const graph = graphOf(exchanges, queues, bindings, options);
     const many = graph.nodes.length > MOST_NODES;
@@ -103,7 +110,7 @@ export function open({ vhost, link }) {
         [api.exchanges(vhost), api.queues(vhost), api.bindings(vhost)]);
       const shown = bindings.filter((one) => one.source).map((one) => ({ ...one, label: keyText(one) }));
       known = { exchanges, queues, bindings: shown };
-      total.textContent = shown.length;
+      inner.hidden = !queues.some((one) => internal(one.name));
       show();
     } catch (error) {
       drawing.node.hidden = true;
@@ -114,9 +121,9 @@ export function open({ vhost, link }) {
   return {
     title: "Bindings",
     count: total,
-    tools: [button("Add binding", () => addBinding(vhost, refresh), { class: "primary" })],
+    tools: [may.read(vhost) && may.write(vhost) && button("Add binding", () => addBinding(vhost, refresh), { class: "primary" })],
     body: [
-      h("section", {}, h("div", { class: "filters" }, wanted, unbound), note, drawing.node),
+      h("section", {}, h("div", { class: "filters" }, wanted, unbound, inner), note, drawing.node),
       h("section", {}, h("h2", {}, "As a table"), table.node),
     ],
     refresh,

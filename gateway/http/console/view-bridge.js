@@ -6,6 +6,7 @@ import { h, notify, say } from "./dom.js";
 import { nodeId } from "./drawing.js";
 import { since } from "./format.js";
 import { Graph } from "./graph.js";
+import { may } from "./session.js";
 import { LiveTable } from "./table.js";
 import { modesSection } from "./view-modes.js";
 import { movesSection } from "./view-moves.js";
@@ -142,13 +143,12 @@ export function open({ vhost, link }) {
       time, wrong,
     ],
     actions: () => [
-      { label: "Pause", when: (one) => may && one.state !== "paused", work: (one) => change(one, "pause", "is paused") },
-      { label: "Resume", when: (one) => may && one.state === "paused", work: (one) => change(one, "resume", "runs") },
+      { label: "Pause", when: (one) => may.administer() && one.state !== "paused", work: (one) => change(one, "pause", "is paused") },
+      { label: "Resume", when: (one) => may.administer() && one.state === "paused", work: (one) => change(one, "resume", "runs") },
     ],
   });
   const moves = movesSection({ places, changed: refresh });
   const modes = modesSection({ changed: refresh });
-  let may = false;
 
   // Where queues can be moved from or to. Those of a facade are its upstream's.
   function places() {
@@ -177,18 +177,17 @@ export function open({ vhost, link }) {
 
   async function refresh() {
     try {
-      const [me, all, brokers, can, shown, moving, moved, clients] = await Promise.all(
-        [api.me(), api.vhosts(), api.upstreams(), api.capabilities(), api.facades(), api.shovels(),
+      const [all, brokers, can, shown, moving, moved, clients] = await Promise.all(
+        [api.vhosts(), api.upstreams(), api.capabilities(), api.facades(), api.shovels(),
           api.moves(), api.connections()]);
-      may = me.tags.includes("administrator");
       known = { ...brokers, ...shown, ...moving, ...moved, ...clients, hosts: all.vhosts.map((one) => one.name) };
       const found = new Map(can.upstreams.map((one) => [one.name, one]));
       known.upstreams = known.upstreams.map((one) => ({ ...one, can: found.get(one.name) }));
       upstreams.update(known.upstreams);
       facades.update(known.facades);
-      modes.update(known.facades, await modesOf(known.facades), may);
+      modes.update(known.facades, await modesOf(known.facades), may.administer());
       shovels.update(known.shovels);
-      moves.update(known.moves, may);
+      moves.update(known.moves, may.administer());
       say(note, "", "hint");
       drawing.node.hidden = false;
       show();

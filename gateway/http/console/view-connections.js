@@ -3,6 +3,7 @@
 import { api } from "./api.js";
 import { confirmed, h, notify } from "./dom.js";
 import { octets, since } from "./format.js";
+import { may } from "./session.js";
 import { LiveTable } from "./table.js";
 
 const SMOOTH = 0.5;
@@ -61,7 +62,7 @@ export function open() {
       { label: "Out", numeric: true, value: (one) => octets(one.octets_out), sort: (one) => one.octets_out },
       { label: "Since", value: (one) => one.since ? since(one.since) : "", sort: (one) => String(one.since) },
     ],
-    actions: () => [{ label: "Close", danger: true, work: close }],
+    actions: may.administer() && (() => [{ label: "Close", danger: true, work: close }]),
   });
 
   async function close(one) {

@@ -5,6 +5,7 @@ import { ask, button, complain, confirmed, field, h, notify, run, say } from "./
 import { count } from "./format.js";
 import { deathTable, deathsOf, messageItem } from "./message.js";
 import { Pages } from "./pages.js";
+import { may } from "./session.js";
 
 const REASONS = [["", "died for any reason"], ["rejected", "were rejected"], ["expired", "expired"],
   ["maxlen", "did not fit"], ["delivery_limit", "were delivered too often"]];
@@ -53,7 +54,7 @@ export function open({ vhost, name, link, go }) {
     look: (page) => api.deadLetters(vhost, name, page),
     item: letterItem,
   });
-  const redriveAll = button("Redrive", () => redrive(), { class: "primary" });
+  const redriveAll = may.write(vhost) && button("Redrive", () => redrive(), { class: "primary" });
   const purgeAll = button("Throw away", () => purge(), { class: "danger" });
   const tools = h("div", { class: "actions" }, redriveAll, purgeAll);
   tools.hidden = !name;

@@ -3,6 +3,7 @@
 import { api } from "./api.js";
 import { ask, button, confirmed, field, h, notify, say } from "./dom.js";
 import { count } from "./format.js";
+import { may, mayPublish } from "./session.js";
 import { LiveTable } from "./table.js";
 import { readArguments, showArguments } from "./typed.js";
 import { addBinding, bindingTable } from "./view-bindings.js";
@@ -68,9 +69,9 @@ export function open({ vhost, link }) {
         make: (one) => chips([...flags(one), ...showArguments(one.arguments)]),
       },
     ],
-    actions: (row) => ours(row) ? [] : [
+    actions: may.configure(vhost) && ((row) => ours(row) || !may.configure(vhost, row.name) ? [] : [
       { label: "Delete", danger: true, work: async (one) => { await removeExchange(vhost, one); await refresh(); } },
-    ],
+    ]),
   });
 
   async function refresh() {
@@ -86,7 +87,7 @@ export function open({ vhost, link }) {
   return {
     title: "Exchanges",
     count: total,
-    tools: [button("Add exchange", () => add(vhost, refresh), { class: "primary" })],
+    tools: [may.configure(vhost) && button("Add exchange", () => add(vhost, refresh), { class: "primary" })],
     body: [h("section", {}, table.node)],
     refresh,
   };
@@ -117,11 +118,11 @@ export function openOne({ vhost, name, link, go }) {
   }
 
   const tools = [
-    button("Add binding", () => addBinding(vhost, refresh, { source: name })),
-    h("a", { class: "button", href: `${link("publish")}?exchange=${encodeURIComponent(name)}` }, "Publish"),
-    h("a", { class: "button", href: `${link("live")}?source=${encodeURIComponent(`exchange:${name}?binding=#`)}` }, "Listen"),
+    may.read(vhost, name) && may.write(vhost) && button("Add binding", () => addBinding(vhost, refresh, { source: name })),
+    mayPublish(vhost, name) && h("a", { class: "button", href: `${link("publish")}?exchange=${encodeURIComponent(name)}` }, "Publish"),
+    may.read(vhost, name) && h("a", { class: "button", href: `${link("live")}?source=${encodeURIComponent(`exchange:${name}?binding=#`)}` }, "Listen"),
   ];
-  if (!ours({ name })) {
+  if (!ours({ name }) && may.configure(vhost, name)) {
     tools.push(button("Delete", async () => {
       // It may be pressed before the first answer is there.
       if (await removeExchange(vhost, exchange ?? (await api.exchange(vhost, name)))) go("exchanges");

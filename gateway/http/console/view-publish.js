@@ -2,6 +2,7 @@
 
 import { api } from "./api.js";
 import { field, h, named, newId, run, say } from "./dom.js";
+import { internal } from "./format.js";
 import { HINTS, ID_TYPES, TYPES, fieldString, identifier, item, property } from "./typed.js";
 
 const TEXTS = [
@@ -127,7 +128,7 @@ export function open({ vhost, query }) {
   aim();
 
   async function refresh() {
-    const names = (found) => found.map((one) => one.name).filter(Boolean);
+    const names = (found) => found.map((one) => one.name).filter((name) => name && !internal(name));
     const [queues, exchanges] = await Promise.allSettled([api.queues(vhost), api.exchanges(vhost)]);
     if (queues.status === "fulfilled") known.queue = names(queues.value);
     if (exchanges.status === "fulfilled") known.exchange = names(exchanges.value);

@@ -5,6 +5,7 @@ import { button, h, say } from "./dom.js";
 import { octets, rate } from "./format.js";
 import { messageItem, valueNode } from "./message.js";
 import { Pages } from "./pages.js";
+import { may, mayPublish } from "./session.js";
 import { LiveTable } from "./table.js";
 import { showArguments } from "./typed.js";
 import { chips, purge, queueFlags, removeQueue } from "./view-queues.js";
@@ -92,15 +93,15 @@ export function open({ vhost, name, link, go }) {
     kind: "Queue",
     back: ["queues", "Queues"],
     tools: [
-      h("a", { class: "button", href: `${link("publish")}?queue=${encodeURIComponent(name)}` }, "Publish"),
-      h("a", { class: "button", href: `${link("live")}?source=${encodeURIComponent(`queue:${name}`)}` }, "Live"),
-      button("Purge", async () => { await purge(vhost, await known()); await refresh(); }),
-      button("Delete", async () => { if (await removeQueue(vhost, await known())) go("queues"); }, { class: "danger" }),
+      mayPublish(vhost) && h("a", { class: "button", href: `${link("publish")}?queue=${encodeURIComponent(name)}` }, "Publish"),
+      may.read(vhost, name) && h("a", { class: "button", href: `${link("live")}?source=${encodeURIComponent(`queue:${name}`)}` }, "Live"),
+      may.read(vhost, name) && button("Purge", async () => { await purge(vhost, await known()); await refresh(); }),
+      may.configure(vhost, name) && button("Delete", async () => { if (await removeQueue(vhost, await known())) go("queues"); }, { class: "danger" }),
     ],
     body: [
       note,
       h("section", {}, h("dl", { class: "figures" }, figures.map((one) => one.node)), features, argumentList),
-      h("section", {}, h("div", { class: "titled" }, h("h2", {}, "Messages"), button("Look", () => messages.load())), messages.node),
+      h("section", {}, h("div", { class: "titled" }, h("h2", {}, "Messages"), may.read(vhost, name) && button("Look", () => messages.load())), messages.node),
       h("div", { class: "columns" },
         h("section", {}, h("h2", {}, "Consumers"), consumers.node),
         h("section", {}, h("h2", {}, "Bindings"), bindings.node)),

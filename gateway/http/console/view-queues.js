@@ -1,8 +1,9 @@
 // All queues of a virtual host: depth, rates, arguments; make, purge, delete.
 
 import { api } from "./api.js";
-import { ask, button, confirmed, field, h, notify } from "./dom.js";
-import { count, rate } from "./format.js";
+import { ask, button, confirmed, field, h, notify, say } from "./dom.js";
+import { count, internal, rate } from "./format.js";
+import { may } from "./session.js";
 import { LiveTable } from "./table.js";
 import { readArguments, showArguments } from "./typed.js";
 
@@ -11,6 +12,9 @@ export function queueFlags(one) {
     one.policy && `policy ${one.policy}`, one.operator_policy && `operator policy ${one.operator_policy}`]
     .filter(Boolean);
 }
+
+// Whether they are shown, for as long as this page is open.
+let shownInternal = false;
 
 export function chips(words) {
   return words.map((one) => h("span", { class: "chip" }, one));
@@ -57,9 +61,16 @@ async function add(vhost, refresh) {
 }
 
 export function open({ vhost, link }) {
+  // Those in which the gateway keeps event streams.
+  const across = field({
+    name: "internal", label: "", type: "checkbox", value: shownInternal,
+    onchange: (event) => { shownInternal = event.target.checked; refresh(); },
+  });
+  across.hidden = true;
   const table = new LiveTable({
     label: "queues",
     filter: true,
+    beside: across,
     key: (one) => one.name,
     empty: "No queues in this virtual host.",
     columns: [
@@ -75,18 +86,20 @@ export function open({ vhost, link }) {
         make: (one) => chips([...queueFlags(one), ...showArguments(one.arguments)]),
       },
     ],
-    actions: () => [
-      { label: "Purge", work: async (one) => { await purge(vhost, one); await refresh(); } },
-      { label: "Delete", danger: true, work: async (one) => { await removeQueue(vhost, one); await refresh(); } },
-    ],
+    actions: (may.read(vhost) || may.configure(vhost)) && ((row) => [
+      may.read(vhost, row.name) && { label: "Purge", work: async (one) => { await purge(vhost, one); await refresh(); } },
+      may.configure(vhost, row.name) && { label: "Delete", danger: true, work: async (one) => { await removeQueue(vhost, one); await refresh(); } },
+    ].filter(Boolean)),
   });
   const total = h("span", { class: "count" });
-
   async function refresh() {
     try {
       const queues = await api.queues(vhost);
-      total.textContent = queues.length;
-      table.update(queues);
+      const hidden = queues.filter((one) => internal(one.name)).length;
+      across.hidden = !hidden;
+      say(across.querySelector("label"), `Show ${count(hidden, "internal queue")}`);
+      total.textContent = shownInternal ? queues.length : queues.length - hidden;
+      table.update(shownInternal ? queues : queues.filter((one) => !internal(one.name)));
     } catch (error) {
       table.fail(error);
     }
@@ -95,7 +108,7 @@ export function open({ vhost, link }) {
   return {
     title: "Queues",
     count: total,
-    tools: [button("Add queue", () => add(vhost, refresh), { class: "primary" })],
+    tools: [may.configure(vhost) && button("Add queue", () => add(vhost, refresh), { class: "primary" })],
     body: [h("section", { id: "queues" }, table.node)],
     refresh,
   };

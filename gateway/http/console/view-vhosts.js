@@ -3,6 +3,7 @@
 import { api } from "./api.js";
 import { ask, button, confirmed, field, h, notify } from "./dom.js";
 import { count } from "./format.js";
+import { may } from "./session.js";
 import { LiveTable } from "./table.js";
 
 export function open({ vhost, linkIn, refreshVhosts }) {
@@ -20,7 +21,7 @@ export function open({ vhost, linkIn, refreshVhosts }) {
       { label: "Published", numeric: true, value: (one) => one.published },
       { label: "Delivered", numeric: true, value: (one) => one.delivered },
     ],
-    actions: (row) => row.name === "/" || row.name === vhost ? [] : [{ label: "Delete", danger: true, work: remove }],
+    actions: may.administer() && ((row) => row.name === "/" || row.name === vhost ? [] : [{ label: "Delete", danger: true, work: remove }]),
   });
 
   async function add() {
@@ -58,7 +59,7 @@ export function open({ vhost, linkIn, refreshVhosts }) {
   return {
     title: "Virtual hosts",
     count: total,
-    tools: [button("Add virtual host", add, { class: "primary" })],
+    tools: [may.administer() && button("Add virtual host", add, { class: "primary" })],
     body: [h("section", {}, table.node)],
     refresh,
   };

@@ -15,8 +15,8 @@ from tests.interop.servers import HOST, PEERS, Server
 
 AXE = PEERS / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 PATIENCE = 60.0
-VIEWS = ("queues", "exchanges", "bindings", "live", "publish", "dead-letters", "connections",
-         "bridge", "journal", "users", "vhosts")  # fmt: skip
+VIEWS = ("overview", "queues", "exchanges", "bindings", "live", "publish", "dead-letters",
+         "connections", "bridge", "journal", "users", "vhosts")  # fmt: skip
 ROWS = """label => [...document.querySelectorAll(`table[aria-label="${label}"] tbody tr`)]
     .map(row => [...row.cells].map(cell => cell.textContent))"""
 
