@@ -10,7 +10,7 @@ from gateway.errors import GatewayError
 from gateway.journal.segments import sync
 
 PIECE = 1 << 20
-SYNC_OCTETS = 8 << 20
+SYNC_OCTETS = 2 << 20
 """Written octets after which a file is synced. Otherwise the next commit of a gateway on the same
 disk may have to wait until all of them are written."""
 

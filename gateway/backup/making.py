@@ -43,8 +43,8 @@ from gateway.store.large import linked, opened_body
 from gateway.store.plain import read_plain
 from gateway.store.schema import FORMAT, disk_errors
 
-PAGES = 1024
-"""Pages of a database (8 MiB) that are copied before the copy is synced."""
+PAGES = 256
+"""Pages of a database (2 MiB) that are copied before the copy is synced."""
 SPARE = 16 << 20
 """Octets that are left free beside a backup."""
 ROUNDS = 20
