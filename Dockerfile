@@ -16,9 +16,13 @@ WORKDIR /home/gateway
 VOLUME /data /shared
 
 FROM source AS gateway
-RUN pip install --no-cache-dir /src && useradd --system gateway && mkdir /data && chown gateway /data
-USER gateway
+RUN pip install --no-cache-dir /src \
+    && useradd --system --uid 999 gateway && mkdir /data && chown gateway /data
+# By number, so that an orchestrator sees that it is not root.
+USER 999
 VOLUME /data
 EXPOSE 5672 8080
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=5s --timeout=3s --start-period=30s --retries=3 CMD ["python", "-c", "import http.client as http; asked = http.HTTPConnection('127.0.0.1', 8080, timeout=2); asked.request('GET', '/readyz'); raise SystemExit(asked.getresponse().status != 200)"]
 ENTRYPOINT ["amqp-gateway"]
 CMD ["serve", "--host", "0.0.0.0", "--data-dir", "/data"]
