@@ -1,5 +1,6 @@
 """The HTTP application: all routes, one error shape, one description."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -7,11 +8,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from gateway import __version__
 from gateway.errors import Refusal
-from gateway.http import console, description, health, problems, topology
+from gateway.http import console, description, health, problems, reference_page, topology
 from gateway.http.access.authenticator import Authenticator
 from gateway.http.access.credential_cache import CredentialCache
 from gateway.http.access.front import Front
@@ -38,10 +40,10 @@ from gateway.http.publish.publisher import Publisher
 from gateway.http.publish.routes import DECLARED_ROUTE, EXCHANGE_ROUTE, QUEUE_ROUTE
 from gateway.http.publish.routes import routes as publish_routes
 from gateway.http.receive.routes import routes as receive_routes
-from gateway.http.request_parameters import User
 
 Room = Callable[[Context], list[BaseRoute]]
 
+REVALIDATED = {"cache-control": "no-cache"}
 GRACE_SECONDS = 2.0
 """For publishes that wait for their confirm when the gateway stops."""
 
@@ -74,7 +76,7 @@ def build(dependencies: HttpDependencies) -> Application:
         for route in routes(context):
             app.router.routes.append(route)
     app.add_api_route("/openapi.json", show_openapi, include_in_schema=False)
-    for router in (topology.router, health.router, console.router):
+    for router in (topology.router, health.router, console.router, reference_page.router):
         app.router.routes.extend(router.routes)
     labels = labels_of(app.router.routes)
     app.observe = Observe(
@@ -153,9 +155,14 @@ def add_error_shape(app: FastAPI) -> None:
     app.add_exception_handler(Exception, problems.on_failure)
 
 
-async def show_openapi(request: Request, user: User) -> dict[str, Any]:
-    described: dict[str, Any] = request.app.openapi()
-    return described
+async def show_openapi(request: Request) -> Response:
+    """For everybody: it is the same for each caller, and names nothing of this gateway but the
+    issuer of its tokens. Its octets are made once."""
+    state = request.app.state
+    if not hasattr(state, "openapi_octets"):
+        described: dict[str, Any] = request.app.openapi()
+        state.openapi_octets = json.dumps(described, separators=(",", ":")).encode()
+    return Response(state.openapi_octets, media_type="application/json", headers=REVALIDATED)
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The console: static files at ``/`` and ``/console/`` that use the same API as everybody else.
+"""The console: a page at ``/`` and its files below ``/console/``, which use the same API as everybody else.
 
 No inline script or style, nothing from other hosts, and no text that becomes HTML, so the policy
 can be strict.
@@ -64,6 +64,13 @@ async def sign_out(request: Request) -> Response:
     if scheme.lower() != "basic" or read_basic(given.encode("latin-1"))[0] != NOBODY:
         raise challenge("Signed out.")
     return Response(status_code=204, headers={"cache-control": "no-store"})
+
+
+@router.get("/console")
+@router.get("/console/")
+async def lead_to_index() -> Response:
+    """The page is at ``/``; its files are here."""
+    return Response(status_code=308, headers={"location": "/"})
 
 
 @router.get("/console/{name}")

@@ -15,9 +15,13 @@ from starlette.routing import BaseRoute, Route
 
 from gateway.http.access.security_schemes import Schemes, requirements
 from gateway.http.problems import ALL_ROWS, BY_STATUS, PREFIX, Row
-from gateway.http.schemas import ProblemDocument, Receipt
+from gateway.http.schemas import ANY_JSON, JsonObject, ProblemDocument, Receipt
 
 REFERENCE = "#/components/schemas/{model}"
+JSON_VALUE = {"$ref": REFERENCE.format(model="JsonValue")}
+BINARY = {"type": "string", "format": "binary"}
+"""Octets, in OpenAPI's word that generators of clients know."""
+SERVERS = [{"url": "/", "description": "The gateway that serves this description"}]
 
 PROBLEM_REF = {"$ref": "#/components/schemas/ProblemDocument"}
 
@@ -185,9 +189,9 @@ def json_content(
     return {media: shown}
 
 
-def model_content(model: type[BaseModel]) -> Any:
+def model_content(model: type[BaseModel], media: str = "application/json") -> Any:
     """As ``json_content``, with the examples of the members of the model."""
-    return json_content(reference(model), example_of(model))
+    return json_content(reference(model), example_of(model), media)
 
 
 def row_responses(*rows: Row) -> dict[str, Any]:
@@ -207,12 +211,13 @@ def complete(
 ) -> dict[str, Any]:
     """Add the routes that FastAPI does not know, credentials, and the problem document."""
     paths: dict[str, Any] = schema.setdefault("paths", {})
-    models: set[type[BaseModel]] = {ProblemDocument, Receipt}
+    models: set[type[BaseModel]] = {ProblemDocument, Receipt, JsonObject}
     for route in routes:
         if isinstance(route, Described):
             models.update(route.models)
             if route.operations:
                 paths.setdefault(route.path, {}).update(route.operations)
+    schema["servers"] = SERVERS
     components = schema.setdefault("components", {})
     components["securitySchemes"] = schemes
     schema["security"] = requirements(schemes, "", "")
@@ -227,7 +232,57 @@ def complete(
     for path, operations in paths.items():
         for method, operation in operations.items():
             finish(method, path, operation, schemes)
+    # Pydantic has no word for "any JSON" but the empty schema.
+    name_any_json(paths)
+    components["schemas"] = {name: named(one) for name, one in shapes.items()}
+    components["schemas"]["JsonValue"] = ANY_JSON
     return schema
+
+
+ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated"})
+INNER = ("items", "additionalProperties")
+NAMED_INNER = ("properties", "$defs")
+LISTED_INNER = ("anyOf", "oneOf", "allOf", "prefixItems")
+
+
+def name_any_json(part: Any) -> None:
+    """Make each schema that says nothing a reference to ``JsonValue``, wherever it stands in a part
+    of the description."""
+    if isinstance(part, list):
+        for one in part:
+            name_any_json(one)
+    elif isinstance(part, dict):
+        for name, value in part.items():
+            if name == "schema":
+                part[name] = named(value)
+            elif name not in ("example", "examples"):
+                name_any_json(value)
+
+
+def named(schema: Any) -> Any:
+    """A schema, or a reference to any JSON if it says nothing, with its description."""
+    if schema is True:
+        return JSON_VALUE
+    if not isinstance(schema, dict):
+        return schema
+    if not schema.keys() - ANNOTATIONS:
+        return {name: text for name, text in schema.items() if name != "title"} | JSON_VALUE
+    for name in INNER:
+        if name in schema:
+            schema[name] = named(schema[name])
+    for name in NAMED_INNER:
+        if name in schema:
+            schema[name] = {key: named(one) for key, one in schema[name].items()}
+    for name in LISTED_INNER:
+        if name in schema:
+            schema[name] = [named(one) for one in schema[name]]
+    return schema
+
+
+def camel_case(name: str) -> str:
+    """A name as generators of clients want it: ``publish_message`` is ``publishMessage``."""
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
 
 
 OPEN = ("/livez", "/readyz", "/startupz", "/.well-known/")
@@ -236,6 +291,7 @@ OPEN = ("/livez", "/readyz", "/startupz", "/.well-known/")
 
 def finish(method: str, path: str, operation: dict[str, Any], schemes: Schemes) -> None:
     """Add the parts that all operations share: problems, security, examples."""
+    operation["operationId"] = camel_case(operation["operationId"])
     responses = operation["responses"]
     # FastAPI documents its own validation error shape; ours replaces it.
     if "HTTPValidationError" in str(responses.get("422", "")):
@@ -278,9 +334,12 @@ def shown(parameter: dict[str, Any]) -> dict[str, Any]:
 EVENT = {
     "type": "object",
     "properties": {
-        "event": {"type": "string"},
-        "data": {"type": "string"},
-        "id": {"type": "string"},
-        "retry": {"type": "integer"},
+        "event": {"type": "string", "description": "absent for messages, unless it is asked for"},
+        "data": {
+            "type": "string",
+            "description": "JSON: of a message as `EventMessage`, in the format `json`",
+        },
+        "id": {"type": "string", "description": "cursor for `Last-Event-ID`"},
+        "retry": {"type": "integer", "description": "milliseconds"},
     },
 }

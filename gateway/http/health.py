@@ -14,7 +14,7 @@ from gateway.net.loopback import peer_is_loopback
 router = APIRouter(tags=["operation"])
 
 
-@router.get("/livez", summary="Liveness of the process")
+@router.get("/livez", operation_id="check_liveness", summary="Liveness of the process")
 async def live() -> Health:
     return Health(status="live")
 
@@ -42,7 +42,13 @@ def tell(well: bool, checks: dict[str, bool], publish_ms: float | None = None) -
     )
 
 
-@router.get("/readyz", summary="Readiness to publish", responses=NOT_YET)
+@router.get(
+    "/readyz",
+    operation_id="check_readiness",
+    summary="Readiness to publish",
+    response_model=Health,
+    responses=NOT_YET,
+)
 async def ready(
     context: ContextIn,
     canary: Annotated[
@@ -58,7 +64,11 @@ async def ready(
 
 
 @router.get(
-    "/startupz", summary="Whether publishing has succeeded since the start", responses=NOT_YET
+    "/startupz",
+    operation_id="check_startup",
+    summary="Whether publishing has succeeded since the start",
+    response_model=Health,
+    responses=NOT_YET,
 )
 async def started(context: ContextIn) -> Response:
     if context.canary.ever:
@@ -77,6 +87,7 @@ EXPOSITION: dict[int | str, dict[str, Any]] = {
 
 @router.get(
     "/metrics",
+    operation_id="show_metrics",
     summary="Counters for Prometheus",
     response_class=Response,
     responses=EXPOSITION,

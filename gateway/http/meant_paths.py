@@ -34,6 +34,9 @@ def candidates(path: str) -> Iterator[tuple[str, str]]:
     first, *rest = path.removeprefix("/v1/").split("/")
     if first in WORDS:
         yield f"/v1/{ROOT}/{'/'.join((first, *rest))}", "the path needs a virtual host, / as %2F"
+    if first == "admin" and rest:
+        within = f"/v1/admin/vhosts/{ROOT}/{'/'.join(rest)}"
+        yield within, "administration is by virtual host"
     spelt = (part if part in WORDS else closest(part, WORDS) or part for part in rest)
     yield f"/v1/{'/'.join((first, *spelt))}", "did you mean"
     yield f"/v1/{'/'.join((first, 'queues', *rest))}", "a queue is named behind queues/"

@@ -189,6 +189,11 @@ def no_vhost(name: str) -> Problem:
     """There is no such virtual host. The default one has a name that paths must escape."""
     if "%" in name:
         hint = "its name in the path was percent-encoded twice; encode it once, / as %2F"
+    elif name == "admin":
+        hint = (
+            "administration is by virtual host, as at /v1/admin/vhosts/%2F/queues; "
+            "/api/queues lists the queues of all of them"
+        )
     else:
         hint = "the default one, /, is written %2F in a path; GET /v1/admin/vhosts lists them"
     return Problem(NOT_FOUND, f"no virtual host {name!r}: {hint}")

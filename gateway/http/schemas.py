@@ -1,10 +1,27 @@
 """Shapes of answers, for the description and for the routes that build them; not the domain."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from typing_extensions import TypeAliasType
+
+ANY_JSON = {
+    "title": "JsonValue",
+    "description": "Any JSON value: an object, an array, text, a number, true, false or null.",
+}
+"""The only schema without a type. It could name all of them, but generators of clients make a class
+of that, which then has to be made for each value."""
+JsonValue = TypeAliasType("JsonValue", Annotated[Any, WithJsonSchema(ANY_JSON)])
 
 
 class Shape(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
+
+
+class JsonObject(Shape):
+    """Any JSON object."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True, extra="allow")
 
 
 class Receipt(Shape):
@@ -18,20 +35,39 @@ class Receipt(Shape):
     )
     message_id: str = Field(examples=["0192f3c1-7a10-7c2e-9b1d-3f2a5c6d7e8f"])
     address: str = Field(description="the queue or exchange", examples=["orders"])
-    routed: bool
+    routed: bool = Field(examples=[True])
     duplicate: bool | str = Field(
         description="`possible`: sent again after the gateway's process was killed during the "
-        "first attempt"
+        "first attempt",
+        examples=[False],
     )
-    attempts: int
-    confirmed_at: str = Field(examples=["2026-08-21T10:00:00.123Z"])
+    attempts: int = Field(examples=[1])
+    confirmed_at: str | None = Field(
+        default=None,
+        description="absent if the confirm was not waited for",
+        examples=["2026-08-21T10:00:00.123Z"],
+    )
     warnings: list[str] | None = Field(
         default=None, description="what is probably not meant, such as the content type of curl -d"
     )
 
 
+class AmqpError(Shape):
+    """An error as AMQP has it."""
+
+    condition: str = Field(examples=["not-found"])
+    description: str
+
+
+class FieldError(Shape):
+    """One mistake in a request: `pointer` (RFC 6901) names the member."""
+
+    pointer: str = Field(examples=["/lease_ms"])
+    detail: str
+
+
 class ProblemDocument(Shape):
-    """Every error of every route (RFC 9457)."""
+    """Every error of every route (RFC 9457). Some have further members."""
 
     type: str = Field(examples=["/problems/unroutable"])
     title: str
@@ -47,10 +83,10 @@ class ProblemDocument(Shape):
         "requests have the same key"
     )
     retry_after_ms: int | None = None
-    amqp: dict[str, str] | None = Field(
+    amqp: AmqpError | None = Field(
         default=None, description="condition and description that an AMQP peer would receive"
     )
-    errors: list[dict[str, str]] | None = None
+    errors: list[FieldError] | None = None
 
 
 class QueueView(Shape):

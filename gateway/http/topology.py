@@ -11,7 +11,12 @@ from gateway.http.schemas import ConnectionList, ConnectionView, QueueList, Queu
 router = APIRouter(prefix="/v1", tags=["topology"])
 
 
-@router.get("/connections", summary="All AMQP connections", response_model=ConnectionList)
+@router.get(
+    "/connections",
+    operation_id="list_connections",
+    summary="All AMQP connections",
+    response_model=ConnectionList,
+)
 async def list_connections(dependencies: DependenciesIn, user: Monitor) -> Response:
     """Version, client product and user of every AMQP connection. Needs a user with the tag
     `administrator` or `monitoring`."""
@@ -21,7 +26,12 @@ async def list_connections(dependencies: DependenciesIn, user: Monitor) -> Respo
     return Portioned(array((one.encode() for one in shown), b'{"connections":[', b"]}"))
 
 
-@router.get("/{vhost}/queues", summary="Queues with depth and rates", response_model=QueueList)
+@router.get(
+    "/{vhost}/queues",
+    operation_id="list_queues",
+    summary="Queues with depth and rates",
+    response_model=QueueList,
+)
 async def list_queues(
     dependencies: DependenciesIn, vhost: ReadableVHost, rates: RatesIn
 ) -> Response:

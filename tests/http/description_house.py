@@ -36,6 +36,7 @@ queue = "orders"
 stream = true
 content_types = [
     "application/json",
+    "application/octet-stream",
     "application/vnd.amqp-gateway.message+json",
     "application/vnd.amqp-gateway.batch+json",
     "application/vnd.amqp-gateway.messages+ndjson",

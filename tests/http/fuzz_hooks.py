@@ -41,7 +41,12 @@ def in_doubt(name: Any) -> bool:
 @schemathesis.hook
 def after_call(ctx: Any, case: Any, response: Any) -> None:
     """Streams take QUERY, and ``Allow`` says so. OpenAPI 3.1 has no word for it; all other methods
-    in ``Allow`` are compared with the description."""
+    in ``Allow`` are compared with the description.
+
+    A raw answer to a receive is a message's body, of its own type. Where that is JSON, it is not
+    the JSON of other answers."""
+    if "amqp-delivery-count" in response.headers:
+        response.headers["content-type"] = ["application/octet-stream"]
     for value in response.headers.pop("allow", []):
         kept = [one.strip() for one in value.split(",") if one.strip() != "QUERY"]
         response.headers.setdefault("allow", []).append(", ".join(kept))

@@ -171,7 +171,8 @@ async def test_events_are_as_described(make_rig: Any, listener: Any) -> None:
     rig = furnished(make_rig, routes=ROUTES)
     document = await told(rig)
     channel = document["channels"]["route._2f__2f_prices.events"]
-    shape = Draft202012Validator(resolved(document, channel["messages"]["event"])["payload"])
+    payload = resolved(document, channel["messages"]["event"])["payload"]
+    shape = Draft202012Validator(payload | {"components": document["components"]})
     path = channel["address"]
     headers = {"content-type": "text/plain", "amqp-priority": "4", "amqp-ttl": "60000"}
     headers |= {"amqp-message-id": '"7";t=ulong', "amqp-type": '"price"'}

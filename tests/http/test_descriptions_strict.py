@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.http.description_house import Case, House, house_gateway, open_house, request_of
-from tests.http.description_words import PROBLEM, media_type, operations
+from tests.http.description_words import PROBLEM, examples, media_type, operations
 from tests.interop import servers
 
 STRANGE = "durabel"
@@ -74,8 +74,9 @@ async def test_strange_members_are_refused(gateway: servers.Server) -> None:
     failed, tried = [], 0
     async with open_house(gateway) as (house, document):
         for operation in operations(document):
-            for media, told in operation.bodies.items():
-                case = Case(operation, media, told.get("example"), None)
+            bodies = operation.bodies.items()
+            for media, example in [(name, one) for name, told in bodies for one in examples(told)]:
+                case = Case(operation, media, example, None)
                 if not strict(case):
                     continue
                 for body, pointer in misspelt(case.body):

@@ -42,7 +42,7 @@ async def test_without_good_credentials_there_is_a_challenge(rig: Any, headers: 
             ("GET", "/v1/%2F/events?source=queue:orders"),
             ("GET", "/v1/%2F/queues"),
             ("GET", "/v1/connections"),
-            ("GET", "/openapi.json"),
+            ("GET", "/asyncapi.json"),
             ("GET", "/"),
         ):
             answer = await http.request(method, path, headers=headers)
@@ -77,7 +77,7 @@ async def test_errors_outside_any_route_have_the_same_shape(rig: Any) -> None:
             ("HEAD", "/v1/%2F/events?source=queue:x", 405),
             ("POST", "/livez", 405),
             ("GET", "/v1/other/queues", 404),
-            ("GET", "/docs", 404),
+            ("GET", "/redoc", 404),
         ):
             answer = await http.request(method, path)
             assert answer.status_code == status, path

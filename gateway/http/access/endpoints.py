@@ -69,9 +69,11 @@ class Session(BaseModel):
     user: str
     scheme: str = Field(examples=["cookie"])
     expires_at: str | None
-    rights: list[list[Any]] | None = Field(
+    rights: list[list[list[str] | str | bool]] | None = Field(
         default=None,
-        description="limits of the credential within the user's permissions; null: none",
+        description="limits of the credential within the user's permissions; null: none. Each has "
+        "its actions, the virtual host, the kind and the name of what they are for, and whether "
+        "the name is meant literally",
     )
     tags: list[str] | None = Field(
         default=None,
@@ -140,8 +142,10 @@ def instant(seconds: float | None) -> str | None:
 
 @router.post(
     "/v1/session",
+    operation_id="open_session",
     status_code=201,
     summary="Exchange credentials for a session cookie",
+    response_model=Session,
 )
 async def open_session(request: Request, context: ContextIn, caller: Caller) -> Response:
     """For browsers, whose `EventSource` sends cookies but no credentials. The cookie is
@@ -178,13 +182,15 @@ def session_of(context: Context, caller: Principal, scheme: str, expires: float 
     return shown
 
 
-@router.get("/v1/session", summary="Show the authenticated user")
+@router.get("/v1/session", operation_id="show_session", summary="Show the authenticated user")
 async def show_session(context: ContextIn, caller: Caller, response: Response) -> Session:
     response.headers.update(NO_STORE)
     return session_of(context, caller, caller.scheme, caller.expires)
 
 
-@router.delete("/v1/session", status_code=204, summary="End the session")
+@router.delete(
+    "/v1/session", operation_id="close_session", status_code=204, summary="End the session"
+)
 async def close_session(request: Request, context: ContextIn, caller: Caller) -> Response:
     """Streams and tickets of the session end, too."""
     authenticator = context.authenticator
@@ -199,7 +205,12 @@ async def close_session(request: Request, context: ContextIn, caller: Caller) ->
     return response
 
 
-@router.post("/v1/stream-tickets", status_code=201, summary="Issue a credential for `EventSource`")
+@router.post(
+    "/v1/stream-tickets",
+    operation_id="create_stream_ticket",
+    status_code=201,
+    summary="Issue a credential for `EventSource`",
+)
 async def make_ticket(
     asked: Annotated[TicketRequest, Body(openapi_examples=TICKET_EXAMPLES)],
     request: Request,
@@ -246,28 +257,41 @@ def permitted(
     return source
 
 
+class ResourceMetadata(BaseModel):
+    """Metadata of a protected resource (RFC 9728)."""
+
+    resource: str
+    authorization_servers: list[str] = Field(description="issuers of accepted tokens")
+    bearer_methods_supported: list[str]
+    scopes_supported: list[str]
+    authorization_details_types_supported: list[str]
+    resource_name: str
+
+
 @router.get(
-    "/.well-known/oauth-protected-resource", summary="Issuers of accepted tokens (RFC 9728)"
+    "/.well-known/oauth-protected-resource",
+    operation_id="show_token_issuers",
+    summary="Issuers of accepted tokens (RFC 9728)",
 )
-async def resource_metadata(context: ContextIn, response: Response) -> dict[str, Any]:
+async def resource_metadata(context: ContextIn, response: Response) -> ResourceMetadata:
     bearer = context.authenticator.settings.bearer
     if not (bearer.issuer and bearer.resource):
         raise Problem(problems.BY_STATUS[404], "this gateway accepts no tokens")
     response.headers["cache-control"] = "max-age=3600"
-    return {
-        "resource": bearer.resource,
-        "authorization_servers": [bearer.issuer],
-        "bearer_methods_supported": ["header"],
-        "scopes_supported": [bearer.scope_prefix + action.value for action in Action],
-        "authorization_details_types_supported": [DETAILS_TYPE],
-        "resource_name": "AMQP gateway",
-    }
+    return ResourceMetadata(
+        resource=bearer.resource,
+        authorization_servers=[bearer.issuer],
+        bearer_methods_supported=["header"],
+        scopes_supported=[bearer.scope_prefix + action.value for action in Action],
+        authorization_details_types_supported=[DETAILS_TYPE],
+        resource_name="AMQP gateway",
+    )
 
 
 @router.get("/.well-known/oauth-protected-resource/{path}", include_in_schema=False)
 async def resource_metadata_below(
     path: str, context: ContextIn, response: Response
-) -> dict[str, Any]:
+) -> ResourceMetadata:
     """The metadata for a resource whose URL has a path."""
     bearer = context.authenticator.settings.bearer
     if not bearer.issuer or not bearer.resource.endswith("/" + decode_segment(path)):

@@ -192,7 +192,7 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        return self.operation_id or self.handle.__name__
+        return self.operation_id or self.handle.__name__.replace("show_one_", "show_")
 
 
 class PathEndpoint:

@@ -6,9 +6,11 @@ exchanges cannot be named, they do not appear.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 from urllib.parse import quote
 
+from pydantic.json_schema import models_json_schema
 from starlette.responses import Response
 
 from gateway import __version__
@@ -20,8 +22,12 @@ from gateway.http.admin import asyncapi_routes
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
 from gateway.http.admin.asyncapi_routes import safe
 from gateway.http.admin.topology import readable
+from gateway.http.description import BINARY, REFERENCE
+from gateway.http.message_models import EventMessage
 from gateway.http.portions import Portioned, encoded
+from gateway.http.schemas import ANY_JSON, JsonObject
 
+WEBSOCKET = "/amqp"
 MESSAGE = {"$ref": "#/components/messages/message"}
 KINDS = {"direct", "fanout", "topic", "headers"}
 
@@ -172,6 +178,15 @@ def whole(call: Call) -> Iterator[bytes]:
     yield b"}"
 
 
+@cache
+def event_schemas() -> dict[str, Any]:
+    """The schema of an event, and those that it refers to."""
+    _, told = models_json_schema(
+        [(EventMessage, "validation"), (JsonObject, "validation")], ref_template=REFERENCE
+    )
+    return {**told["$defs"], "JsonValue": ANY_JSON}
+
+
 async def show_asyncapi(call: Call) -> Response:
     return Portioned(whole(call), {"cache-control": "no-store"})
 
@@ -205,6 +220,14 @@ def frame(call: Call) -> dict[str, Any]:
                 "protocolVersion": "0.9.1",
                 "security": [{"$ref": "#/components/securitySchemes/plain"}],
             },
+            "websocket": {
+                "host": host,
+                "protocol": "wss" if call.request.url.scheme == "https" else "ws",
+                "pathname": WEBSOCKET,
+                "description": "AMQP of any version over WebSocket, subprotocol `amqp`. The first "
+                "octets say which version, as over TCP.",
+                "security": [{"$ref": "#/components/securitySchemes/plain"}],
+            },
         },
         "components": {
             "messages": {
@@ -220,9 +243,10 @@ def frame(call: Call) -> dict[str, Any]:
                             "tracestate": {"type": "string"},
                         },
                     },
-                    "payload": {},
+                    "payload": BINARY,
                 },
             },
+            "schemas": event_schemas(),
             "securitySchemes": schemes | {"plain": {"type": "plain"}},
         },
     }
@@ -230,5 +254,5 @@ def frame(call: Call) -> dict[str, Any]:
 
 ENDPOINTS = [
     Endpoint("GET", "/asyncapi.json", show_asyncapi, "AsyncAPI 3 description for the caller",
-             Rank.USER, gives=dict[str, Any], tag="descriptions", action=Action.PRESENCE),
+             Rank.USER, gives=JsonObject, tag="descriptions", action=Action.PRESENCE),
 ]  # fmt: skip

@@ -39,10 +39,11 @@ def publish_message(route: DeclaredRoute, kind: str) -> dict[str, Any]:
     headers: dict[str, Any] = {"type": "object", "properties": {"Idempotency-Key": key}}
     if route.idempotency == "required":
         headers["required"] = ["Idempotency-Key"]
-    payload: Any = {}
+    made = {"name": route.name, "contentType": kind, "headers": headers}
     if route.schema_document is not None:
-        payload = {"schemaFormat": schema_format(route.schema_document), "schema": anchored(route)}
-    return {"name": route.name, "contentType": kind, "headers": headers, "payload": payload}
+        form = schema_format(route.schema_document)
+        made["payload"] = {"schemaFormat": form, "schema": anchored(route)}
+    return made
 
 
 def schema_format(schema: dict[str, Any]) -> str:
@@ -85,38 +86,5 @@ EVENT: dict[str, Any] = {
     "title": "A server-sent event",
     "summary": "The `data:` line of an event, unless another `format` is asked for.",
     "contentType": "application/json",
-    "payload": {
-        "type": "object",
-        "required": ["source", "body"],
-        "properties": {
-            "source": {"type": "string"},
-            **{
-                name: {"type": "string"}
-                for name in (
-                    *("subject", "to", "reply_to", "content_type", "type"),
-                    *("content_encoding", "app_id", "time", "expires_at", "exchange"),
-                    *("routing_key", "traceparent", "tracestate"),
-                )
-            },
-            "id": {"description": "a string, or typed: `$type` and `value`"},
-            "correlation_id": {"description": "as `id`"},
-            "durable": {"type": "boolean"},
-            "redelivered": {"type": "boolean"},
-            "priority": {"type": "integer"},
-            "ttl_ms": {"type": "integer"},
-            "group": {"type": "object"},
-            "properties": {"type": "object"},
-            "body": {
-                "type": "object",
-                "minProperties": 1,
-                "maxProperties": 1,
-                "properties": {
-                    "json": {"description": "the body, if it is JSON and says so"},
-                    "text": {"type": "string"},
-                    "base64": {"type": "string"},
-                },
-                "additionalProperties": False,
-            },
-        },
-    },
+    "payload": {"$ref": "#/components/schemas/EventMessage"},
 }

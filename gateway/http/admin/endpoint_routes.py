@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 
 from gateway.http import problems
-from gateway.http.admin.admin_endpoints import Endpoint, PathEndpoint, Rank
+from gateway.http.admin.admin_endpoints import Endpoint, PathEndpoint, Rank, is_model
+from gateway.http.admin.rabbit_bodies import RabbitError
+from gateway.http.admin.views import ArgumentMap
 from gateway.http.context import Context
 from gateway.http.description import Described, in_path, json_content, reference, row_responses
 
@@ -45,12 +47,7 @@ def make_routes(context: Context, endpoints: Iterable[Endpoint]) -> list[Describ
             PathEndpoint(context, group),
             methods=[one.method for one in group],
             operations=partial(operations, group),
-            models=[
-                model
-                for one in group
-                for model in (one.takes, one.gives)
-                if isinstance(model, type) and issubclass(model, BaseModel)
-            ],
+            models=[model for one in group for model in models_of(one)],
         )
         for path, group in by_path.items()
     ]
@@ -110,9 +107,7 @@ def operation(endpoint: Endpoint) -> dict[str, Any]:
 RABBIT_ERRORS = {
     status: {
         "description": text,
-        "content": json_content(
-            {"type": "object", "properties": {"error": {"type": "string"}, "reason": {}}}
-        ),
+        "content": json_content(reference(RabbitError)),
     }
     for status, text in (
         ("400", "Refused, as RabbitMQ does: `error` and `reason`"),
@@ -126,10 +121,21 @@ RABBIT_ERRORS = {
 }
 
 
-def shape(model: Any) -> dict[str, Any]:
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        return reference(model)
-    return TypeAdapter(model).json_schema()
+def shape(kind: Any) -> dict[str, Any]:
+    """The schema of a model, a list of them, or another type."""
+    if is_model(kind):
+        return reference(kind)
+    if get_origin(kind) is list:
+        return {"type": "array", "items": shape(get_args(kind)[0])}
+    return TypeAdapter(kind).json_schema()
+
+
+def models_of(endpoint: Endpoint) -> list[type[BaseModel]]:
+    """Those that the operation of an endpoint refers to."""
+    kinds = [endpoint.takes, endpoint.gives]
+    kinds += [inner for kind in kinds for inner in get_args(kind)]
+    errors = [] if endpoint.on_error is None else [RabbitError]
+    return [*(kind for kind in kinds if is_model(kind)), *errors, ArgumentMap]
 
 
 def query_parameters(model: type[BaseModel]) -> list[dict[str, Any]]:

@@ -1,7 +1,5 @@
 """Observe mode: the proxies, and their inventories."""
 
-from typing import Any
-
 from starlette.responses import Response
 
 from gateway.http import problems
@@ -9,6 +7,7 @@ from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank, listed
 from gateway.http.admin.views import ObserverList, ObserverView
 from gateway.http.portions import Portioned
 from gateway.http.problems import Problem
+from gateway.http.schemas import JsonObject
 
 OBSERVERS = "/v1/admin/inventory"
 
@@ -32,7 +31,7 @@ ENDPOINTS = [
     Endpoint("GET", OBSERVERS, list_observers, "Observing proxies", Rank.MONITOR,
              gives=ObserverList),
     Endpoint("GET", OBSERVERS + "/{observer}", show_inventory, "One inventory",
-             Rank.MONITOR, gives=dict[str, Any], refusals=(problems.NOT_FOUND,),
+             Rank.MONITOR, gives=JsonObject, refusals=(problems.NOT_FOUND,),
              text="Clients, nodes and features that were seen, as in the file that `amqp-gateway "
              "inventory report` reads."),
 ]  # fmt: skip

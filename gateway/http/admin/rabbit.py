@@ -22,12 +22,22 @@ from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
 from gateway.http.admin.definition_export import export_in_portions
 from gateway.http.admin.definition_import import Import
 from gateway.http.admin.rabbit_answers import NODE, answer, answer_list, missing, rabbit_error
-from gateway.http.admin.rabbit_bodies import EXAMPLES, GET, GET_BODY, PUBLISH, PUBLISH_BODY, SCHEMAS
+from gateway.http.admin.rabbit_bodies import (
+    EXAMPLES,
+    GET,
+    GET_BODY,
+    PUBLISH,
+    PUBLISH_BODY,
+    SCHEMAS,
+    RabbitMessage,
+    RabbitRouted,
+)
 from gateway.http.admin.rabbit_messages import rabbit_get, rabbit_publish, read_large_publish
 from gateway.http.admin.rabbit_views import rabbit_nodes, rabbit_overview
 from gateway.http.admin.topology import readable
 from gateway.http.portions import spread, stepped
 from gateway.http.problems import Problem
+from gateway.http.schemas import JsonObject
 from gateway.message import DIALECTS, Message, Properties
 
 Json = Any
@@ -348,6 +358,15 @@ CHANGE: tuple[tuple[Any, ...], ...] = (
 )  # fmt: skip
 
 
+ONE_OBJECT = frozenset(
+    {
+        rabbit_overview, rabbit_whoami, rabbit_cluster_name, rabbit_vhost, rabbit_queue,
+        rabbit_exchange, rabbit_binding, rabbit_user, rabbit_permission, rabbit_definitions,
+        rabbit_definitions_in, rabbit_aliveness, connections.rabbit_connection,
+        connections.rabbit_channel, policies.rabbit_policy,
+    }
+)  # fmt: skip
+"""Handlers of ``READ`` that answer with one object; all others answer with a list of objects."""
 NEED_BODY = ("rabbit_put_user", "rabbit_put_permission", "rabbit_put_policy",
              "rabbit_put_operator_policy")  # fmt: skip
 
@@ -357,10 +376,11 @@ def endpoints() -> Iterable[Endpoint]:
     body: dict[str, Any] = common | {"any_type": True, "takes": dict[str, Any]}
     for path, handle, rank, *names in READ:
         name = names[0] if names else handle.__name__
-        yield Endpoint("GET", "/api" + path, handle, title(name), rank, gives=Any,
+        gives = JsonObject if handle in ONE_OBJECT else list[JsonObject]
+        yield Endpoint("GET", "/api" + path, handle, title(name), rank, gives=gives,
                        operation_id=name, **common)  # fmt: skip
     for path in CHECKS:
-        yield Endpoint("GET", "/api" + path, rabbit_healthcheck, "Health", USER, gives=Any,
+        yield Endpoint("GET", "/api" + path, rabbit_healthcheck, "Health", USER, gives=JsonObject,
                        **common | {"hidden": path != CHECKS[0]})  # fmt: skip
     for method, path, handle, rank, *names in CHANGE:
         name = names[0] if names else handle.__name__
@@ -370,11 +390,11 @@ def endpoints() -> Iterable[Endpoint]:
                        also={201: "Created"}, example=EXAMPLES.get(name),
                        schema=SCHEMAS.get(name), operation_id=name, **takes)  # fmt: skip
     yield Endpoint("POST", "/api" + EXCHANGE + "/publish", rabbit_publish, "Publish", GUEST,
-                   gives=Any, action=Action.PUBLISH, example=PUBLISH,
+                   gives=RabbitRouted, action=Action.PUBLISH, example=PUBLISH,
                    schema=PUBLISH_BODY, read_large=read_large_publish,
                    limit=lambda context: context.settings.max_body_octets, **body)  # fmt: skip
     yield Endpoint("POST", "/api" + QUEUE + "/get", rabbit_get, "Get messages", GUEST,
-                   gives=Any, action=Action.RECEIVE, example=GET, schema=GET_BODY,
+                   gives=list[RabbitMessage], action=Action.RECEIVE, example=GET, schema=GET_BODY,
                    **body)  # fmt: skip
     given = common | {"takes": Definitions, "any_type": True, "example": {"queues": []}}
     for path, name in (("", "rabbit_import"), ("/{vhost}", "rabbit_import_in")):

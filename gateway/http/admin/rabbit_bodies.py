@@ -2,11 +2,40 @@
 
 from typing import Any
 
+from pydantic import Field
+
 from gateway.broker.exchange_types import EXCHANGE_TYPES
 from gateway.broker.limits import LONGEST_TIMER
 from gateway.broker.names import MOST_OCTETS
 from gateway.broker.policies import APPLY_TO, NUMBERS
 from gateway.http.admin.rabbit_messages import TEXTS
+from gateway.http.schemas import JsonObject, JsonValue, Shape
+
+
+class RabbitError(Shape):
+    """An error as RabbitMQ's management has it."""
+
+    error: str = Field(examples=["Object Not Found"])
+    reason: JsonValue = Field(description="text, or a list", examples=["Not Found"])
+
+
+class RabbitRouted(Shape):
+    """The outcome of a publish."""
+
+    routed: bool
+
+
+class RabbitMessage(Shape):
+    """A message as RabbitMQ shows it."""
+
+    payload_bytes: int
+    redelivered: bool
+    exchange: str
+    routing_key: str
+    message_count: int = Field(description="messages that are left in the queue")
+    properties: JsonObject | list[JsonValue] = Field(description="an empty list if there are none")
+    payload: str
+    payload_encoding: str = Field(description="string or base64", examples=["string"])
 
 EXAMPLES: dict[str, Any] = {
     "rabbit_put_vhost": {},
@@ -27,7 +56,7 @@ BOUNDS = {
     "message-ttl": NATURAL | {"maximum": LONGEST_TIMER},
     "expires": {"type": "integer", "minimum": 1, "maximum": LONGEST_TIMER},
 }
-TABLE = {"type": "object", "additionalProperties": {"$ref": "#/components/schemas/Argument"}}
+TABLE = {"$ref": "#/components/schemas/ArgumentMap"}
 
 
 def body_of(required: tuple[str, ...] = (), **members: Any) -> dict[str, Any]:

@@ -323,7 +323,7 @@ ENDPOINTS = [
     Endpoint("DELETE", EXCHANGE, delete_exchange, "Delete an exchange", GUEST, query=IfUnused,
              status=204, refusals=CHANGE),
     Endpoint("GET", HOST + "/queues", list_queues, "Queues of a virtual host with details", GUEST,
-             gives=QueueDetailList, refusals=MISSING),
+             gives=QueueDetailList, refusals=MISSING, operation_id="list_queue_details"),
     Endpoint("GET", QUEUE, show_one_queue, "One queue with details and rates", GUEST,
              gives=QueueDetail, refusals=MISSING),
     Endpoint("PUT", QUEUE, put_queue, "Declare a queue", GUEST, takes=QueueInput,

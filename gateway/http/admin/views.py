@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, WithJsonSchema
+from pydantic import ConfigDict, Field, StringConstraints, WithJsonSchema
 from typing_extensions import TypeAliasType
 
 from gateway.broker.exchange_types import EXCHANGE_TYPES
@@ -10,19 +10,26 @@ from gateway.http.admin.admin_endpoints import Input
 from gateway.http.schemas import Shape
 
 NUMBER = {"type": "number", "minimum": -(2**63), "maximum": 2**63 - 1}
+SCALAR: list[dict[str, Any]] = [
+    {"type": ["null", "boolean", "string"]},
+    NUMBER,
+    {"$ref": "#/components/schemas/ArgumentMap"},
+]
 Argument = TypeAliasType(
     "Argument",
     Annotated[
         Any,
         WithJsonSchema(
             {
+                # Lists may nest deeper. A schema that refers to itself is more than generators of
+                # clients can do, except in an object.
                 "anyOf": [
-                    {"type": ["null", "boolean", "string"]},
-                    NUMBER,
-                    {"type": "array", "items": {"$ref": "#/components/schemas/Argument"}},
+                    *SCALAR,
                     {
-                        "type": "object",
-                        "additionalProperties": {"$ref": "#/components/schemas/Argument"},
+                        "type": "array",
+                        "items": {
+                            "anyOf": [*SCALAR, {"type": "array", "items": {"anyOf": SCALAR}}]
+                        },
                     },
                 ],
                 "description": 'An AMQP value; types that JSON lacks are {"$type": ..., "value": '
@@ -31,6 +38,18 @@ Argument = TypeAliasType(
         ),
     ],
 )
+
+
+class ArgumentMap(Shape):
+    """Names and values. Types that JSON lacks have the members `$type` and `value`."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="allow",
+        json_schema_extra={"additionalProperties": {"$ref": "#/components/schemas/Argument"}},
+    )
+
+
 Arguments = dict[str, Argument]
 Name = Annotated[str, StringConstraints(max_length=255)]
 Pattern = Annotated[

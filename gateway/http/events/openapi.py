@@ -20,6 +20,7 @@ from gateway.http.description import (
     row_responses,
 )
 from gateway.http.events.stream_request import StreamChange, StreamQuery
+from gateway.http.message_models import EventMessage
 from gateway.http.schemas import Shape
 
 TEXT = """Server-sent events of up to 64 sources.
@@ -33,7 +34,7 @@ TEXT = """Server-sent events of up to 64 sources.
   routes by that key, and leaves all queues alone. `&binding=KEY` after the source is equivalent.
   With `journal=durable` the journal of the source outlives the gateway.
 
-Each event is one `data:` line of JSON. `body` is `{"json":..}`, `{"text":..}` or `{"base64":..}`.
+Each event is one `data:` line of JSON (`EventMessage`). `body` is `{"json":..}`, `{"text":..}` or `{"base64":..}`.
 Its `id:` is a cursor: reconnect with it in `Last-Event-ID` (browsers do) or `last_event_id`. The
 header `Amqp-Resume` has the result: `exact` (nothing lost, nothing twice), `gap` (some events are
 gone; a `gateway.gap` event has their number, `lost` null if that is unknown), or `fresh`.
@@ -142,7 +143,7 @@ class Subscriptions(Shape):
     truncated: bool = Field(description="the list is incomplete", examples=[False])
 
 
-MODELS = (StreamState, StreamSource, StreamChange, Subscription, Subscriptions)
+MODELS = (StreamState, StreamSource, StreamChange, Subscription, Subscriptions, EventMessage)
 
 
 def stream_operation(

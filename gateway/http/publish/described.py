@@ -8,56 +8,85 @@ from pydantic import Field
 
 from gateway.http import problems as p
 from gateway.http.description import (
+    BINARY,
     FIELDS,
     VHOST,
+    example_of,
     in_header,
     in_path,
     in_query,
     json_content,
+    model_content,
     reference,
     row_responses,
 )
+from gateway.http.message_models import CloudEvent, MessageBatch, NewFullMessage, NewMessage
 from gateway.http.publish import cloudevents
 from gateway.http.publish.form_reader import FORM
 from gateway.http.publish.items import BATCH, LINES, MULTIPART
 from gateway.http.publish.operations import MEDIA_TYPE
 from gateway.http.publish.results import RECEIPT, RESULTS
 from gateway.http.publish.streaming import RECEIPTS
-from gateway.http.schemas import Receipt, Shape
+from gateway.http.schemas import JsonValue, ProblemDocument, Receipt, Shape
+
+MESSAGE_ID = "0192f3c1-7a10-7c2e-9b1d-3f2a5c6d7e8f"
 
 
 class ItemResult(Shape):
     """The outcome of one message of a batch: the members of a receipt, or a problem."""
 
-    index: int
+    index: int = Field(examples=[0])
     id: str | None = Field(default=None, description="the item's own id")
     status: int = Field(examples=[201])
     outcome: str = Field(examples=["accepted"])
+    durability: str | None = Field(default=None, examples=["disk"])
+    message_id: str | None = Field(default=None, examples=[MESSAGE_ID])
+    address: str | None = Field(default=None, examples=["orders"])
+    routed: bool | None = Field(default=None, examples=[True])
+    duplicate: bool | str | None = Field(default=None, examples=[False])
+    attempts: int | None = Field(default=None, examples=[1])
+    confirmed_at: str | None = Field(default=None, examples=["2026-08-21T10:00:00.123Z"])
+    warnings: list[str] | None = None
     replayed: bool | None = Field(
         default=None, description="the receipt of an earlier request with the same idempotency key"
     )
-    problem: dict[str, Any] | None = None
+    problem: ProblemDocument | None = None
 
 
 class Results(Shape):
     """One result per message, in the order of the batch."""
 
-    accepted: int
-    failed: int
-    results: list[ItemResult]
+    accepted: int = Field(examples=[1])
+    failed: int = Field(examples=[0])
+    results: list[ItemResult] = Field(examples=[[example_of(ItemResult)]])
+
+
+class Dropped(Shape):
+    """A declared route has dropped a message that no queue takes."""
+
+    outcome: str = Field(examples=["unroutable"])
+    routed: bool = Field(examples=[False])
+
+
+class OperationResult(Shape):
+    """An answer that came later."""
+
+    status: int = Field(examples=[201])
+    content_type: str = Field(examples=[RECEIPT])
+    body: JsonValue = Field(examples=[example_of(Receipt)])
 
 
 class OperationView(Shape):
     """A request that continues after its answer. ``result`` is its final answer."""
 
-    id: str
+    id: str = Field(examples=["Zm9vYmFyYmF6cXV4cXV1eA"])
     status: str = Field(examples=["running", "done"])
-    created: str
+    created: str = Field(examples=["2026-08-21T10:00:00.123Z"])
     expires_in_ms: int | None = None
-    result: dict[str, Any] | None = Field(default=None, description="status, content_type and body")
+    result: OperationResult | None = None
 
 
-MODELS = (Receipt, Results, ItemResult, OperationView)
+MODELS = (Receipt, Results, Dropped, OperationView, NewMessage, NewFullMessage, MessageBatch, CloudEvent)
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "order.created"}
 MESSAGE: dict[str, Any] = {
@@ -136,17 +165,23 @@ def publish(operation: str, summary: str, parameters: list[dict[str, Any]]) -> d
         message = {"to": "orders", **MESSAGE}
         line = '{"to":"orders","body":"%s"}\n'
         parts = PARTS.replace("\r\n\r\n", '\r\nAmqp-To: "orders"\r\n\r\n')
-    anything: dict[str, Any] = {"type": "object"}
-    octets = {"type": "string", "format": "binary"}
+    one = {"anyOf": [reference(NewMessage), reference(NewFullMessage)]}
+    event = reference(CloudEvent)
     content: dict[str, Any] = {
-        "application/json": {"schema": {}, "example": {"order": 17}},
-        **json_content(anything, message, FORM),
-        **json_content(anything, {"messages": [message, message]}, BATCH),
+        FORM: {
+            "schema": one,
+            "examples": {"simple": {"value": message}, "full": {"value": full_view(message)}},
+        },
+        **json_content(reference(MessageBatch), {"messages": [message, message]}, BATCH),
+        **json_content(event, EVENT, cloudevents.ONE),
+        **json_content(
+            {"type": "array", "items": event, "minItems": 1}, [EVENT], cloudevents.BATCH
+        ),
         **json_content({"type": "string"}, line % "first" + line % "second", LINES),
-        **json_content(anything, EVENT, cloudevents.ONE),
-        **json_content({"type": "array", "items": anything}, [EVENT], cloudevents.BATCH),
-        f"{MULTIPART}; boundary=frontier": {"schema": octets, "example": parts},
-        "*/*": {"schema": octets},
+        f"{MULTIPART}; boundary=frontier": {"schema": BINARY, "example": parts},
+        "application/octet-stream": {"schema": BINARY, "example": "the body, as it is"},
+        # JSON too, which may be of any shape: its schema would be that of anything.
+        "*/*": {"schema": BINARY},
     }
     fields = [in_header(*field) for field in (*FIELDS, *HEADERS)]
     return {
@@ -156,23 +191,47 @@ def publish(operation: str, summary: str, parameters: list[dict[str, Any]]) -> d
         "description": TEXT,
         "parameters": [VHOST, *parameters, *fields],
         "requestBody": {
-            "description": "See the description.",
+            "description": "One of these forms. Any other type, such as `application/json`, is "
+            "the body of the message itself.",
             # A declared route says which types it takes; nothing at all has none.
             "required": parameters is ROUTE,
             "content": content,
         },
-        "responses": responses(),
+        "responses": responses() | (DROPPED if parameters is ROUTE else {}),
     }
 
 
+def full_view(message: dict[str, Any]) -> dict[str, Any]:
+    """The same message in the full view."""
+    found = {
+        "view": "full",
+        "header": {"durable": message["durable"]},
+        "application_properties": message["properties"],
+        "body": message["body"],
+    }
+    return found | ({"properties": {"to": message["to"]}} if "to" in message else {})
+
+
+DROPPED = {
+    "200": {
+        "description": "No queue takes the message; the route drops such messages",
+        "content": model_content(Dropped, RECEIPT),
+    }
+}
+
+
 def responses() -> dict[str, Any]:
-    receipt = json_content(reference(Receipt), media=RECEIPT)
-    results = json_content(reference(Results), media=RESULTS)
+    # Generators of clients take the first of several types for all of them.
+    either = {"anyOf": [reference(Receipt), reference(Results)]}
+    receipt = json_content(either, example_of(Receipt), RECEIPT)
+    results = json_content(either, example_of(Results), RESULTS)
     said = {
         name: {"schema": {"type": "string"}}
         for name in ("Amqp-Message-Id", "Amqp-Outcome", "Amqp-Durability", "Idempotency-Replayed")
     }
-    later = json_content(reference(OperationView), media=MEDIA_TYPE)
+    any_of_them = {"anyOf": [*either["anyOf"], reference(OperationView)]}
+    later = json_content(any_of_them, example_of(OperationView), MEDIA_TYPE)
+    sent = {media: {"schema": any_of_them} for media in (RECEIPT, RESULTS)}
     location = {"Location": {"schema": {"type": "string"}}}
     lines = {RECEIPTS: {"schema": {"type": "string"}}}
     return {
@@ -185,9 +244,12 @@ def responses() -> dict[str, Any]:
             "description": "Sent and not confirmed (`confirm=none`), or in progress "
             "(`respond-async`)",
             "headers": location,
-            "content": {**receipt, **results, **later},
+            "content": {**sent, **later},
         },
-        "207": {"description": "The outcome of each message", "content": {**results, **lines}},
+        "207": {
+            "description": "The outcome of each message",
+            "content": {**model_content(Results, RESULTS), **lines},
+        },
         **row_responses(
             *(
                 p.INVALID,

@@ -55,7 +55,7 @@ def routes(context: Context) -> list[BaseRoute]:
         )
 
     return [
-        publish(QUEUE_ROUTE, "publish_to_queue", "Publish to a queue", queue_of_path),
+        publish(QUEUE_ROUTE, "publish_message", "Publish to a queue", queue_of_path),
         publish(EXCHANGE_ROUTE, "publish_to_exchange", "Publish to an exchange", exchange_of_path),
         publish(ADDRESS_ROUTE, "publish_to_address", "Publish to an address", address_of_path),
         publish(

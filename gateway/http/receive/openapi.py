@@ -6,7 +6,9 @@ from pydantic import Field
 
 from gateway.http import problems as p
 from gateway.http.description import (
+    BINARY,
     FIELDS,
+    JSON_VALUE,
     VHOST,
     example_of,
     in_header,
@@ -18,6 +20,7 @@ from gateway.http.description import (
     reference,
     row_responses,
 )
+from gateway.http.message_models import ReceivedFullMessage, ReceivedMessage
 from gateway.http.publish.described import OperationView
 from gateway.http.publish.operations import MEDIA_TYPE as OPERATION
 from gateway.http.receive.requests import (
@@ -31,7 +34,7 @@ from gateway.http.receive.requests import (
     SettleItem,
     ViewQuery,
 )
-from gateway.http.schemas import Shape
+from gateway.http.schemas import ProblemDocument, Shape
 
 TOKEN = "AgAAAKl2dG9rZW4"
 MESSAGE: dict[str, Any] = {
@@ -53,7 +56,7 @@ class Delivery(Shape):
         description="number of this delivery of the message, from 1", examples=[1]
     )
     redelivered: bool = Field(examples=[False])
-    message: dict[str, Any] = Field(examples=[MESSAGE])
+    message: ReceivedFullMessage | ReceivedMessage = Field(examples=[MESSAGE])
 
 
 class Deliveries(Shape):
@@ -68,7 +71,7 @@ class Standing(Shape):
     lock_until: str | None = None
     delivery_count: int | None = None
     redelivered: bool | None = None
-    message: dict[str, Any] | None = None
+    message: ReceivedFullMessage | ReceivedMessage | None = None
 
 
 class Settled(Shape):
@@ -85,10 +88,23 @@ class Renewed(Shape):
     lock_until: str = Field(examples=["2026-08-21T10:01:00.000Z"])
 
 
-class SettleResults(Shape):
-    """One entry per item, in order: its status, and its outcome or its problem."""
+class SettleResult(Shape):
+    """The result of one item: the members of a settlement or a renewal, or a problem."""
 
-    results: list[dict[str, Any]] = Field(
+    index: int
+    token: str
+    status: int = Field(description="200, or that of the problem")
+    outcome: str
+    confirmed: bool | None = None
+    repeated: bool | None = None
+    lock_until: str | None = None
+    problem: ProblemDocument | None = None
+
+
+class SettleResults(Shape):
+    """One entry per item, in order."""
+
+    results: list[SettleResult] = Field(
         examples=[[{"index": 0, "token": TOKEN, "status": 200, **example_of(Settled)}]]
     )
 
@@ -99,7 +115,7 @@ class Looked(Shape):
     position: str = Field(examples=["0-17"])
     deliveries: int = Field(description="number of earlier deliveries", examples=[0])
     expires: str | None = None
-    message: dict[str, Any] = Field(examples=[MESSAGE])
+    message: ReceivedFullMessage | ReceivedMessage = Field(examples=[MESSAGE])
 
 
 class Page(Shape):
@@ -108,6 +124,11 @@ class Page(Shape):
     ready: int = Field(examples=[1])
     messages: list[Looked] = Field(examples=[[example_of(Looked)]])
     next: str | None = Field(examples=["0-17"])
+
+
+class RedriveFailure(Shape):
+    position: str = Field(examples=["0-17"])
+    reason: str
 
 
 class Redriven(Shape):
@@ -119,7 +140,7 @@ class Redriven(Shape):
         examples=[0],
     )
     failed: int = Field(examples=[0])
-    failures: list[dict[str, str]] = Field(
+    failures: list[RedriveFailure] = Field(
         description="position and reason of the first hundred failures", examples=[[]]
     )
     complete: bool = Field(description="true if all dead letters were examined", examples=[True])
@@ -145,7 +166,8 @@ returned at once if the answer cannot be written.
 A request that is repeated with the same `Receive-Attempt-Id` while its leases run gets the same
 deliveries again, in case the first answer was lost. All members of the body may be query parameters
 instead. `view=raw` (or an `Accept` without JSON) gives the unchanged body of one message, with its
-metadata in HTTP fields and its token in `Amqp-Lock-Token`; `max` does not apply then.
+metadata in HTTP fields and its token in `Amqp-Lock-Token`; `max` does not apply then. That answer
+is described as `*/*`, whatever its type is.
 
 `filter` (the language of event streams), `selector` (a condition as in JMS), `group` and
 `max_deliveries` take from the middle of the queue: other messages keep their positions. A long
@@ -228,12 +250,9 @@ def receive() -> Operation:
         *in_queries(Receive),
     ]
     got = ok(Deliveries)
-    got["content"]["*/*"] = {"schema": {"type": "string", "format": "binary"}}
-    # A raw answer has the message's own type, which may be JSON of any shape.
-    document = got["content"]["application/json"]
-    document["schema"] = {
-        "anyOf": [document["schema"], {"description": "With view=raw: the body as published."}]
-    }
+    # A raw answer has the message's own type. It may be JSON of any shape; said beside the other
+    # schema, that would take all meaning from it for a generated client.
+    got["content"]["*/*"] = {"schema": BINARY}
     told = {
         "schema": reference(Receive),
         "examples": {
@@ -243,7 +262,7 @@ def receive() -> Operation:
     }
     asks = {"required": False, "content": {"application/json": told}}
     return make(
-        "receive", "Receive messages with a lease", RECEIVE_TEXT, parameters,
+        "receive_messages", "Receive messages with a lease", RECEIVE_TEXT, parameters,
         {"200": got, "204": {"description": "No message arrived in time"}},
         p.INVALID_FIELD, p.NOT_FOUND, p.LOCKED, p.CONFLICT, p.TOO_LARGE, p.SCHEMA, p.QUOTA,
         p.DRAINING, asks=asks,
@@ -253,7 +272,7 @@ def receive() -> Operation:
 def bulk() -> Operation:
     items = {"type": "array", "items": reference(SettleItem), "minItems": 1, "maxItems": 1000}
     return make(
-        "settle", "Settle many deliveries", "Each item has its own result: 200 if all succeeded, "
+        "settle_deliveries", "Settle many deliveries", "Each item has its own result: 200 if all succeeded, "
         "else 207.", [],
         {
             "200": ok(SettleResults),
@@ -271,8 +290,7 @@ def bulk() -> Operation:
 
 
 def request_reply() -> Operation:
-    octets = {"schema": {"type": "string", "format": "binary"}}
-    anything: Operation = {"*/*": {"schema": {}}}
+    anything: Operation = {"*/*": {"schema": JSON_VALUE}}
     fields = [in_header(*field) for field in FIELDS if field[0] != "Amqp-Reply-To"]
     return make(
         "request_reply", "Request and reply in one call", REQUEST_TEXT,
@@ -298,7 +316,10 @@ def request_reply() -> Operation:
         p.BACKPRESSURE, p.DRAINING, p.REPLY_TIMEOUT, p.LOST,
         asks={
             "description": "The body of the request, unchanged.",
-            "content": {"application/json": {"schema": {}, "example": {"ask": 17}}, "*/*": octets},
+            "content": {
+                "application/json": {"schema": JSON_VALUE, "example": {"ask": 17}},
+                "*/*": {"schema": BINARY},
+            },
         },
     )  # fmt: skip
 
@@ -310,7 +331,7 @@ NO_QUEUE = (p.NOT_FOUND, p.LOCKED)
 OPERATIONS: dict[tuple[str, str], Operation] = {
     ("POST", "/v1/{vhost}/queues/{queue}/deliveries"): receive(),
     ("GET", "/v1/{vhost}/queues/{queue}/messages"): make(
-        "browse", "Browse messages without consuming them",
+        "browse_messages", "Browse messages without consuming them",
         "Ready messages, in the order of delivery.", PAGES, PAGE, *NO_QUEUE,
     ),
     ("POST", "/v1/{vhost}/deliveries/settle"): bulk(),
@@ -319,18 +340,18 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         [TOKEN_IN_PATH, *in_queries(ViewQuery)],
         {"200": ok(Standing)}, *GONE,
     ),
-    ("DELETE", ONE): settle("accept", "Accept a delivery", "Removes the message.", None, None),
+    ("DELETE", ONE): settle("accept_delivery", "Accept a delivery", "Removes the message.", None, None),
     ("PATCH", ONE): settle(
-        "renew", "Renew a lease", "The lease ends `lease_ms` from now.", Renew, {"lease_ms": 60000}
+        "renew_delivery", "Renew a lease", "The lease ends `lease_ms` from now.", Renew, {"lease_ms": 60000}
     ),
     ("POST", f"{ONE}/release"): settle(
-        "release", "Release a delivery", "Returns it to its position.", Release, {"failed": False}
+        "release_delivery", "Release a delivery", "Returns it to its position.", Release, {"failed": False}
     ),
     ("POST", f"{ONE}/reject"): settle(
-        "reject", "Reject a delivery", str(Reject.__doc__), Reject, {"reason": "invalid-order"}
+        "reject_delivery", "Reject a delivery", str(Reject.__doc__), Reject, {"reason": "invalid-order"}
     ),
     ("POST", f"{ONE}/modify"): settle(
-        "modify", "Release a delivery with changes", str(Modify.__doc__), Modify,
+        "modify_delivery", "Release a delivery with changes", str(Modify.__doc__), Modify,
         {"delivery_failed": True, "annotations": {"x-opt-tried-by": "a"}},
     ),
     ("GET", LETTERS): make(
@@ -342,7 +363,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         {"200": ok(Purged)}, *NO_QUEUE, p.UNKNOWN,
     ),
     ("POST", f"{LETTERS}/redrive"): make(
-        "redrive", "Redrive dead letters", REDRIVE_TEXT, [QUEUE],
+        "redrive_dead_letters", "Redrive dead letters", REDRIVE_TEXT, [QUEUE],
         {"200": ok(Redriven)}, *NO_QUEUE, p.CONFLICT, p.SCHEMA, p.TOO_LARGE, p.UNKNOWN,
         asks=body(Redrive, {"filter": {"reason": "rejected"}, "limit": 100}),
     ),

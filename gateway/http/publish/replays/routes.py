@@ -34,7 +34,7 @@ from gateway.http.publish.replays.keys import ReplayInfo, Scope, Source
 from gateway.http.publish.replays.rehearsal import rehearse
 from gateway.http.publish.sending import Sender
 from gateway.http.request_parameters import read_caller, read_limited, read_query
-from gateway.http.schemas import Shape
+from gateway.http.schemas import ProblemDocument, Shape
 from gateway.message import Message
 
 LIST = "/v1/{vhost}/replays"
@@ -88,7 +88,7 @@ class ReplayBatch(Shape):
 
 class Rejected(Shape):
     index: int
-    problem: dict[str, Any]
+    problem: ProblemDocument
 
 
 class ReplayOutcome(Shape):
@@ -100,7 +100,7 @@ class ReplayOutcome(Shape):
     published: int = Field(examples=[1])
     duplicates: list[int] = Field(examples=[[]])
     rejected: list[Rejected] = Field(examples=[[]])
-    reason: dict[str, Any] | None = None
+    reason: ProblemDocument | None = None
 
 
 class ReplayView(Shape):
