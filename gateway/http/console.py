@@ -1,4 +1,5 @@
-"""The console: a page at ``/`` and its files below ``/console/``, which use the same API as everybody else.
+"""The console: a page at ``/`` and its files below ``/console/``. They use the same API as
+everybody else.
 
 No inline script or style, nothing from other hosts, and no text that becomes HTML, so the policy
 can be strict.

@@ -5,6 +5,7 @@ method and the pydantic models that those refer to as ``#/components/schemas/NAM
 the same everywhere: ``row_responses`` describes those of a route.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -122,6 +123,15 @@ def in_header(name: str, example: str, text: str) -> dict[str, Any]:
     }
 
 
+def with_default(text: str, default: Any) -> str:
+    """A description that says what is meant by absence. As a member of a schema it would be more:
+    openapi-python-client sends it, and to openapi-typescript the member is a required one."""
+    if default in (None, "", [], {}) or "default" in text:
+        return text
+    shown = f"default: `{json.dumps(default)}`"
+    return f"{text}; {shown}" if text else shown
+
+
 def in_queries(model: type[BaseModel]) -> list[dict[str, Any]]:
     """The members of a model as parameters of a query."""
     made = []
@@ -129,11 +139,9 @@ def in_queries(model: type[BaseModel]) -> list[dict[str, Any]]:
         schema = {**member.get("anyOf", [member])[0]}
         for key in ("title", "description", "examples", "default"):
             schema.pop(key, None)
-        default = member.get("default")
-        if default:
-            schema["default"] = default
-        example = member.get("examples", [default])[0]
-        one = in_query(name, member.get("description", "As in the body"), example, **schema)
+        text = with_default(member.get("description", "As in the body"), member.get("default"))
+        example = member.get("examples", [member.get("default")])[0]
+        one = in_query(name, text, example, **schema)
         made.append(one | LISTED if schema["type"] == "array" else one)
     return made
 
@@ -272,11 +280,20 @@ def named(schema: Any) -> Any:
             schema[name] = named(schema[name])
     for name in NAMED_INNER:
         if name in schema:
-            schema[name] = {key: named(one) for key, one in schema[name].items()}
+            schema[name] = {key: member(named(one)) for key, one in schema[name].items()}
     for name in LISTED_INNER:
         if name in schema:
             schema[name] = [named(one) for one in schema[name]]
     return schema
+
+
+def member(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a member, with its default in words."""
+    if "default" not in schema:
+        return schema
+    told = {name: value for name, value in schema.items() if name != "default"}
+    text = with_default(told.get("description", ""), schema["default"])
+    return told | ({"description": text} if text else {})
 
 
 def camel_case(name: str) -> str:

@@ -8,7 +8,7 @@ holds them against the code that reads and writes messages (``publish/form_reade
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, RootModel, WithJsonSchema, model_validator
 from typing_extensions import TypeAliasType
 
 from gateway.http.schemas import JsonValue, Shape
@@ -23,11 +23,6 @@ TypeName = Literal[
     "float", "double", "decimal", "decimal32", "decimal64", "decimal128", "char", "timestamp",
     "uuid", "binary", "string", "symbol", "short-string", "described", "map", "array",
 ]  # fmt: skip
-
-
-def no_default(schema: dict[str, Any]) -> None:
-    """Generated clients send defaults; absent is something else here."""
-    schema.pop("default", None)
 
 
 class TypedValue(Shape):
@@ -83,7 +78,6 @@ OrderingKey = Annotated[
         min_length=1,
         max_length=255,
         description="messages with the same key are published in their order",
-        json_schema_extra=no_default,
     ),
 ]
 
@@ -97,11 +91,9 @@ class MessageBody(Shape):
         default=None,
         description="body sections of AMQP 1.0; `value` and `sequence` are their encoded octets",
     )
-    json_: JsonValue = Field(
-        default=None, alias="json", examples=[{"order": 17}], json_schema_extra=no_default
-    )
-    text: str = Field(default="", description="UTF-8", json_schema_extra=no_default)
-    base64: str = Field(default="", description="any octets", json_schema_extra=no_default)
+    json_: JsonValue = Field(default=None, alias="json", examples=[{"order": 17}])
+    text: str = Field(default="", description="UTF-8")
+    base64: str = Field(default="", description="any octets")
 
     @model_validator(mode="after")
     def have_one(self) -> Self:
@@ -268,6 +260,10 @@ class CloudEvent(Shape):
     type: Annotated[str, Field(min_length=1)]
 
 
+class CloudEventBatch(RootModel[list[CloudEvent]]):
+    """Several events in one request."""
+
+
 class DeadLetter(Shape):
     """One death of a message: the queue it left and why."""
 
@@ -365,10 +361,3 @@ class EventMessage(Shape):
     properties_unreadable: bool | None = None
     lock: EventLock | None = Field(default=None, description="with `ack=explicit`")
     body: ShownBody = Field(examples=[{"json": {"order": 17}}])
-
-
-MODELS = (
-    *(TypedValue, MessageBody, ShownBody, MessageGroup, MessageHeader, MessageProperties),
-    *(LegacyProperties, NewMessage, NewFullMessage, MessageBatch, CloudEvent, DeadLetter),
-    *(ReceivedMessage, ReceivedFullMessage, EventMessage, EventLock),
-)

@@ -269,12 +269,15 @@ def methods_here(request: Request) -> list[str]:
     return sorted(found)
 
 
+def pointer_of(place: tuple[int | str, ...]) -> str:
+    """A pointer into the body, as on other routes; or the kind and the name of a parameter."""
+    parts = place[1:] if place[0] == "body" else place
+    return "".join(f"/{part}" for part in parts)
+
+
 async def on_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors = [
-        {"pointer": "/" + "/".join(str(part) for part in one["loc"]), "detail": one["msg"]}
-        for one in error.errors()
-    ]
+    errors = [{"pointer": pointer_of(one["loc"]), "detail": one["msg"]} for one in error.errors()]
     return Problem(SCHEMA, "see errors", errors=errors).response(instance_of(request))
 
 

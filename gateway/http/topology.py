@@ -1,5 +1,7 @@
 """The queues of a virtual host, and the connections of the gateway."""
 
+from typing import Any
+
 from fastapi import APIRouter, Response
 
 from gateway.broker.counters import QueueSnapshot
@@ -26,11 +28,21 @@ async def list_connections(dependencies: DependenciesIn, user: Monitor) -> Respo
     return Portioned(array((one.encode() for one in shown), b'{"connections":[', b"]}"))
 
 
+QUEUE_EXAMPLE = QueueView(
+    name="orders", messages=2, ready=1, unacknowledged=1, consumers=1, durable=True,
+    exclusive=False, auto_delete=False, publish_rate=1.5, deliver_rate=1.0,
+)  # fmt: skip
+LISTED: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/json": {"example": {"queues": [QUEUE_EXAMPLE.model_dump()]}}}}
+}
+
+
 @router.get(
     "/{vhost}/queues",
     operation_id="list_queues",
     summary="Queues with depth and rates",
     response_model=QueueList,
+    responses=LISTED,
 )
 async def list_queues(
     dependencies: DependenciesIn, vhost: ReadableVHost, rates: RatesIn

@@ -64,6 +64,7 @@ port = 0
 upstream = "amqp://127.0.0.1:1"
 file = "{inventory}"
 """
+RAW = "application/octet-stream"
 DATA = "/v1/%2F"
 ADMIN = "/v1/admin"
 PLACE = f"{ADMIN}/vhosts/%2F"
@@ -279,10 +280,12 @@ def cases(operation: Operation) -> Iterator[Case]:
         bodies.append(("", None))
     for media, body in bodies:
         yield Case(operation, media, body, None)
+    # Fields that describe a message stand beside its body, and not beside a document of messages.
+    beside = next((body for body in bodies if body[0] == RAW), bodies[0])
     for place in ("query", "header"):
         for one in operation.parameters(place):
             if not one.get("required"):
-                yield Case(operation, *bodies[0], one)
+                yield Case(operation, *beside, one)
 
 
 @dataclass

@@ -33,10 +33,14 @@ async def test_a_page_needs_no_credentials_and_no_other_host(make_rig: Any, path
 
 
 def directives(policy: str) -> dict[str, str]:
-    return {name: rest for name, _, rest in (one.strip().partition(" ") for one in policy.split(";"))}
+    return {
+        name: rest for name, _, rest in (one.strip().partition(" ") for one in policy.split(";"))
+    }
 
 
-@pytest.mark.parametrize(("path", "more"), [("/docs", "default dompurify"), ("/docs/events", "'none'")])
+@pytest.mark.parametrize(
+    ("path", "more"), [("/docs", "default dompurify"), ("/docs/events", "'none'")]
+)
 async def test_the_policy_is_the_consoles(rig: Any, path: str, more: str) -> None:
     """Swagger UI makes HTML of Markdown, which needs a policy of trusted types; nothing else
     differs."""
@@ -77,7 +81,9 @@ async def test_other_addresses_lead_there(rig: Any, path: str, to: str) -> None:
         assert (answer.status_code, answer.headers["location"]) == (308, to)
 
 
-@pytest.mark.parametrize("path", ["/docs/none.js", "/docs/swagger.html", "/docs/%2e%2e", "/docs/a/b"])
+@pytest.mark.parametrize(
+    "path", ["/docs/none.js", "/docs/swagger.html", "/docs/%2e%2e", "/docs/a/b"]
+)
 async def test_there_is_nothing_else(rig: Any, path: str) -> None:
     async with rig.http(None) as http:
         answer = await http.get(path)

@@ -166,6 +166,8 @@ class Endpoint:
     also: dict[int, str] = field(default_factory=dict)
     refusals: tuple[Row, ...] = ()
     example: Any = None
+    answer: Any = None
+    """An example of the answer."""
     limit: Callable[[Context], int] = lambda context: SMALL_OCTETS
     any_type: bool = False
     """Read any content type as JSON, as RabbitMQ does."""

@@ -12,6 +12,7 @@ from gateway.http.admin.rabbit_bodies import RabbitError
 from gateway.http.admin.views import ArgumentMap
 from gateway.http.context import Context
 from gateway.http.description import Described, in_path, json_content, reference, row_responses
+from gateway.http.schemas import JsonObject
 
 PATH_WORDS = {
     "vhost": ("Virtual host; `/` is written `%2F`", "/"),
@@ -90,7 +91,7 @@ def operation(endpoint: Endpoint) -> dict[str, Any]:
         refusals.append(problems.UNKNOWN)
     answer: dict[str, Any] = {"description": "Done"}
     if endpoint.gives is not None:
-        answer["content"] = json_content(shape(endpoint.gives), media=endpoint.media)
+        answer["content"] = json_content(shape(endpoint.gives), endpoint.answer, endpoint.media)
     good = {str(endpoint.status): answer}
     for status, text in endpoint.also.items():
         good[str(status)] = {"description": text} | (
@@ -122,11 +123,13 @@ RABBIT_ERRORS = {
 
 
 def shape(kind: Any) -> dict[str, Any]:
-    """The schema of a model, a list of them, or another type."""
+    """The schema of a model, a list of them, any object, or another type."""
     if is_model(kind):
         return reference(kind)
     if get_origin(kind) is list:
         return {"type": "array", "items": shape(get_args(kind)[0])}
+    if get_origin(kind) is dict:
+        return reference(JsonObject)
     return TypeAdapter(kind).json_schema()
 
 

@@ -37,6 +37,7 @@ class RabbitMessage(Shape):
     payload: str
     payload_encoding: str = Field(description="string or base64", examples=["string"])
 
+
 EXAMPLES: dict[str, Any] = {
     "rabbit_put_vhost": {},
     "rabbit_put_user": {"password": "correct horse", "tags": "monitoring"},

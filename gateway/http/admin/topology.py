@@ -297,6 +297,12 @@ async def delete_binding(call: Call) -> None:
     await call.on_channel(lambda channel: channel.unbind(*names))
 
 
+QUEUE_EXAMPLE = QueueDetail(
+    vhost="/", name="orders", durable=True, exclusive=False, auto_delete=False, arguments={},
+    warnings=[], priority_levels=1, messages=2, ready=1, unacknowledged=1, octets=12, paged=0,
+    consumers=1, policy="", operator_policy="", effective_policy_definition={}, published=17,
+    delivered=16, acked=15, redelivered=0, publish_rate=1.5, deliver_rate=1.0,
+).model_dump()  # fmt: skip
 MISSING = (problems.NOT_FOUND,)
 CHANGE = (problems.NOT_FOUND, problems.CONFLICT)
 DECLARE = (problems.NOT_FOUND, problems.CONFLICT, problems.LOCKED, problems.ARGUMENT)
@@ -319,16 +325,18 @@ ENDPOINTS = [
              refusals=MISSING),
     Endpoint("PUT", EXCHANGE, put_exchange, "Declare an exchange", GUEST, takes=ExchangeInput,
              gives=ExchangeView, status=201, also=EXISTED, optional=True, refusals=DECLARE,
-             example={"type": "topic"}),
+             example={"type": "topic"}, operation_id="declare_exchange"),
     Endpoint("DELETE", EXCHANGE, delete_exchange, "Delete an exchange", GUEST, query=IfUnused,
              status=204, refusals=CHANGE),
     Endpoint("GET", HOST + "/queues", list_queues, "Queues of a virtual host with details", GUEST,
-             gives=QueueDetailList, refusals=MISSING, operation_id="list_queue_details"),
+             gives=QueueDetailList, refusals=MISSING, operation_id="list_queue_details",
+             answer={"queues": [QUEUE_EXAMPLE]}),
     Endpoint("GET", QUEUE, show_one_queue, "One queue with details and rates", GUEST,
-             gives=QueueDetail, refusals=MISSING),
+             gives=QueueDetail, refusals=MISSING, answer=QUEUE_EXAMPLE),
     Endpoint("PUT", QUEUE, put_queue, "Declare a queue", GUEST, takes=QueueInput,
              gives=QueueDetail, status=201, also=EXISTED, optional=True, refusals=DECLARE,
-             example={"durable": True, "arguments": {}}),
+             example={"durable": True, "arguments": {}}, answer=QUEUE_EXAMPLE,
+             operation_id="declare_queue"),
     Endpoint("DELETE", QUEUE, delete_queue, "Delete a queue", GUEST, query=IfUnusedOrEmpty,
              gives=Removed, refusals=DELETE),
     Endpoint("DELETE", QUEUE + "/messages", purge_queue, "Delete the ready messages of a queue",
@@ -337,7 +345,8 @@ ENDPOINTS = [
              gives=BindingList, refusals=MISSING),
     Endpoint("POST", BINDINGS, post_binding, "Bind", GUEST, takes=BindingInput, gives=BindingView,
              status=201, also=EXISTED, refusals=DECLARE,
-             example={"source": "amq.topic", "destination": "orders", "routing_key": "a.#"}),
+             example={"source": "amq.topic", "destination": "orders", "routing_key": "a.#"},
+             operation_id="create_binding"),
     Endpoint("DELETE", BINDINGS + "/{binding}", delete_binding, "Unbind", GUEST, status=204,
              refusals=MISSING),
 ]  # fmt: skip

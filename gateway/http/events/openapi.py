@@ -34,7 +34,8 @@ TEXT = """Server-sent events of up to 64 sources.
   routes by that key, and leaves all queues alone. `&binding=KEY` after the source is equivalent.
   With `journal=durable` the journal of the source outlives the gateway.
 
-Each event is one `data:` line of JSON (`EventMessage`). `body` is `{"json":..}`, `{"text":..}` or `{"base64":..}`.
+Each event is one `data:` line of JSON (`EventMessage`). `body` is `{"json":..}`, `{"text":..}` or
+`{"base64":..}`.
 Its `id:` is a cursor: reconnect with it in `Last-Event-ID` (browsers do) or `last_event_id`. The
 header `Amqp-Resume` has the result: `exact` (nothing lost, nothing twice), `gap` (some events are
 gone; a `gateway.gap` event has their number, `lost` null if that is unknown), or `fresh`.

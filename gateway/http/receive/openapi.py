@@ -272,8 +272,8 @@ def receive() -> Operation:
 def bulk() -> Operation:
     items = {"type": "array", "items": reference(SettleItem), "minItems": 1, "maxItems": 1000}
     return make(
-        "settle_deliveries", "Settle many deliveries", "Each item has its own result: 200 if all succeeded, "
-        "else 207.", [],
+        "settle_deliveries", "Settle many deliveries",
+        "Each item has its own result: 200 if all succeeded, else 207.", [],
         {
             "200": ok(SettleResults),
             "207": {
@@ -340,18 +340,24 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         [TOKEN_IN_PATH, *in_queries(ViewQuery)],
         {"200": ok(Standing)}, *GONE,
     ),
-    ("DELETE", ONE): settle("accept_delivery", "Accept a delivery", "Removes the message.", None, None),
+    ("DELETE", ONE): settle(
+        "accept_delivery", "Accept a delivery", "Removes the message.", None, None
+    ),
     ("PATCH", ONE): settle(
-        "renew_delivery", "Renew a lease", "The lease ends `lease_ms` from now.", Renew, {"lease_ms": 60000}
+        "renew_delivery", "Renew a lease",
+        "The lease ends `lease_ms` from now.", Renew, {"lease_ms": 60000}
     ),
     ("POST", f"{ONE}/release"): settle(
-        "release_delivery", "Release a delivery", "Returns it to its position.", Release, {"failed": False}
+        "release_delivery", "Release a delivery",
+        "Returns it to its position.", Release, {"failed": False}
     ),
     ("POST", f"{ONE}/reject"): settle(
-        "reject_delivery", "Reject a delivery", str(Reject.__doc__), Reject, {"reason": "invalid-order"}
+        "reject_delivery", "Reject a delivery",
+        str(Reject.__doc__), Reject, {"reason": "invalid-order"}
     ),
     ("POST", f"{ONE}/modify"): settle(
-        "modify_delivery", "Release a delivery with changes", str(Modify.__doc__), Modify,
+        "modify_delivery", "Release a delivery with changes",
+        str(Modify.__doc__), Modify,
         {"delivery_failed": True, "annotations": {"x-opt-tried-by": "a"}},
     ),
     ("GET", LETTERS): make(
