@@ -18,6 +18,7 @@ from struct import Struct
 from typing import Any
 from uuid import UUID
 
+from gateway.adapters.core.templates import Place
 from gateway.adapters.segments.fields import exactly
 from gateway.adapters.segments.types import (
     ALLOWANCE,
@@ -351,6 +352,23 @@ def check_map(buf: bytes, at: int, end: int, depth: int = 0) -> None:
             raise FieldError("an entry runs past its map")
     if at != end:
         raise FieldError("the entries of a map do not end where it does")
+
+
+_CONTAINERS = (0xA8, 0xA9, 0xAA)
+
+
+def map_places(buf: bytes, at: int, end: int) -> list[Place]:
+    """The places of the values of a checked map, but for those with values inside."""
+    found: list[Place] = []
+    at += 4
+    while at < end:
+        at += 1 + buf[at]
+        code = buf[at]
+        stop = check_value(buf, at + 1, end, code, 0)
+        if code not in _CONTAINERS:
+            found.append(Place(at + 1 + max(0, -WIDTHS[code]), stop))
+        at = stop
+    return found
 
 
 def check_value(buf: bytes, at: int, end: int, code: int, depth: int) -> int:

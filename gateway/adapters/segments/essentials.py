@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from gateway.adapters.core.allowance import MOST_VALUES
 from gateway.adapters.core.bounded_cache import BoundedCache
-from gateway.adapters.segments.decoding import check_map
+from gateway.adapters.core.templates import Place, Templates, template
+from gateway.adapters.segments.decoding import check_map, map_places
 from gateway.adapters.segments.operations import CUT
 from gateway.adapters.segments.types import ALLOWANCE, LATEST_SECONDS, FieldError
 from gateway.adapters.segments.wire.layouts import read_message_transfer, read_reply_to
@@ -57,10 +58,8 @@ class Route(NamedTuple):
 
 NOWHERE = Route("", None, None)
 
-KINDS: BoundedCache[bytes, Arrived] = BoundedCache()
-"""By what ``kind_of`` leaves of a header, if that is less than the whole."""
-WHOLE: BoundedCache[bytes, Arrived] = BoundedCache()
-"""By the header: one that is cut short may look like the kind of another."""
+_LIKE: Templates[Arrived] = Templates()
+_KNOWN: BoundedCache[bytes, Arrived] = BoundedCache()
 ROUTES: BoundedCache[bytes, Route] = BoundedCache()
 """Connections share them (one thread)."""
 
@@ -83,35 +82,58 @@ def arrived(header: bytes | None) -> Arrived:
     walked over."""
     if not header:
         return NO_HEADER
-    kind = kind_of(header)
-    kinds = WHOLE if kind is header else KINDS
-    found = kinds.get(kind)
+    found = _LIKE.find(header)
     if found is not None:
-        if kind is header:
-            return found
         _, essentials, exchange, key, flags = found
         return _new(Arrived, (header, essentials, exchange, key, flags))
+    found = _KNOWN.get(header)
+    if found is not None:
+        return found
     if len(header) > MOST_VALUES:  # each value takes an octet at least
         with ALLOWANCE.within():
             return read_arrived(header)
-    return kinds.keep(kind, read_arrived(header))
+    read = read_arrived(header)
+    _LIKE.keep(header, lambda: template(header, value_places(header), read))
+    return _KNOWN.keep(header, read)
 
 
-def kind_of(header: bytes) -> bytes:
-    """The header without its message id and its timestamp, which most publishers set anew for each
-    message; all of it if it has no place of the message id. The octets before such a field say
-    where it is, and none of the fields of ``Arrived`` depends on it: headers of one kind are all
-    valid or all not. Hot."""
-    place = place_of_id(header)
-    if not place:
-        return header
-    _, code, flags = _FIRST.unpack_from(header)
-    if code == DELIVERY and flags & TIMESTAMP:
-        time = 8 + BEFORE_EXCHANGE[flags >> 3 & 7]
-        return b"".join(
-            (header[:time], header[time + TIME_OCTETS : place], header[place + ID_OCTETS :])
-        )
-    return header[:place] + header[place + ID_OCTETS :]
+def value_places(header: bytes) -> list[Place]:
+    """The places of values that change neither the fields of ``Arrived`` nor whether the header can
+    be read: ids, the timestamp, application headers. It has been read."""
+    found: list[Place] = []
+    at = 0
+    while at < len(header):
+        length, code = _IH.unpack_from(header, at)
+        end = at + 4 + length
+        flags = header[at + 6] | header[at + 7] << 8
+        if code == DELIVERY and flags & TIMESTAMP:
+            start = at + 8 + BEFORE_EXCHANGE[flags >> 3 & 7]
+            found.append(Place(start, start + TIME_OCTETS))
+        elif code == MESSAGE:
+            found += places_in_message(header, at + 8, flags)
+        at = end
+    return found
+
+
+def places_in_message(header: bytes, at: int, flags: int) -> list[Place]:
+    """The same in message-properties, whose fields begin at ``at``."""
+    found: list[Place] = []
+    at += LENGTH_OCTETS if flags & CONTENT_LENGTH else 0
+    if flags & MESSAGE_ID:
+        found.append(Place(at, at + ID_OCTETS))
+        at += ID_OCTETS
+    for field, width in (
+        (CORRELATION_ID, 2), (REPLY_TO, 2), (CONTENT_TYPE, 1), (CONTENT_ENCODING, 1), (USER_ID, 2),
+        (APP_ID, 2),
+    ):  # fmt: skip
+        if flags & field:
+            start = at + width
+            at = start + int.from_bytes(header[at:start])
+            if field == CORRELATION_ID:
+                found.append(Place(start, at))
+    if flags & APPLICATION_HEADERS:
+        found += map_places(header, at + 4, at + 4 + int.from_bytes(header[at : at + 4]))
+    return found
 
 
 def place_of_id(header: bytes) -> int:
