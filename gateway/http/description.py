@@ -71,6 +71,20 @@ FIELDS = (
     ),
 )
 
+TAGS = {
+    "messages": "Publish, one or many, once with an idempotency key",
+    "receiving": "Receive with a lease, settle, browse, dead letters, requests with a reply",
+    "events": "Streams of server-sent events",
+    "topology": "Queues and connections, for everybody who may see them",
+    "administration": "Virtual hosts, queues, exchanges, bindings, users, and the bridge to others",
+    "journal": "What was accepted, to be read again",
+    "access": "Sessions and tickets for browsers",
+    "descriptions": "AsyncAPI, problems, abilities of upstreams",
+    "operation": "Probes and metrics",
+    "RabbitMQ": "The paths of RabbitMQ's management that common tools use",
+}
+"""In the order of pages that are made of the description."""
+
 
 def problem_response(status: int) -> dict[str, Any]:
     row = next(row for row in (*ALL_ROWS, *BY_STATUS.values()) if row.status == status)
@@ -226,6 +240,7 @@ def complete(
             if route.operations:
                 paths.setdefault(route.path, {}).update(route.operations)
     schema["servers"] = SERVERS
+    schema["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     components = schema.setdefault("components", {})
     components["securitySchemes"] = schemes
     schema["security"] = requirements(schemes, "", "")

@@ -165,6 +165,12 @@ def test_names_of_operations_are_good_names(told: dict[str, Any]) -> None:
     assert len(set(lowered)) == len(names), "some files do not know upper case"
 
 
+def test_tags_have_descriptions(told: dict[str, Any]) -> None:
+    known = [one["name"] for one in told["tags"] if one["description"]]
+    used = {tag for one in operations(told) for tag in one.told["tags"]}
+    assert used == set(known) and len(used) == len(known)
+
+
 def test_servers_are_named(told: dict[str, Any]) -> None:
     assert [one["url"] for one in told["servers"]] == ["/"]
 
