@@ -47,13 +47,15 @@ Login = Annotated[str, typer.Option(help="An administrator.", envvar="AMQP_GATEW
 Password = Annotated[
     str | None,
     typer.Option(
-        help="Prompted for, or read from standard input, if not given.",
+        help="Without it: guest for the user guest, else prompted for or read from standard input.",
         envvar="AMQP_GATEWAY_PASSWORD",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Sure = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 TIMEOUT_SECONDS = 60
+GUEST = "guest"
+"""The first user, and its first password."""
 WHERE = "http://127.0.0.1:8080"
 WARNING = (
     "Only for a coordinator that does not come back: if it has decided otherwise, "
@@ -76,7 +78,7 @@ def ask_gateway(
         answer = httpx.request(
             method,
             url.rstrip("/") + path,
-            auth=(user, password_of(password)),
+            auth=(user, password_of(user, password)),
             json=body,
             timeout=TIMEOUT_SECONDS,
             trust_env=False,
@@ -89,10 +91,13 @@ def ask_gateway(
     return found
 
 
-def password_of(given: str | None) -> str:
-    """Prompted for, or read from standard input, if it is not given."""
+def password_of(user: str, given: str | None) -> str:
+    """If it is not given, that of a new gateway for its first user; else prompted for, or read from
+    standard input."""
     if given is not None:
         return given
+    if user == GUEST:
+        return GUEST
     import getpass
 
     return getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")

@@ -16,18 +16,9 @@ ServerUrl = Annotated[
     str, typer.Option(help="Where the gateway's HTTP is.", envvar="AMQP_GATEWAY_URL")
 ]
 ServerUser = Annotated[str, typer.Option(help="User.", envvar="AMQP_GATEWAY_USER")]
-ServerPassword = Annotated[
-    str | None,
-    typer.Option(
-        help="Without it: guest for the user guest, else prompted for or read from standard input.",
-        envvar="AMQP_GATEWAY_PASSWORD",
-    ),
-]
 ServerVhost = Annotated[
     str, typer.Option("--vhost", "-V", help="Virtual host.", envvar="AMQP_GATEWAY_VHOST")
 ]
-GUEST = "guest"
-"""The first user, and its first password."""
 
 
 class GatewayClient:
@@ -57,10 +48,8 @@ class GatewayClient:
 def open_client(url: str, user: str, password: str | None) -> Iterator[GatewayClient]:
     import httpx
 
-    if password is None and user == GUEST:
-        password = GUEST
     with httpx.Client(
-        auth=(user, password_of(password)), timeout=TIMEOUT_SECONDS, trust_env=False
+        auth=(user, password_of(user, password)), timeout=TIMEOUT_SECONDS, trust_env=False
     ) as http:
         try:
             http.base_url = url.rstrip("/")

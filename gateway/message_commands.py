@@ -21,10 +21,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from gateway.administration import WHERE, err, fail, out, printable, reason_of
+from gateway.administration import WHERE, Password, err, fail, out, printable, reason_of
 from gateway.gateway_client import (
     GatewayClient,
-    ServerPassword,
     ServerUrl,
     ServerUser,
     ServerVhost,
@@ -83,7 +82,7 @@ def publish(
     vhost: ServerVhost = "/",
     url: ServerUrl = WHERE,
     user: ServerUser = "guest",
-    password: ServerPassword = None,
+    password: Password = None,
     as_json: AsJson = False,
 ) -> None:
     """Publish a message, or one for each line, and wait until it is safe.
@@ -216,7 +215,7 @@ def consume(
     vhost: ServerVhost = "/",
     url: ServerUrl = WHERE,
     user: ServerUser = "guest",
-    password: ServerPassword = None,
+    password: Password = None,
     as_json: AsJson = False,
 ) -> None:
     """Take messages out of a queue, and print their bodies, each with a line end.
@@ -303,7 +302,7 @@ def browse(
     vhost: ServerVhost = "/",
     url: ServerUrl = WHERE,
     user: ServerUser = "guest",
-    password: ServerPassword = None,
+    password: Password = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the messages of a queue, from its head, and leave them there."""

@@ -11,10 +11,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from gateway.administration import WHERE, out, printable
+from gateway.administration import WHERE, Password, out, printable
 from gateway.gateway_client import (
     GatewayClient,
-    ServerPassword,
     ServerUrl,
     ServerUser,
     open_client,
@@ -31,7 +30,7 @@ def status(
     queues: Most = 20,
     url: ServerUrl = WHERE,
     user: ServerUser = "guest",
-    password: ServerPassword = None,
+    password: Password = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show whether the gateway is ready, its figures, and its fullest queues.
@@ -57,7 +56,7 @@ def top(
     queues: Most = 20,
     url: ServerUrl = WHERE,
     user: ServerUser = "guest",
-    password: ServerPassword = None,
+    password: Password = None,
 ) -> None:
     """Show the same as status, again every few seconds, until interrupted."""
     with (

@@ -88,7 +88,7 @@ def import_topology(
         write(output, result.definitions)
     refused: list[str] = []
     if apply is not None:
-        refused = send(apply, user, password_of(password), result.definitions)
+        refused = send(apply, user, password_of(user, password), result.definitions)
     if as_json:
         document = {
             "format": result.format,
