@@ -4,6 +4,7 @@ they do is tested elsewhere."""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.main import get_command
 
 from gateway.__main__ import cli
@@ -70,7 +72,8 @@ def take(words: list[str]) -> None:
         name, command, words = command.resolve_command(context, words)
         more = command.context_settings
         context = command.context_class(command, info_name=name, parent=context, **more)
-    command.parse_args(context, list(words))
+    with contextlib.suppress(typer.Exit):  # --version has done its work then
+        command.parse_args(context, list(words))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
