@@ -108,7 +108,7 @@ def test_one_queue_shows_its_messages_without_taking_them(console: Console, api:
     first = messages.nth(0)
     assert '"price": 12.50' in first.inner_text()
     assert "123456789012345678901234567890" in first.inner_text()
-    first.locator("summary").click()
+    first.locator("summary").first.click()
     console.shows("ol.messages .decoded", "attempt 3 ubyte who me string")
     assert "00 ff" in messages.nth(1).inner_text()
     assert "Empty body" in messages.nth(2).inner_text()

@@ -97,7 +97,7 @@ def test_a_day_of_an_administrator(console: Console, api: Api) -> None:
     console.open("queues", "a.work")
     console.press("Look")
     console.shows("ol.messages > li", '"order": 17')
-    page.locator("ol.messages summary").click()
+    page.locator("ol.messages summary").first.click()
     console.shows("ol.messages .decoded", "attempt 3 ubyte")
     # It dies, is looked at, and goes back.
     taken = api.http.post("/v1/%2F/queues/a.work/deliveries", json={}).json()["deliveries"]

@@ -319,10 +319,11 @@ export class Gateway {
   /**
    * Look at the messages of a queue without taking them. An empty page is the last one.
    * @param {string} queue
-   * @param {{ limit?: number, after?: string, view?: "simple" | "full", payload?: "auto" | "base64" }}
-   *   [page]  `after`: what the page before gave as `next`
+   * @param {{ limit?: number, after?: string, view?: "simple" | "full",
+   *   payload?: "auto" | "base64", crossings?: boolean }} [page]  `after`: what the page before gave
+   *   as `next`; `crossings`: each message also as readers of other versions get it
    * @returns {Promise<{ ready: number, next: string | null, messages: { position: string,
-   *   deliveries: number, expires?: string, message: any }[] }>}
+   *   deliveries: number, expires?: string, message: any, came_as?: string, seen_as?: any[] }[] }>}
    */
   browse(queue, page = {}) {
     return this.requests.call("GET", `${this.path}/queues/${part(queue)}/messages${queryOf(page)}`);

@@ -155,13 +155,15 @@ export function sectionsOf(told) {
 function sectionsNode(sections) {
   return h("div", { class: "decoded" }, sections.map(([title, pairs]) => [h("p", { class: "minor" }, title),
     h("dl", { class: "properties" }, pairs.map(([name, value]) =>
-      pair(name, value, STANDARD.has(title) ? standardNode : valueNode)))]));
+      pair(name, value, showOf(title))))]));
 }
 
 export function deathsOf(told) {
   const deaths = told.application_properties?.["x-death"];
   return Array.isArray(deaths) ? deaths.filter((one) => one !== null && typeof one === "object") : [];
 }
+
+export const showOf = (title) => (STANDARD.has(title) ? standardNode : valueNode);
 
 // The whole message, in its full view, as a list item. `meta` are words for its first line.
 export function messageItem(told, meta) {

@@ -4,7 +4,8 @@ import { button, h, say } from "./dom.js";
 
 const PAGE = 25;
 
-// `look({limit, after})` asks for a page; `item(entry, number)` makes its list items.
+// `look({limit, after})` asks for a page; `item(entry, number, before)` makes its list items. `before`
+// is the position of the one before it, if there is one.
 export class Pages {
   constructor({ label, look, item, empty }) {
     this.look = look;
@@ -21,7 +22,8 @@ export class Pages {
     const told = await this.look({ limit: PAGE, after });
     if (!after) this.list.replaceChildren();
     const before = this.list.children.length;
-    this.list.append(...told.messages.map((one, at) => this.item(one, before + at + 1)));
+    this.list.append(...told.messages.map((one, at) =>
+      this.item(one, before + at + 1, at ? told.messages[at - 1].position : after)));
     const shown = this.list.children.length;
     this.after = told.next;
     this.more.hidden = told.messages.length === 0 || shown >= told.ready;

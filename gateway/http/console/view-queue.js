@@ -1,6 +1,7 @@
 // One queue: numbers, arguments, who consumes, what is bound, and its messages without taking them.
 
 import { api } from "./api.js";
+import { crossingsNode } from "./crossings.js";
 import { button, h, say } from "./dom.js";
 import { octets, rate } from "./format.js";
 import { messageItem, valueNode } from "./message.js";
@@ -53,8 +54,18 @@ export function open({ vhost, name, link, go }) {
     label: "Messages, oldest first",
     empty: "The queue has no ready messages.",
     look: (page) => api.browse(vhost, name, page),
-    item: ({ message }, number) => messageItem(message, [`#${number}`]),
+    item: ({ message, position }, number, before) => {
+      const item = messageItem(message, [`#${number}`]);
+      item.append(crossingsNode(() => crossings(position, before)));
+      return item;
+    },
   });
+
+  // The message behind the one before it, if it is still this one.
+  async function crossings(position, after) {
+    const { messages: [one] } = await api.browse(vhost, name, { limit: 1, after, crossings: true });
+    return one?.position === position ? one : null;
+  }
 
   function show() {
     FIGURES.forEach(([, text], at) => say(figures[at].value, text(queue)));

@@ -10,6 +10,7 @@ from gateway.http import prepared_bodies
 from gateway.http.access.principal import Action
 from gateway.http.octets import Octets, concatenated
 from gateway.http.portions import Whole, spread
+from gateway.http.receive.crossings import crossings_json
 from gateway.http.receive.receiver import Receiver
 from gateway.http.receive.requests import PageQuery
 from gateway.http.receive.views import with_message
@@ -52,7 +53,7 @@ class BrowseEndpoints:
         view, payload = page.view, page.payload
         async with prepared_bodies.ready([one.message for one in seen], view, payload == "base64"):
             async for one in spread(seen):
-                parts += [b"," if parts else b"", *self.show(one, view, payload)]
+                parts += [b"," if parts else b"", *self.show(one, view, payload, page.crossings)]
         # A page that was cut by its octets is followed by another one, too.
         last = f'"{write_place(seen[-1].place)}"' if seen else "null"
         head, tail = b'{"ready":%d,"messages":[' % ready, b'],"next":%b}' % last.encode()
@@ -62,8 +63,14 @@ class BrowseEndpoints:
         """The same; the console and metrics tell them apart."""
         return await self.on_browse(request)
 
-    def show(self, seen: Seen, view: str, payload: str) -> list[Octets]:
+    def show(self, seen: Seen, view: str, payload: str, crossings: bool) -> list[Octets]:
         known: dict[str, Any] = {"position": write_place(seen.place), "deliveries": seen.deliveries}
         if seen.expires is not None:
             known["expires"] = moment(seen.expires)
-        return with_message(known, seen.message, view, payload, seen.deliveries + 1)
+        crossing = self.dependencies.crossing
+        if not crossings or crossing is None:
+            return with_message(known, seen.message, view, payload, seen.deliveries + 1)
+        known["came_as"] = seen.message.dialect.name
+        shown = with_message(known, seen.message, view, payload, seen.deliveries + 1)
+        others = crossings_json(seen.message, crossing, view, payload, seen.deliveries + 1)
+        return [*shown[:-1], b',"seen_as":', *others, b"}"]

@@ -109,6 +109,30 @@ class SettleResults(Shape):
     )
 
 
+class SeenAs(Shape):
+    """A message as readers of another version get it, without the capsule that keeps what their
+    form does not express."""
+
+    version: str = Field(examples=["1.0"])
+    fidelity: str | None = Field(
+        default=None,
+        description="exact, equivalent, capsule, edited, lossy or natural",
+        examples=["equivalent"],
+    )
+    inexact: list[str] | None = Field(
+        default=None,
+        description="properties that the form does not express; with fidelity `capsule` they come "
+        "back as they were",
+        examples=[[]],
+    )
+    message: ReceivedFullMessage | ReceivedMessage | None = Field(
+        default=None,
+        description="without its body if that has more than 65536 octets",
+        examples=[MESSAGE],
+    )
+    declined: str | None = Field(default=None, description="why these readers do not get it")
+
+
 class Looked(Shape):
     """One browsed message."""
 
@@ -116,6 +140,17 @@ class Looked(Shape):
     deliveries: int = Field(description="number of earlier deliveries", examples=[0])
     expires: str | None = None
     message: ReceivedFullMessage | ReceivedMessage = Field(examples=[MESSAGE])
+    came_as: str | None = Field(
+        default=None,
+        description="with `crossings`: the encoding in which it came; 0-9-1 is that of 0-8, 0-9 "
+        "and HTTP too",
+        examples=["0-9-1"],
+    )
+    seen_as: list[SeenAs] | None = Field(
+        default=None,
+        description="with `crossings`: readers of other encodings",
+        examples=[[example_of(SeenAs)]],
+    )
 
 
 class Page(Shape):
@@ -155,7 +190,7 @@ class Purged(Shape):
 
 MODELS = (
     *(Receive, Renew, Release, Reject, Modify, SettleItem, Redrive, Deliveries, Standing),
-    *(Settled, Renewed, SettleResults, Page, Redriven, Purged),
+    *(Settled, Renewed, SettleResults, Page, SeenAs, Redriven, Purged),
 )
 
 RECEIVE_TEXT = """Takes up to `max` messages and leases them for `lease_ms`. A message that is not

@@ -108,6 +108,11 @@ class PageQuery(ViewQuery):
         default=None, description="Continue after this position", examples=["0-16"]
     )
     limit: int = Field(default=50, ge=1, le=1000, description="Maximum number of messages")
+    crossings: bool = Field(
+        default=False,
+        description="Each message also as the readers of other versions get it",
+        examples=[True],
+    )
 
 
 class Renew(RequestBody):
