@@ -1,5 +1,6 @@
 """A backup has one moment of a data directory, whatever happens to it meanwhile."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -15,6 +16,7 @@ from gateway.backup.making import Backup, make_backup
 from gateway.backup.manifest import read_manifest
 from gateway.backup.moment import Moment
 from gateway.backup.restoring import check_backup, restore_backup
+from gateway.bridge.migration.journal import Journal
 from gateway.errors import StoreError
 from gateway.journal.consumers import Consumer, Consumers
 from gateway.journal.segments import file_name
@@ -141,6 +143,20 @@ def test_segments_and_consumers_of_this_moment(tmp_path: Path) -> None:
     assert [one.position for one in Consumers(elsewhere).all()] == [4, 4]
 
 
+def test_moves_are_in_it(tmp_path: Path) -> None:
+    """The file in which a gateway keeps the moves between brokers, while it is open."""
+    filled = Filled(tmp_path / "data")
+    moves = Journal(filled.folder / "moves.db")
+    assert make_backup(
+        filled.folder, segments_of(filled.folder), tmp_path / "backup"
+    ).files.keys() == {"gateway.db", "moves.db"}
+    restored(tmp_path / "backup", tmp_path / "again").store.abandon()
+    again = Journal(tmp_path / "again" / "moves.db")
+    assert again.key == moves.key
+    moves.close()
+    again.close()
+
+
 def test_it_is_made_of_a_stopped_gateway_too(tmp_path: Path) -> None:
     filled = Filled(tmp_path / "data")
     wanted = filled.fill()
@@ -150,6 +166,9 @@ def test_it_is_made_of_a_stopped_gateway_too(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "5 files, " in done.stdout and "journal " in done.stdout
     assert sorted(os.listdir(filled.folder)) == before
+    shown = run("restore", tmp_path / "backup", "--check", "--json").stdout
+    told = json.loads(shown)
+    assert (told["files"], told["position"], told["store_format"]) == (5, 23, FORMAT)
     assert restored(tmp_path / "backup", tmp_path / "again").bodies() == wanted
 
 
