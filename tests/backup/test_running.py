@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.app.test_cli import refused, run
 from tests.backup.filled import segments_of
 from tests.crash.lives import Life
 from tests.crash.story import Story, check, furnish, publish, read
+from tests.http.test_events_kill import TEXT, Reader
 from tests.journal.test_killed import entries, have_more
 from tests.net.preloaded import start
 from tests.net.running import Running, environment, until
@@ -159,3 +161,49 @@ def test_killed_while_a_backup_is_written(tmp_path: Path) -> None:
         check(gateway, story)
     assert unfinished
     refused(run("restore", unfinished[0], "--data-dir", tmp_path / "new"), "not a whole backup")
+
+
+def reading(gateway: Running, reader: Reader) -> threading.Thread:
+    """An event stream is read until the gateway is gone."""
+    thread = threading.Thread(target=reader.read, args=(gateway.http_port,))
+    opened = len(reader.resumes)
+    thread.start()
+    until(lambda: len(reader.resumes) > opened and reader.cursor, "the stream opens")
+    return thread
+
+
+def send(wire: Wire, *numbers: int) -> None:
+    for number in numbers:
+        wire.publish("k.x", b"%d" % number, TEXT, exchange="amq.topic")
+        wire.heard(w.BasicAck)
+
+
+def test_event_streams_resume(tmp_path: Path) -> None:
+    """One that has read up to the backup, and one that has read more than there is again."""
+    reader, ahead = Reader(), Reader()
+    with Running(tmp_path / "source") as gateway:
+        first = reading(gateway, reader)
+        wire = gateway.wire(1)
+        wire.call(1, w.ConfirmSelect(), w.ConfirmSelectOk)
+        send(wire, 1, 2, 3)
+        until(lambda: reader.got == [1, 2, 3], "events")
+        cursor = reader.cursor
+        make_backup(gateway.data, segments_of(gateway.data), tmp_path / "backup")
+        send(wire, 4, 5)
+        until(lambda: reader.got == [1, 2, 3, 4, 5], "events")
+        ahead.cursor, reader.cursor, reader.got = reader.cursor, cursor, []
+        gateway.kill()
+        first.join()
+    data = tmp_path / "again" / "data"
+    restore_backup(tmp_path / "backup", data, segments_of(data))
+    with Running(tmp_path / "again") as gateway:
+        threads = [reading(gateway, one) for one in (reader, ahead)]
+        wire = gateway.wire(1)
+        wire.call(1, w.ConfirmSelect(), w.ConfirmSelectOk)
+        send(wire, 6, 7, 8, 9)
+        until(lambda: reader.got == [6, 7, 8, 9] and ahead.got[-1:] == [9], "events")
+        gateway.kill()
+        for thread in threads:
+            thread.join()
+    assert reader.resumes == ["fresh", "exact"]
+    assert (ahead.resumes, ahead.got) == (["gap"], [1, 2, 3, 6, 7, 8, 9])
