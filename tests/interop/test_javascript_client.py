@@ -52,6 +52,15 @@ WANTED: dict[str, Any] = {
     "follow": [[0, 1, 2, 3, 4, 5], ["fresh", "exact"], True],
     "follow again": [[0, 1, 2, 3, 4, 5], [2, 3, 4, 5]],
     "follow a queue": ["plain text", ["a", "b"]],
+    "a stream with troubles": [
+        [1, 2],
+        [" Bearer old", "c1 Bearer old", "c1 Bearer old", "c1 Bearer old", "c1 Bearer new",
+         "c1 Bearer new"],
+        ["UnreachableError", "ProblemError", "ProblemError", "ProblemError", "UnreachableError"],
+        "StreamClosedError: deleted",
+    ],
+    "repetitions": ["2 accepted", "1 outcome-unknown", "2 accepted", "1 UnreachableError",
+                    "2 UnreachableError", "1 unroutable"],
     "delete": [2, "address-not-found"],
 }  # fmt: skip
 

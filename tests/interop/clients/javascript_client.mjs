@@ -193,6 +193,67 @@ await check("follow a queue", async () => {
   return [text, leased];
 });
 
+// What a gateway does not do when it is asked: it falls silent, pushes back, ends a stream.
+await check("a stream with troubles", async () => {
+  const problem = (status, told, headers = {}) => new Response(JSON.stringify(told), { status, headers });
+  const stream = (text, signal) => new Response(new ReadableStream({
+    start(controller) {
+      controller.enqueue(new TextEncoder().encode(text));
+      signal.addEventListener("abort", () => controller.error(signal.reason));
+    },
+  }));
+  const opening = 'retry: 1\nid: c0\nevent: gateway.open\ndata: {"heartbeat": 0.05}\n\n';
+  const one = (n) => `id: c${n}\ndata: {"n": ${n}}\n\n`;
+  const over = 'event: gateway.close\ndata: {"reason": "deleted", "reconnect": false}\n\n';
+  const asked = [];
+  const tokens = ["old", "new"];
+  const script = [
+    ({ signal }) => stream(opening + one(1) + one(2).slice(0, -1), signal), // and then nothing
+    () => problem(503, { type: "/problems/draining", safe_to_retry: true }),
+    () => problem(502, "a proxy's page"),
+    () => problem(401, { type: "/problems/unauthorized" }),
+    () => { throw new TypeError("fetch failed"); },
+    ({ signal }) => stream(opening + one(2) + over, signal),
+  ];
+  const fetch = async (_, options) => {
+    asked.push([options.headers["Last-Event-ID"] ?? "", options.headers.Authorization]);
+    return script.shift()(options);
+  };
+  const token = () => tokens[Math.min(1, Math.floor(asked.length / 4))];
+  const faked = new Gateway("http://fake", { fetch, token });
+  const [numbers, lost] = [[], []];
+  let ended;
+  try {
+    for await (const { data } of faked.follow("queue:q", { lost: ({ error }) => lost.push(error.name) })) numbers.push(data.n);
+  } catch (thrown) {
+    ended = `${thrown.name}: ${thrown.message}`;
+  }
+  return [numbers, asked.map((each) => each.join(" ")), lost, ended];
+});
+
+await check("repetitions", async () => {
+  const answers = [];
+  let asked = 0;
+  const fetch = async () => {
+    asked += 1;
+    const next = answers.shift();
+    if (next === undefined) throw new TypeError("fetch failed");
+    return new Response(JSON.stringify(next[1]), { status: next[0], headers: { "Content-Type": "application/json" } });
+  };
+  const faked = new Gateway("http://fake", { fetch, retries: 1 });
+  const busy = [503, { type: "/problems/backpressure", safe_to_retry: true }];
+  const unknown = [504, { type: "/problems/outcome-unknown", safe_to_retry: "with-idempotency-key" }];
+  const done = [201, { outcome: "accepted" }];
+  const times = [];
+  for (const [given, key] of [[[busy, done]], [[unknown, done]], [[unknown, done], true], [[]], [[], "k"], [[[409, { type: "/problems/unroutable", safe_to_retry: true }]]]]) {
+    [asked, answers.length] = [0, 0];
+    answers.push(...given);
+    const outcome = await faked.publish("q", "text", { key }).then(() => "accepted", (thrown) => thrown.kind ?? thrown.name);
+    times.push(`${asked} ${outcome}`);
+  }
+  return times;
+});
+
 await check("delete", async () => {
   const bound = (await gateway.bindings()).find((one) => one.source === "js.shop");
   await gateway.unbind(bound.id);
