@@ -67,8 +67,8 @@ def show(console: Console, view: str, name: str | None) -> None:
     if view in ("queues", "dead-letters") and name:
         if view == "queues":
             console.press("Look")
-            console.page.locator("details.crossings summary").first.click()
-            console.page.locator("table.beside").wait_for()
+        console.page.locator("details.crossings summary").first.click()
+        console.page.locator("table.beside").wait_for()
         console.page.locator("ol.messages summary").first.click()
         console.page.locator("ol.messages .decoded").wait_for()
 

@@ -77,6 +77,10 @@ def test_the_overview_shows_how_it_goes(console: Console, api: Api) -> None:
         lambda: console.page.evaluate(POINTS, "Messages in queues") > before,
         "what was before, and more",
     )
+    # One queue has its own, since it was opened.
+    console.open("queues", "s.orders")
+    own = console.page.get_by_role("img", name="Messages in the last minute")
+    until(console.page, lambda: "Ready 7" in str(own.get_attribute("aria-label")), "seven")
     console.page.get_by_role("link", name="OpenAPI", exact=True).wait_for()
     for link in console.page.locator("footer a").all():
         assert api.http.get(str(link.get_attribute("href"))).status_code == 200

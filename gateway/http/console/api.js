@@ -40,8 +40,8 @@ const user = (name) => `${ADMIN}/users/${part(name)}`;
 const move = (name) => `${ADMIN}/moves/${part(name)}`;
 const letters = (vhost, name) => `/v1/${part(vhost)}/dead-letters/${part(name)}`;
 
-const pageOf = ({ limit, after }) =>
-  `?view=full&limit=${limit}${after ? `&after=${part(after)}` : ""}`;
+const pageOf = ({ limit, after, crossings }) =>
+  `?view=full&limit=${limit}${after ? `&after=${part(after)}` : ""}${crossings ? "&crossings=true" : ""}`;
 
 // The data plane shows a user's own where administration is not offered.
 async function either(first, second) {

@@ -45,8 +45,13 @@ function table(came, seen, name) {
       h("th", { scope: "col" }, `Came as ${name}`), h("th", { scope: "col" }, `Seen as ${seen.version}`))), h("tbody", {}, rows)));
 }
 
-// `load` gives the message as the API tells it with its crossings, or null if it is gone.
-export function crossingsNode(load) {
+// `look` asks for a page of the queue. The message is the one behind that at position `before`, if it
+// is still there.
+export function crossingsNode(look, position, before) {
+  const load = async () => {
+    const { messages: [one] } = await look({ limit: 1, after: before, crossings: true });
+    return one?.position === position ? one : null;
+  };
   const content = h("div", { class: "crossed" });
   const details = h("details", { class: "crossings" }, h("summary", {}, "As other versions see it"), content);
 

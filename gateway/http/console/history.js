@@ -3,7 +3,7 @@
 import { api } from "./api.js";
 import { may } from "./session.js";
 
-const MOST = 151; // five minutes of looks every two seconds
+export const MOST = 151; // five minutes of looks every two seconds
 const COUNTERS = ["published", "delivered", "acked"];
 
 // Points: {at (ms), figures, rates}. A rate is null where it is not known, as after a restart.

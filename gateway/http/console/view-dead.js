@@ -1,6 +1,7 @@
 // Dead letters: what died, where and why; send it back or throw it away.
 
 import { api } from "./api.js";
+import { crossingsNode } from "./crossings.js";
 import { ask, button, complain, confirmed, field, h, notify, run, say } from "./dom.js";
 import { count } from "./format.js";
 import { deathTable, deathsOf, messageItem } from "./message.js";
@@ -66,13 +67,14 @@ export function open({ vhost, name, link, go }) {
     else go("dead-letters", wanted);
   });
 
-  function letterItem({ message }, number) {
+  function letterItem({ message, position }, number, before) {
     const deaths = deathsOf(message);
     const [last] = deaths;
     const meta = [`#${number}`, last && `${last.reason} in ${last.queue}`,
       last && count(Number(last.count) || 1, "time")];
     const item = messageItem(message, meta);
     if (deaths.length) item.lastElementChild.before(h("h3", { class: "minor" }, "Where it died"), deathTable(deaths));
+    item.append(crossingsNode((page) => api.deadLetters(vhost, name, page), position, before));
     return item;
   }
 

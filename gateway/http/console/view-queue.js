@@ -1,9 +1,11 @@
 // One queue: numbers, arguments, who consumes, what is bound, and its messages without taking them.
 
 import { api } from "./api.js";
+import { Chart } from "./chart.js";
 import { crossingsNode } from "./crossings.js";
 import { button, h, say } from "./dom.js";
 import { octets, rate } from "./format.js";
+import { MOST } from "./history.js";
 import { messageItem, valueNode } from "./message.js";
 import { Pages } from "./pages.js";
 import { may, mayPublish } from "./session.js";
@@ -25,6 +27,15 @@ const FIGURES = [
 
 export function open({ vhost, name, link, go }) {
   let queue = null;
+  // Since this view was opened.
+  const points = [];
+  const charts = [
+    new Chart({ title: "Messages per second", text: rate, series: [["In", (one) => one.queue.publish_rate], ["Out", (one) => one.queue.deliver_rate]] }),
+    new Chart({
+      title: "Messages", text: (value) => value.toLocaleString(),
+      series: [["Ready", (one) => one.queue.ready], ["Unacked", (one) => one.queue.unacknowledged]],
+    }),
+  ];
   const note = h("p", { class: "hint", role: "status" });
   const figures = FIGURES.map(([label]) => {
     const value = h("dd", {}, "–");
@@ -56,16 +67,11 @@ export function open({ vhost, name, link, go }) {
     look: (page) => api.browse(vhost, name, page),
     item: ({ message, position }, number, before) => {
       const item = messageItem(message, [`#${number}`]);
-      item.append(crossingsNode(() => crossings(position, before)));
+      item.append(crossingsNode((page) => api.browse(vhost, name, page), position, before));
       return item;
     },
   });
 
-  // The message behind the one before it, if it is still this one.
-  async function crossings(position, after) {
-    const { messages: [one] } = await api.browse(vhost, name, { limit: 1, after, crossings: true });
-    return one?.position === position ? one : null;
-  }
 
   function show() {
     FIGURES.forEach(([, text], at) => say(figures[at].value, text(queue)));
@@ -83,13 +89,18 @@ export function open({ vhost, name, link, go }) {
     }
   }
 
+  const draw = () => charts.forEach((one) => one.show(points));
+
   // A button may be pressed before the first answer is there.
   const known = async () => queue ?? api.queue(vhost, name);
 
   async function refresh() {
     try {
       queue = await api.queue(vhost, name);
+      points.push({ at: Date.now(), queue });
+      if (points.length > MOST) points.shift();
       show();
+      draw();
       say(note, "", "hint");
       const [all, bound] = await Promise.all([api.consumers(vhost), api.bindings(vhost)]);
       consumers.update(all.filter((one) => one.queue === name));
@@ -116,7 +127,9 @@ export function open({ vhost, name, link, go }) {
       h("div", { class: "columns" },
         h("section", {}, h("h2", {}, "Consumers"), consumers.node),
         h("section", {}, h("h2", {}, "Bindings"), bindings.node)),
+      h("div", { class: "charts" }, charts.map((one) => one.node)),
     ],
     refresh,
+    resized: draw,
   };
 }
