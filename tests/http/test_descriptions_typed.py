@@ -23,6 +23,7 @@ ANY_JSON = {
     # Components, and which of their members may be any JSON: "[]" are items of a list, "*" the
     # members of an object that have no names.
     "AmqpValue": {"[]"},
+    "Argument": {"[][]"},
     "JsonObject": {"*"},
     "MessageBody": {"json"},
     "ShownBody": {"json"},

@@ -13,6 +13,7 @@ from gateway.http.admin.views import ArgumentMap
 from gateway.http.context import Context
 from gateway.http.description import Described, in_path, json_content, reference, row_responses
 from gateway.http.schemas import JsonObject
+from gateway.journal.consumers import NAME as CONSUMER_NAME
 
 PATH_WORDS = {
     "vhost": ("Virtual host; `/` is written `%2F`", "/"),
@@ -35,6 +36,8 @@ PATH_WORDS = {
     "name": ("Name", "unroutable"),
     "consumer": ("Consumer of the journal", "report"),
 }
+
+PATH_PATTERNS = {"consumer": f"^{CONSUMER_NAME.pattern}$"}
 
 
 def make_routes(context: Context, endpoints: Iterable[Endpoint]) -> list[Described]:
@@ -63,6 +66,9 @@ def operation(endpoint: Endpoint) -> dict[str, Any]:
     names = [part[1:-1] for part in endpoint.path.split("/") if part.startswith("{")]
     needs = "" if endpoint.rank is Rank.ANYBODY else f"Needs {endpoint.rank.value}."
     parameters = [in_path(name, *PATH_WORDS[name]) for name in names]
+    for one in parameters:
+        if one["name"] in PATH_PATTERNS:
+            one["schema"]["pattern"] = PATH_PATTERNS[one["name"]]
     refusals = list(endpoint.refusals)
     if names or endpoint.query is not None or endpoint.takes is not None:
         refusals.append(problems.INVALID)

@@ -21,14 +21,20 @@ Argument = TypeAliasType(
         Any,
         WithJsonSchema(
             {
-                # Lists may nest deeper. A schema that refers to itself is more than generators of
-                # clients can do, except in an object.
+                # A schema of lists that refers to itself is more than generators of clients can do:
+                # lists in lists are of anything.
                 "anyOf": [
                     *SCALAR,
                     {
                         "type": "array",
                         "items": {
-                            "anyOf": [*SCALAR, {"type": "array", "items": {"anyOf": SCALAR}}]
+                            "anyOf": [
+                                *SCALAR,
+                                {
+                                    "type": "array",
+                                    "items": {"$ref": "#/components/schemas/JsonValue"},
+                                },
+                            ]
                         },
                     },
                 ],
