@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from gateway.http.journal.consumers import JournalConsumerInput
 from tests.http.description_words import Operation, Schemas, examples, operations
 
 NAMES = Path(__file__).with_name("operation_ids.txt")
@@ -145,6 +147,17 @@ def test_any_json_stands_where_any_json_is_meant(told: dict[str, Any]) -> None:
                 name, member = place[:cut], place[cut:].removeprefix(".")
             found.setdefault(name, set()).add(member)
     assert found == ANY_JSON
+
+
+@pytest.mark.parametrize(
+    ("body", "position"),
+    [('{"position": 17.0}', 17), ('{"position": 17}', 17), ('{"position": null}', None)],
+)
+def test_whole_numbers_are_integers_however_they_are_written(body: str, position: Any) -> None:
+    """As JSON Schema 2020-12 has them (4.2.3)."""
+    assert JournalConsumerInput.model_validate_json(body).position == position
+    with pytest.raises(ValidationError):
+        JournalConsumerInput.model_validate_json('{"position": 17.5}')
 
 
 # --- names ----------------------------------------------------------------------------------------

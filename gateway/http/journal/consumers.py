@@ -4,9 +4,9 @@ Whoever may browse in a virtual host may keep consumers there. A consumer belong
 began it; administrators may change those of others.
 """
 
-from typing import Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
 from gateway.broker.broker import Broker
@@ -20,6 +20,7 @@ from gateway.http.typed import moment
 from gateway.journal.consumers import Consumer, Consumers, TooMany, now
 from gateway.journal.entries import JournalError
 from gateway.journal.reader import JournalReader, Overview
+from gateway.strict_json import whole
 
 CONSUMERS = "/v1/{vhost}/journal/consumers"
 ONE = CONSUMERS + "/{consumer}"
@@ -28,17 +29,19 @@ SEEN_MS = 5000
 """Reading says that a consumer is here, as often as this."""
 
 
+Whole = Annotated[int, BeforeValidator(whole)]
+Position = Annotated[int, Field(ge=0, le=MOST), BeforeValidator(whole)]
+
+
 class JournalConsumerInput(Input):
     """Where a consumer begins that is not there yet, and how far it is now."""
 
-    start: Literal["earliest", "latest"] | int = Field(
+    start: Literal["earliest", "latest"] | Whole = Field(
         "earliest",
         description="of a new consumer: a position, or that of the oldest or the next entry",
         examples=["latest"],
     )
-    position: int | None = Field(
-        None, ge=0, le=MOST, description="it is done with all before", examples=[17]
-    )
+    position: Position | None = Field(None, description="it is done with all before", examples=[17])
 
 
 class JournalConsumer(Shape):
