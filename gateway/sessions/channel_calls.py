@@ -62,7 +62,10 @@ class ChannelCalls:
         self._context = context
         self._replies = replies
         self._realms = realms
-        self.handlers: dict[type[Operation], Callable[[Channel, Any], None]] = {
+
+    def handlers(self) -> dict[type[Operation], Callable[[Channel, Any], None]]:
+        """By operation. Made anew for its caller: kept here, they would be a reference cycle."""
+        return {
             **dict.fromkeys(PLAIN, self._plain),
             **dict.fromkeys(TOPOLOGY, self._topology),
             **dict.fromkeys((Assure, Synchronize), self._answer_when_safe),

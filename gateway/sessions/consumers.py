@@ -36,7 +36,10 @@ class ConsumerOperations:
         self._context = context
         self._replies = replies
         self._follow = follow
-        self.handlers: dict[type[Operation], Callable[[Channel, Any], None]] = {
+
+    def handlers(self) -> dict[type[Operation], Callable[[Channel, Any], None]]:
+        """By operation. Made anew for its caller: kept here, they would be a reference cycle."""
+        return {
             Flow: self._flow,
             Subscribe: self._subscribe,
             Unsubscribe: self._unsubscribe,

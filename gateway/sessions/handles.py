@@ -117,7 +117,10 @@ class HandleOperations:
         self._own_topics: list[tuple[str, str]] = []
         self._anonymous_owners: set[StagingOwner] = set()
         """Owners of prepared messages that are dropped with the connection."""
-        self.handlers: dict[type[Any], Perform] = {
+
+    def handlers(self) -> dict[type[Any], Perform]:
+        """By operation. Made anew for its caller: kept here, they would be a reference cycle."""
+        return {
             OpenDestination: self._open,
             CloseDestination: self._close,
             SendTo: self._with_handle(self._send),

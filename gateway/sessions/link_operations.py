@@ -98,7 +98,10 @@ class LinkOperations:
         self._transactions: dict[tuple[int, str], list[bytes]] = {}
         """Ids of the open transactions of each coordinator link, by channel and tag."""
         self._management = ManagementLinks(context, replies)
-        self.handlers: dict[type[Any], Perform] = {
+
+    def handlers(self) -> dict[type[Any], Perform]:
+        """By operation. Made anew for its caller: kept here, they would be a reference cycle."""
+        return {
             AttachSource: self._attach_source,
             AttachTarget: self._attach_target,
             DetachLink: self._detach,

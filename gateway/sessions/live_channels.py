@@ -16,7 +16,9 @@ from gateway.sessions.replies import Replies
 class Endpoints(Protocol):
     """Links, handles or named sessions, which hear of the end of their channel."""
 
-    handlers: dict[type[Operation], Callable[[Channel, Any], None]]
+    def handlers(self) -> dict[type[Operation], Callable[[Channel, Any], None]]:
+        """What they do, by operation on a channel."""
+        ...
 
     def channel_ended(self, number: int, channel: Channel, /) -> None: ...
 
@@ -112,8 +114,6 @@ class LiveChannels:
 
     def release(self) -> None:
         """Break the reference cycles of a connection that has ended."""
-        for endpoints in self.endpoints:
-            endpoints.handlers.clear()
         self.endpoints.clear()
         self.client = None
         self._follow = nothing

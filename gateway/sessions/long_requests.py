@@ -37,14 +37,17 @@ class LongRequests:
         self._replies = replies
         self._refuse = refuse
         self._drop = drop
-        self.handlers: dict[type[Any], Callable[[Channel, Any], None]] = {
+
+    def handlers(self) -> dict[type[Any], Callable[[Channel, Any], None]]:
+        """By operation. Made anew for its caller: kept here, they would be a reference cycle."""
+        return {
             Acquire: self._acquire,
             Commit: self._commit,
             Recover: self._recover,
             Rollback: self._rollback,
             Settle: self._settle,
             SettleMany: self._settle_many,
-            **BranchRequests(context, replies, self.undertake).handlers(),
+            **BranchRequests(self._context, self._replies, self.undertake).handlers(),
         }
 
     def _settle(self, channel: Channel, op: Settle) -> None:

@@ -160,9 +160,9 @@ class Session:
             SessionLost: self._on_session_lost,
         }
         self._on_channel: dict[type[Operation], Callable[[Channel, Any], None]] = {
-            **self._calls.handlers,
-            **self._long_requests.handlers,
-            **self._consumers.handlers,
+            **self._calls.handlers(),
+            **self._long_requests.handlers(),
+            **self._consumers.handlers(),
             Publish: self._publish,
             PublishMany: self._publish_many,
         }
@@ -188,7 +188,7 @@ class Session:
             self._on_connection.update(self._named.on_connection())
             endpoints.append(self._named)
         for each in endpoints:
-            self._on_channel.update(each.handlers)
+            self._on_channel.update(each.handlers())
 
     @property
     def number(self) -> int:

@@ -50,7 +50,6 @@ class SessionOperations:
         self._sessions = sessions
         self._connection = connection
         self._channels = channels
-        self.handlers: dict[type[Operation], Callable[[Channel, Any], None]] = {}
         self._held: dict[int, NamedSession] = {}
         """By channel."""
         self._resting: set[int] = set()
@@ -65,6 +64,10 @@ class SessionOperations:
     def connection(self) -> int:
         """Number of the connection."""
         return self._context.number
+
+    def handlers(self) -> dict[type[Operation], Callable[[Channel, Any], None]]:
+        """By operation on a channel: none."""
+        return {}
 
     def on_connection(self) -> dict[type[Operation], Callable[[Any], None]]:
         """Made anew for its caller: kept here, it would be a reference cycle."""

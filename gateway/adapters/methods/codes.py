@@ -37,3 +37,14 @@ class ReplyCodes:
         code, name, _ = self._codes[condition.value]
         raw = f"{name} - {text}".encode("utf-8", "surrogateescape")[:255]
         return code, raw.decode("utf-8", "ignore")
+
+
+_KNOWN: dict[str, ReplyCodes] = {}
+
+
+def reply_codes(version: str, codes: dict[str, tuple[int, str, Any]]) -> ReplyCodes:
+    """Those of a version, which all its connections share."""
+    known = _KNOWN.get(version)
+    if known is None:
+        known = _KNOWN[version] = ReplyCodes(codes)
+    return known

@@ -14,7 +14,7 @@ from gateway.adapters.core.output import WEIGHT, OutputBuffer, no_op
 from gateway.adapters.core.release import release
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.channel import Channel
-from gateway.adapters.methods.codes import ReplyCodes
+from gateway.adapters.methods.codes import reply_codes
 from gateway.adapters.methods.connection import Connection
 from gateway.adapters.methods.contents.classes import replenished
 from gateway.adapters.methods.frames import Frames
@@ -68,7 +68,7 @@ class Engine:
         self.wake = wake
         self.output_congested: Callable[[], None] = no_op
         self.table = table = VERSIONS[version]
-        self.codes = ReplyCodes(table.codes)
+        self.codes = reply_codes(version, table.codes)
         self.channels: dict[int, Channel] = {}
         self.tags = fields.RABBITMQ
         self.max_message_octets = limits.max_message_octets

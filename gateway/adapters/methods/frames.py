@@ -8,6 +8,7 @@ list of pieces and not looked at again before it is complete.
 
 import struct
 from collections.abc import Callable
+from functools import cache
 from struct import Struct
 from typing import Any, Protocol
 
@@ -31,6 +32,10 @@ _ESSENTIALS_OF: Templates[Essentials] = Templates()
 """Connections share them (one thread)."""
 
 
+compiled = cache(Struct)
+"""Connections share these, too: there are as many as versions."""
+
+
 class Link(Protocol):
     """Receiver of all frames that the loop does not handle itself. All raise ``PeerError``."""
 
@@ -49,6 +54,14 @@ class Link(Protocol):
 
 class Frames:
     """The framing of one connection, both ways."""
+
+    __slots__ = (
+        "_accepted", "_ack", "_acknowledged", "_behind", "_channels", "_content_head",
+        "_content_octets", "_counts", "_end_octet", "_gathered", "_geometry", "_hot", "_link",
+        "_max_body", "_may_be_immediate", "_method_head", "_needed", "_pieces", "_server",
+        "_unpack_head", "addresses", "basic", "body", "end", "header", "headers", "heartbeat",
+        "limit", "method", "overhead", "pack_head", "routes", "waiting",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -86,8 +99,8 @@ class Frames:
         self._end_octet = geometry.tail[0]
         self._counts = len(geometry.tail) if geometry.size_counts_tail else 0
         self._unpack_head = geometry.head.unpack_from
-        self._method_head = Struct(head + "I")
-        self._content_head = Struct(head + geometry.content.format.lstrip(">"))
+        self._method_head = compiled(head + "I")
+        self._content_head = compiled(head + geometry.content.format.lstrip(">"))
         self._content_octets = geometry.content.size
         self.routes = _ROUTES[self._may_be_immediate]
         self.addresses = _ADDRESSES

@@ -14,7 +14,7 @@ from gateway.adapters.contract import Authority, Capability, Outlet, Role
 from gateway.adapters.core.heartbeat import Heartbeat
 from gateway.adapters.core.output import WEIGHT, OutputBuffer, no_op
 from gateway.adapters.core.release import release
-from gateway.adapters.methods.codes import ReplyCodes
+from gateway.adapters.methods.codes import reply_codes
 from gateway.adapters.methods.contents.dialect import split_children
 from gateway.adapters.methods.contents.methods import Content, OutgoingMethod
 from gateway.adapters.methods.drafts import v0_9a0, v0_9a6
@@ -68,7 +68,7 @@ class DraftEngine:
         self.mapping = v0_9a0.MAPPING if self.is_0_9a0 else v0_9a6.MAPPING
         self.layouts = self.mapping.layouts
         self.table = table = DRAFTS[version]
-        self.codes = ReplyCodes(table.codes)
+        self.codes = reply_codes(version, table.codes)
         self.dialects = {
             content.name: CONTENTS[version, content.number]
             for content in table.contents.values()

@@ -14,7 +14,7 @@ from gateway.adapters.contract import Authority, Capability, Outlet, Role
 from gateway.adapters.core.heartbeat import Heartbeat
 from gateway.adapters.core.output import OutputBuffer, no_op
 from gateway.adapters.core.release import release
-from gateway.adapters.methods.codes import ReplyCodes
+from gateway.adapters.methods.codes import reply_codes
 from gateway.adapters.methods.contents.classes import replenished
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.transitional.channel import Channel
@@ -80,7 +80,7 @@ class Engine:
         self.requests = version == REQUESTS
         """Our methods are requests and responses."""
         self.table = REVISIONS[version]
-        self.codes = ReplyCodes(self.table.codes)
+        self.codes = reply_codes(version, self.table.codes)
         self.numbering = Numbering()
         """Of channel 0."""
         self.channels: dict[int, Channel] = {}
