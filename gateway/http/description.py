@@ -332,7 +332,7 @@ def finish(method: str, path: str, operation: dict[str, Any], schemes: Schemes) 
         operation["parameters"] = [shown(one) for one in operation["parameters"]]
     if path.startswith(OPEN):
         operation["security"] = []
-    elif path == "/metrics":
+    elif path.startswith("/metrics"):
         operation["security"] = [{}, *requirements(schemes, method, path)]
     elif (ways := requirements(schemes, method, path)) != requirements(schemes, "", ""):
         operation["security"] = ways
@@ -360,7 +360,8 @@ def shown(parameter: dict[str, Any]) -> dict[str, Any]:
         return parameter
     if (parameter["in"], parameter["name"]) == ("path", "vhost"):
         return VHOST
-    return parameter | {"example": parameter["schema"]["default"]}
+    examples = parameter["schema"].get("examples")
+    return parameter | {"example": examples[0] if examples else parameter["schema"]["default"]}
 
 
 EVENT = {

@@ -1,5 +1,5 @@
-"""``/livez``, ``/readyz``, ``/startupz`` and ``/metrics``: for orchestrators, without credentials
-but for the last: metrics name virtual hosts, so peers elsewhere authenticate."""
+"""``/livez``, ``/readyz``, ``/startupz`` and the metrics: for orchestrators, without credentials
+but for the last: metrics name virtual hosts and queues, so peers elsewhere authenticate."""
 
 from typing import Annotated, Any
 
@@ -7,7 +7,9 @@ from fastapi import APIRouter, Query, Request, Response
 
 from gateway.http.context import Context
 from gateway.http.metrics import CONTENT_TYPE
-from gateway.http.request_parameters import ContextIn, authenticate, get_monitor
+from gateway.http.portions import Portioned
+from gateway.http.queue_metrics import MOST, chosen_queues, exposition
+from gateway.http.request_parameters import ContextIn, authenticate, existing_vhost, get_monitor
 from gateway.http.schemas import Health
 from gateway.net.loopback import peer_is_loopback
 
@@ -98,3 +100,33 @@ async def metrics(request: Request, context: ContextIn) -> Response:
     if not peer_is_loopback(request.scope):
         get_monitor(context.dependencies, await authenticate(context, request.scope))
     return Response(await context.counters.exposition(), media_type=CONTENT_TYPE)
+
+
+@router.get(
+    "/metrics/queues",
+    operation_id="show_queue_metrics",
+    summary="Figures of single queues for Prometheus",
+    response_class=Response,
+    responses=EXPOSITION,
+)
+async def queue_metrics(
+    request: Request,
+    context: ContextIn,
+    vhost: Annotated[
+        str | None, Query(description="virtual host; all if it is not given", examples=["/"])
+    ] = None,
+    name: Annotated[
+        str, Query(description="pattern of names, `*` is any text", examples=["orders*"])
+    ] = "*",
+    limit: Annotated[
+        int, Query(ge=1, le=MOST, description="queues at most, the first by name")
+    ] = 1000,
+) -> Response:
+    """To whom `/metrics` is shown. `amqp_gateway_queues_left_out` says how many more fit than
+    `limit`. Queues of the gateway's own are left out unless `name` begins with `amq.`."""
+    if not peer_is_loopback(request.scope):
+        get_monitor(context.dependencies, await authenticate(context, request.scope))
+    if vhost is not None:
+        existing_vhost(context.broker, vhost)
+    queues, others = await chosen_queues(context.broker, vhost, name, limit)
+    return Portioned(exposition(queues, others), media_type=CONTENT_TYPE)

@@ -195,7 +195,16 @@ async def test_rights_are_for_the_route_and_permissions_for_its_target(declared:
 async def test_administration_has_its_own_listener(make_rig: Any) -> None:
     rig = make_rig(admin_apart=True, raw_nodes=False)
     rig.queue("orders")
-    paths = ("/", "/metrics", "/livez", "/readyz", "/v1/admin/users", "/v1/connections", "/api/x/y")
+    paths = (
+        "/",
+        "/metrics",
+        "/metrics/queues",
+        "/livez",
+        "/readyz",
+        "/v1/admin/users",
+        "/v1/connections",
+        "/api/x/y",
+    )
     async with rig.http("guest:guest") as http:
         for path in paths:
             assert (await http.get(path)).status_code == 404, path

@@ -110,6 +110,16 @@ async def test_figures_of_many_queues(make_rig: Any, pauses: Pauses, path: str) 
         assert pauses.count >= LEAST
 
 
+async def test_metrics_of_each_of_many_queues(make_rig: Any, pauses: Pauses) -> None:
+    rig = make_rig()
+    for n in range(MANY):
+        rig.queue(f"q{n}")
+    async with rig.http("guest:guest") as http:
+        answer = await http.get(f"/metrics/queues?limit={MANY}")
+    assert answer.text.count("amqp_gateway_queue_ready{") == MANY
+    assert pauses.count >= LEAST
+
+
 async def test_a_queue_that_goes_while_they_are_counted_counts_once(make_rig: Any) -> None:
     rig = make_rig()
     for name in ("a", "b", "c"):

@@ -13,7 +13,7 @@ from gateway.http.problems import BY_STATUS, Problem
 
 Headers = list[tuple[bytes, bytes]]
 
-ADMIN_PATHS = frozenset({"/", "/metrics", "/livez", "/readyz", "/startupz"})
+ADMIN_PATHS = frozenset({"/", "/metrics", "/metrics/queues", "/livez", "/readyz", "/startupz"})
 ADMIN_PREFIXES = ("/v1/admin", "/v1/connections", "/api/", "/console", "/v1/traces", "/v1/logs")
 OPEN_NOUNS = frozenset(
     {"routes", "operations", "streams", "capabilities", "deliveries", "events", "subscriptions"}
