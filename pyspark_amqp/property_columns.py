@@ -18,10 +18,9 @@ from gateway.adapters.core.templates import Place, Template, Templates, template
 from gateway.crossing.crossing import NOTATIONS
 from gateway.crossing.plans import UNREAD, in_hexadecimal, places_in
 from gateway.inventory.observer import LARGE
-from gateway.journal import columns as own
 from gateway.journal.canonical import BY_NAME, LEGACY, UNSIGNED, Rows
 from gateway.journal.entries import NOBODY, Entry
-from gateway.message import DIALECTS, Message
+from gateway.message import DIALECTS, NO_ESSENTIALS, Message
 from pyspark_amqp.arrays import columns_of, no_collection
 
 LEAST = 16
@@ -123,6 +122,8 @@ class PropertyColumns:
 
     def of(self, table: Any) -> dict[str, Any]:
         """The columns as Arrow has them, for rows of a segment (``gateway.journal.columns``)."""
+        from gateway.journal import columns as own
+
         groups, others = self._groups(table)
         parts: list[tuple[list[int], dict[str, Any]]] = []
         for learned, members in groups:
@@ -306,7 +307,7 @@ class Learner:
             parts += [self._header[last : place.start], value]
             last = place.stop
         header = b"".join((*parts, self._header[last:]))
-        message = Message(self._dialect, header, b"", "", "", own.NONE)
+        message = Message(self._dialect, header, b"", "", "", NO_ESSENTIALS)
         entry = Entry(0, 0, "", "", 0, NOBODY, message, 0, "", 0, 0)
         return self._rows.of([entry])[0]
 
