@@ -1,4 +1,4 @@
-"""What mkdocs needs beside ``docs/``: pages and files of the project that pages link to."""
+"""Pages and files of the project, outside of ``docs``, that its pages link to."""
 
 import posixpath
 import re

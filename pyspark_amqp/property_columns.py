@@ -2,7 +2,7 @@
 
 Messages of one program differ in ids, times and a few other values only. For the headers of one
 size a *template* (``gateway.adapters.core.templates``) is learned from one of them: its values are
-replaced by others, and what that changes in the columns says which column has which value, and in
+replaced by others, and the change in the columns says which column has which value, and in
 which form. Then the values of a thousand headers are columns without decoding any of them. Headers
 that no template fits, and columns that no form explains, are decoded.
 """
@@ -235,7 +235,7 @@ class PropertyColumns:
         templates.keep(header, learn)
 
     def _learn(self, dialect: str, header: bytes) -> Template[Learned] | None:
-        """The template of a header, with what its values are in the columns."""
+        """The template of a header, with the columns in which its values stand."""
         try:
             scanned = NOTATIONS[dialect].scan(header)
             if scanned is None:
@@ -256,7 +256,7 @@ class PropertyColumns:
 
 
 class Learner:
-    """Finds out what the values at the places of a header are in the columns of ``rows``."""
+    """Finds the columns of ``rows`` in which the values at the places of a header stand."""
 
     def __init__(self, rows: Rows, dialect: str, header: bytes, places: list[Place]) -> None:
         self._rows = rows

@@ -1,4 +1,4 @@
-"""Files of a backup: written and synced, with the checksums of what was written."""
+"""Files of a backup: written and synced, with their checksums."""
 
 import hashlib
 import os
@@ -57,7 +57,7 @@ def pieces_of(path: Path) -> Iterable[bytes]:
 
 
 def checksum(path: Path) -> Copied:
-    """What a file has now. Raises ``OSError``."""
+    """Size and checksum of a file now. Raises ``OSError``."""
     digest = hashlib.sha256()
     octets = 0
     for piece in pieces_of(path):

@@ -110,7 +110,7 @@ class Moment:
         raise BackupError("large messages come and go too fast: try again when there is less load")
 
     def _life(self) -> tuple[int, int] | None:
-        """What differs after another gateway has begun to use the directory."""
+        """Names of the parts that differ after another gateway has begun to use the directory."""
         try:
             found = (self.directory / LOCK).stat()
         except FileNotFoundError:

@@ -109,7 +109,7 @@ class Restoring:
         sync(self.data_dir)
 
     def _clear(self, elsewhere: bool) -> None:
-        """Remove what was restored."""
+        """Remove the restored files."""
         clear(self.data_dir, LOCK, RESTORING)
         if elsewhere:
             for name, target in self.targets.items():
@@ -125,7 +125,7 @@ class Restoring:
             )
 
     def _hand_over(self, elsewhere: bool) -> None:
-        """What root restores belongs to the owner of the data directory."""
+        """Files that root restores belong to the owner of the data directory."""
         if sys.platform == "win32" or os.geteuid() != 0:
             return
         owner = self.data_dir.stat()

@@ -1,4 +1,4 @@
-"""Attempts to do what needs other brokers, and pauses between them."""
+"""Attempts of work that needs other brokers, and pauses between them."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ log = logging.getLogger("gateway.bridge")
 
 async def attempt(name: str, work: Awaitable[None], failed: Callable[[str], None]) -> None:
     """Do some work; ``failed`` is told why it has ended. ``name`` is for the log. An internal error
-    is a failure too: what is not done yet must not be left undone for ever."""
+    is a failure too: the rest of the work must not be left undone for ever."""
     try:
         await work
     except (OSError, GatewayError) as error:

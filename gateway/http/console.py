@@ -36,15 +36,19 @@ NOBODY = "signed out"
 router = APIRouter(include_in_schema=False)
 
 
-@cache
-def pages() -> dict[str, tuple[bytes, str]]:
-    """Octets and media type of every script and style by name."""
+def scripts_and_styles(folder: str) -> dict[str, tuple[bytes, str]]:
+    """Octets and media type of every script and style in a folder of this package, by name."""
     found = {}
-    for one in (files("gateway.http") / "console").iterdir():
+    for one in (files("gateway.http") / folder).iterdir():
         media = MEDIA.get(one.name[one.name.rfind(".") :])
         if media is not None:
             found[one.name] = (one.read_bytes(), media)
     return found
+
+
+@cache
+def pages() -> dict[str, tuple[bytes, str]]:
+    return scripts_and_styles("console")
 
 
 @cache

@@ -87,6 +87,12 @@ EXPOSITION: dict[int | str, dict[str, Any]] = {
 }
 
 
+async def admit(request: Request, context: Context) -> None:
+    """Refuse readers of metrics from other machines who may not monitor. Raises ``Problem``."""
+    if not peer_is_loopback(request.scope):
+        get_monitor(context.dependencies, await authenticate(context, request.scope))
+
+
 @router.get(
     "/metrics",
     operation_id="show_metrics",
@@ -97,8 +103,7 @@ EXPOSITION: dict[int | str, dict[str, Any]] = {
 async def metrics(request: Request, context: ContextIn) -> Response:
     """From the same machine without credentials, from others as a user with the tag
     `administrator` or `monitoring`."""
-    if not peer_is_loopback(request.scope):
-        get_monitor(context.dependencies, await authenticate(context, request.scope))
+    await admit(request, context)
     return Response(await context.counters.exposition(), media_type=CONTENT_TYPE)
 
 
@@ -124,8 +129,7 @@ async def queue_metrics(
 ) -> Response:
     """To whom `/metrics` is shown. `amqp_gateway_queues_left_out` says how many more fit than
     `limit`. Queues of the gateway's own are left out unless `name` begins with `amq.`."""
-    if not peer_is_loopback(request.scope):
-        get_monitor(context.dependencies, await authenticate(context, request.scope))
+    await admit(request, context)
     if vhost is not None:
         existing_vhost(context.broker, vhost)
     queues, others = await chosen_queues(context.broker, vhost, name, limit)

@@ -14,7 +14,7 @@ from pathlib import Path
 from fastapi import APIRouter, Response
 
 from gateway.http import problems
-from gateway.http.console import HEADERS, MEDIA, POLICY
+from gateway.http.console import HEADERS, MEDIA, POLICY, scripts_and_styles
 from gateway.http.problems import Problem
 
 PACKAGE = "fastapi_offline"
@@ -36,11 +36,7 @@ def page(name: str) -> bytes:
 @cache
 def assets() -> dict[str, tuple[bytes, str]]:
     """Octets and media type of every script and style by name."""
-    found = {}
-    for one in (files("gateway.http") / "reference").iterdir():
-        media = MEDIA.get(one.name[one.name.rfind(".") :])
-        if media is not None:
-            found[one.name] = (one.read_bytes(), media)
+    found = scripts_and_styles("reference")
     # The package is found and not imported: that would make a FastAPI application of its kind.
     package = find_spec(PACKAGE)
     folders = [] if package is None else package.submodule_search_locations or []

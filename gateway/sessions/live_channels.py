@@ -17,7 +17,7 @@ class Endpoints(Protocol):
     """Links, handles or named sessions, which hear of the end of their channel."""
 
     def handlers(self) -> dict[type[Operation], Callable[[Channel, Any], None]]:
-        """What they do, by operation on a channel."""
+        """Functions that perform them, by operation on a channel."""
         ...
 
     def channel_ended(self, number: int, channel: Channel, /) -> None: ...

@@ -25,7 +25,7 @@ PIP_SECONDS = 900
 
 
 def copy(folder: Path) -> None:
-    """What git has, as somebody gets it who clones the project."""
+    """The files of a fresh clone."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
     for name in listed.stdout.decode().split("\0"):
         if name and (ROOT / name).is_file():

@@ -55,7 +55,7 @@ def reader(tmp_path: Path, gateway: Running, ports: dict[str, str]) -> Iterator[
 
 
 def test_the_readme(reader: Reader) -> None:
-    pytest.importorskip("pika")
+    pytest.importorskip("pika", reason="pika is not installed (pip install pika)")
     reader.read(README, leave_out=ELSEWHERE)
     (terminal,) = reader.endless
     terminal.shows('event: gateway.open…data: {…"resume":…"fresh"…data: {…"orders.new"…42')
@@ -66,7 +66,7 @@ def test_a_guide(name: str, reader: Reader) -> None:
     page = guide(name)
     away = {SERVE} if SERVE in page else set()
     if PROTON in page:
-        pytest.importorskip("pika")
+        pytest.importorskip("pika", reason="pika is not installed (pip install pika)")
         away.add(PROTON)
     reader.read(page, leave_out=away)
 

@@ -1,4 +1,4 @@
-"""The npm package of the JavaScript client: what it says of itself, and that there is one copy."""
+"""The npm package of the JavaScript client: its metadata, and that there is one copy."""
 
 from __future__ import annotations
 

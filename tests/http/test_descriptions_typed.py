@@ -46,7 +46,7 @@ ANY_JSON = {
     # Columns that are lists of structures.
     "JournalEntry": {"hops[]*", "lossy[]*"},
 }
-"""What any JSON is right for. Everything else has a schema of its own."""
+"""Members for which any JSON is right. Everything else has a schema of its own."""
 
 
 @pytest.fixture(scope="module")

@@ -186,6 +186,8 @@ def test_signing_out(admin: Any, api: Api, tmp_path: Path, how: str) -> None:
         page.on("request", lambda request: left.append(request.url))
         page.wait_for_timeout(2500)
         assert left == []  # the clock stands still: a request would make the browser ask
-        error = pytest.importorskip("playwright.sync_api").Error
+        error = pytest.importorskip(
+            "playwright.sync_api", reason="the browser is driven by it"
+        ).Error
         with pytest.raises(error, match="ERR_INVALID_AUTH_CREDENTIALS"):
             page.goto(f"{shown.origin}/")

@@ -25,7 +25,7 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 class Watched:
-    """A page, and what went wrong in it."""
+    """A page, and its errors."""
 
     def __init__(self, page: Any, gateway: Server) -> None:
         self.page = page

@@ -1,4 +1,4 @@
-// Lines over time as one small drawing. Its words say the same for who does not see it.
+// Lines over time as one small drawing. Its words say the same to users who do not see it.
 
 import { h, s, say } from "./dom.js";
 

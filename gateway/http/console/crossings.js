@@ -1,4 +1,4 @@
-// One message beside what readers of other versions get of it, and what a capsule keeps.
+// One message beside its form for readers of other versions, and the content of a capsule.
 
 import { h, newId, say } from "./dom.js";
 import { count } from "./format.js";

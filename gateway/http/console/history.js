@@ -10,7 +10,7 @@ const COUNTERS = ["published", "delivered", "acked"];
 const points = [];
 let failure = null;
 
-// Who may not see the whole gateway sees the virtual hosts that are theirs.
+// Users who may not see the whole gateway see their own virtual hosts.
 async function figures() {
   if (may.monitor()) return api.overview();
   const { vhosts } = await api.vhosts();

@@ -1,4 +1,4 @@
-// Who uses the console and what that user may do, so that a view offers nothing that is refused.
+// The user of the console and the user's rights, so that a view offers nothing that is refused.
 // The gateway decides; where it does not say, everything is offered.
 
 import { api } from "./api.js";

@@ -1,4 +1,4 @@
-// An event stream, told to a view: what comes, and how it stands with the connection.
+// An event stream, told to a view: its events, and how it stands with the connection.
 
 import { follow } from "./api.js";
 

@@ -1,4 +1,4 @@
-"""A message as the readers of other versions get it: what they see, and what a capsule keeps."""
+"""A message as readers of other versions get it: its form there, and the content of a capsule."""
 
 from collections.abc import Iterator
 from typing import Any
