@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.administration import AsJson, fail, out, show_json
+from gateway.command_options import ConfigFile, DataDir
 
 if TYPE_CHECKING:
     from gateway.backup.manifest import Manifest
-
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", help="TOML file.", envvar="AMQP_GATEWAY_CONFIG"),
-]
-DataDir = Annotated[Path | None, typer.Option(help="Directory of the durable store.")]
 
 
 def backup(

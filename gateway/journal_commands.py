@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from gateway.administration import fail, out
+from gateway.command_options import ConfigFile, DataDir
 
 if TYPE_CHECKING:
     from gateway.journal.entries import Portion, Question
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
 
 journal = typer.Typer(help="Look at accepted and forwarded messages.")
 
-ConfigFile = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", help="TOML file.", envvar="AMQP_GATEWAY_CONFIG"),
-]
-DataDir = Annotated[Path | None, typer.Option(help="Directory of the durable store.")]
 Directory = Annotated[
     Path | None, typer.Option("--directory", help="A directory of sealed segments, alone.")
 ]
