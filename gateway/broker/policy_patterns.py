@@ -18,7 +18,7 @@ from gateway.errors import Condition, Refusal
 from gateway.selector import Expression, ExpressionError
 
 try:
-    from re import _parser
+    from re import _parser  # type: ignore[attr-defined,unused-ignore]
 except ImportError:
     _parser = None
 
