@@ -1,5 +1,6 @@
 """The HTTP application: all routes, one error shape, one description."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +36,7 @@ from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
 from gateway.http.observe.observation import Observe
 from gateway.http.observe.spans import find_spans
+from gateway.http.prepared_content import PreparedContent
 from gateway.http.publish.operations import Operations
 from gateway.http.publish.publisher import Publisher
 from gateway.http.publish.routes import DECLARED_ROUTE, EXCHANGE_ROUTE, QUEUE_ROUTE
@@ -43,7 +45,6 @@ from gateway.http.receive.routes import routes as receive_routes
 
 Room = Callable[[Context], list[BaseRoute]]
 
-REVALIDATED = {"cache-control": "no-cache"}
 GRACE_SECONDS = 2.0
 """For publishes that wait for their confirm when the gateway stops."""
 
@@ -157,12 +158,18 @@ def add_error_shape(app: FastAPI) -> None:
 
 async def show_openapi(request: Request) -> Response:
     """For everybody: it is the same for each caller, and names nothing of this gateway but the
-    issuer of its tokens. Its octets are made once."""
+    issuer of its tokens. It is made once, by a thread, since that takes longer than a request may
+    hold the loop."""
     state = request.app.state
-    if not hasattr(state, "openapi_octets"):
-        described: dict[str, Any] = request.app.openapi()
-        state.openapi_octets = json.dumps(described, separators=(",", ":")).encode()
-    return Response(state.openapi_octets, media_type="application/json", headers=REVALIDATED)
+    if not hasattr(state, "openapi"):
+        state.openapi = asyncio.create_task(asyncio.to_thread(openapi_content, request.app))
+    content: PreparedContent = await asyncio.shield(state.openapi)
+    return await content.answer(request)
+
+
+def openapi_content(app: FastAPI) -> PreparedContent:
+    octets = json.dumps(app.openapi(), separators=(",", ":")).encode()
+    return PreparedContent(octets, "application/json", {})
 
 
 def describe(app: FastAPI) -> dict[str, Any]:

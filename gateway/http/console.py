@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request, Response
 
 from gateway.http import problems
 from gateway.http.access.passwords import read_basic
+from gateway.http.prepared_content import PreparedContent
 from gateway.http.problems import Problem, challenge
 from gateway.http.request_parameters import User
 
@@ -26,7 +27,6 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-cache",
 }
 MEDIA = {".css": "text/css", ".js": "text/javascript"}
 
@@ -36,29 +36,30 @@ NOBODY = "signed out"
 router = APIRouter(include_in_schema=False)
 
 
-def scripts_and_styles(folder: str) -> dict[str, tuple[bytes, str]]:
-    """Octets and media type of every script and style in a folder of this package, by name."""
+def scripts_and_styles(folder: str) -> dict[str, PreparedContent]:
+    """Every script and style in a folder of this package, by name."""
     found = {}
     for one in (files("gateway.http") / folder).iterdir():
         media = MEDIA.get(one.name[one.name.rfind(".") :])
         if media is not None:
-            found[one.name] = (one.read_bytes(), media)
+            found[one.name] = PreparedContent(one.read_bytes(), media, HEADERS)
     return found
 
 
 @cache
-def pages() -> dict[str, tuple[bytes, str]]:
+def pages() -> dict[str, PreparedContent]:
     return scripts_and_styles("console")
 
 
 @cache
-def index_page() -> bytes:
-    return (files("gateway.http") / "console" / "index.html").read_bytes()
+def index_page() -> PreparedContent:
+    octets = (files("gateway.http") / "console" / "index.html").read_bytes()
+    return PreparedContent(octets, "text/html", HEADERS)
 
 
 @router.get("/")
-async def index(user: User) -> Response:
-    return Response(index_page(), media_type="text/html", headers=HEADERS)
+async def index(request: Request, user: User) -> Response:
+    return await index_page().answer(request)
 
 
 @router.get("/console/sign-out")
@@ -79,9 +80,8 @@ async def lead_to_index() -> Response:
 
 
 @router.get("/console/{name}")
-async def show_file(name: str, user: User) -> Response:
+async def show_file(request: Request, name: str, user: User) -> Response:
     found = pages().get(name)
     if found is None:
         raise Problem(problems.BY_STATUS[404], "the console has no such file")
-    octets, media = found
-    return Response(octets, media_type=media, headers=HEADERS)
+    return await found.answer(request)

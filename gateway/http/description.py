@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 from gateway.http.access.security_schemes import Schemes, requirements
 from gateway.http.problems import ALL_ROWS, BY_STATUS, PREFIX, Row
 from gateway.http.schemas import ANY_JSON, JsonObject, ProblemDocument, Receipt
+from gateway.http.shared_parts import share_parts
 
 REFERENCE = "#/components/schemas/{model}"
 JSON_VALUE = {"$ref": REFERENCE.format(model="JsonValue")}
@@ -259,6 +260,7 @@ def complete(
     name_any_json(paths)
     components["schemas"] = {name: named(one) for name, one in shapes.items()}
     components["schemas"]["JsonValue"] = ANY_JSON
+    share_parts(schema)
     return schema
 
 

@@ -11,10 +11,11 @@ from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from gateway.http import problems
 from gateway.http.console import HEADERS, MEDIA, POLICY, scripts_and_styles
+from gateway.http.prepared_content import PreparedContent
 from gateway.http.problems import Problem
 
 PACKAGE = "fastapi_offline"
@@ -29,13 +30,15 @@ router = APIRouter(include_in_schema=False)
 
 
 @cache
-def page(name: str) -> bytes:
-    return (files("gateway.http") / "reference" / f"{name}.html").read_bytes()
+def page(name: str) -> PreparedContent:
+    octets = (files("gateway.http") / "reference" / f"{name}.html").read_bytes()
+    headers = HEADERS | {"content-security-policy": PAGES[name]}
+    return PreparedContent(octets, "text/html", headers)
 
 
 @cache
-def assets() -> dict[str, tuple[bytes, str]]:
-    """Octets and media type of every script and style by name."""
+def assets() -> dict[str, PreparedContent]:
+    """Every script and style by name."""
     found = scripts_and_styles("reference")
     # The package is found and not imported: that would make a FastAPI application of its kind.
     package = find_spec(PACKAGE)
@@ -44,18 +47,13 @@ def assets() -> dict[str, tuple[bytes, str]]:
         for name in SWAGGER:
             file = Path(folder, "static", name)
             if file.is_file():
-                found[name] = (file.read_bytes(), MEDIA[file.suffix])
+                found[name] = PreparedContent(file.read_bytes(), MEDIA[file.suffix], HEADERS)
     return found
 
 
-def shown(name: str) -> Response:
-    headers = HEADERS | {"content-security-policy": PAGES[name]}
-    return Response(page(name), media_type="text/html", headers=headers)
-
-
 @router.get("/docs")
-async def show_reference() -> Response:
-    return shown("swagger")
+async def show_reference(request: Request) -> Response:
+    return await page("swagger").answer(request)
 
 
 @router.get("/docs/")
@@ -64,16 +62,15 @@ async def lead_to_reference() -> Response:
 
 
 @router.get("/docs/events")
-async def show_events() -> Response:
-    return shown("events")
+async def show_events(request: Request) -> Response:
+    return await page("events").answer(request)
 
 
 @router.get("/docs/{name}")
-async def show_asset(name: str) -> Response:
+async def show_asset(request: Request, name: str) -> Response:
     found = assets().get(name)
     if found is None:
         lacks = name in SWAGGER
         text = f"Swagger UI is not there: install {PACKAGE.replace('_', '-')}" if lacks else ""
         raise Problem(problems.BY_STATUS[404], text or "the reference has no such file")
-    octets, media = found
-    return Response(octets, media_type=media, headers=HEADERS)
+    return await found.answer(request)

@@ -45,9 +45,22 @@ class Operation:
         )
 
 
+def resolved(part: Any, document: dict[str, Any]) -> Any:
+    """A part with the shared parameters, responses and the like in place of references to them.
+    References to schemas stay."""
+    if isinstance(part, list):
+        return [resolved(one, document) for one in part]
+    if not isinstance(part, dict):
+        return part
+    kind, _, name = str(part.get("$ref", "")).removeprefix("#/components/").partition("/")
+    if name and kind != "schemas":
+        return resolved(document["components"][kind][name], document)
+    return {key: resolved(value, document) for key, value in part.items()}
+
+
 def operations(document: dict[str, Any]) -> list[Operation]:
     return [
-        Operation(method, path, told)
+        Operation(method, path, resolved(told, document))
         for path, methods in document["paths"].items()
         for method, told in methods.items()
         if method in VERBS

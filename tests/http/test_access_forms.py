@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.http.description_words import operations
+
 EVIL, PAGE = "https://evil.example", "https://app.example"
 FORMS = {
     "text/plain": b"{}",
@@ -30,15 +32,13 @@ OPEN = {"/v1/session"}
 
 def changes(rig: Any) -> Iterator[tuple[str, str]]:
     """Method and address of all that is not only looked at."""
-    for path, operations in rig.app.openapi()["paths"].items():
-        for method, told in operations.items():
-            if method not in ("post", "put", "patch", "delete", "query"):
-                continue
-            given = [one["name"] for one in told.get("parameters", ()) if one["in"] == "path"]
-            filled = path
-            for name in given:
-                filled = filled.replace(f"{{{name}}}", NAMES.get(name, "x"))
-            yield method.upper(), filled
+    for operation in operations(rig.app.openapi()):
+        if operation.method not in ("post", "put", "patch", "delete", "query"):
+            continue
+        filled = operation.path
+        for one in operation.parameters("path"):
+            filled = filled.replace(f"{{{one['name']}}}", NAMES.get(one["name"], "x"))
+        yield operation.method.upper(), filled
 
 
 def state(rig: Any) -> Any:

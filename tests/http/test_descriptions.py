@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from gateway import __version__
 from gateway.http.admin.problem_pages import ABOUT, all_rows, markdown
+from tests.http.description_words import operations
 
 ROOT = Path(__file__).parents[2]
 UNDESCRIBED = {
@@ -24,15 +25,6 @@ async def description(rig: Any) -> dict[str, Any]:
     async with rig.http() as http:
         told: dict[str, Any] = (await http.get("/openapi.json")).json()
     return told
-
-
-def operations(told: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
-    return [
-        (method, path, operation)
-        for path, methods in told["paths"].items()
-        for method, operation in methods.items()
-        if method in ("get", "put", "post", "delete", "patch", "head", "options")
-    ]
 
 
 async def test_every_route_is_described(rig: Any) -> None:
@@ -75,22 +67,22 @@ async def test_the_description_is_valid(rig: Any) -> None:
 
 async def test_operations_have_unique_names_and_good_references(rig: Any) -> None:
     told = await description(rig)
-    names = [operation["operationId"] for _, _, operation in operations(told)]
+    names = [operation.told["operationId"] for operation in operations(told)]
     assert sorted(names) == sorted(set(names))
-    wanted = set(re.findall(r"#/components/schemas/([\w-]+)", str(told)))
-    assert wanted <= set(told["components"]["schemas"])
-    for method, path, operation in operations(told):
-        given = {one["name"] for one in operation.get("parameters", []) if one["in"] == "path"}
-        assert given == set(re.findall(r"\{(\w+)\}", path)), (method, path)
+    for kind, name in set(re.findall(r"#/components/(\w+)/([\w-]+)", str(told))):
+        assert name in told["components"][kind]
+    for operation in operations(told):
+        given = {one["name"] for one in operation.parameters("path")}
+        assert given == set(re.findall(r"\{(\w+)\}", operation.path)), operation
 
 
 async def test_every_error_is_a_problem_document(rig: Any) -> None:
-    for method, path, operation in operations(await description(rig)):
-        if path.startswith("/api/"):
+    for operation in operations(await description(rig)):
+        if operation.path.startswith(("/api/", "/readyz", "/startupz")):
             continue
-        for status, response in operation["responses"].items():
-            if status[0] in "45" and path not in ("/readyz", "/startupz"):
-                assert set(response["content"]) == {"application/problem+json"}, (method, path)
+        for status, response in operation.told["responses"].items():
+            if status[0] in "45":
+                assert set(response["content"]) == {"application/problem+json"}, operation
 
 
 # --- problems -------------------------------------------------------------------------------------

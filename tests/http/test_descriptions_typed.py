@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from gateway.http.journal.consumers import JournalConsumerInput
-from tests.http.description_words import Operation, Schemas, examples, operations
+from tests.http.description_words import Operation, Schemas, examples, operations, resolved
 
 NAMES = Path(__file__).with_name("operation_ids.txt")
 ANY = {"$ref": "#/components/schemas/JsonValue"}
@@ -94,7 +94,7 @@ def within(schema: Any, place: str) -> Iterator[Place]:
 def schemas(told: dict[str, Any]) -> Iterator[Place]:
     for name, schema in told["components"]["schemas"].items():
         yield from within(schema, name)
-    for place, schema in outermost(told["paths"], ""):
+    for place, schema in outermost(resolved(told["paths"], told), ""):
         yield from within(schema, place)
 
 

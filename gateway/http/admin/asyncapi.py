@@ -7,6 +7,7 @@ exchanges cannot be named, they do not appear.
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
@@ -24,12 +25,16 @@ from gateway.http.admin.asyncapi_routes import safe
 from gateway.http.admin.topology import readable
 from gateway.http.description import BINARY, REFERENCE
 from gateway.http.message_models import EventMessage
-from gateway.http.portions import Portioned, encoded
+from gateway.http.portions import Portioned, encoded, portions
+from gateway.http.prepared_content import PreparedContent
 from gateway.http.schemas import ANY_JSON, JsonObject
 
 WEBSOCKET = "/amqp"
 MESSAGE = {"$ref": "#/components/messages/message"}
 KINDS = {"direct", "fanout", "topic", "headers"}
+LARGEST_KEPT = 1024 * 1024
+PRIVATE = {"cache-control": "private, no-cache"}
+"""Other callers may use other channels."""
 
 Node = QueueSnapshot | ExchangeSnapshot
 
@@ -188,7 +193,18 @@ def event_schemas() -> dict[str, Any]:
 
 
 async def show_asyncapi(call: Call) -> Response:
-    return Portioned(whole(call), {"cache-control": "no-store"})
+    """Up to ``LARGEST_KEPT`` octets it has a validator and is compressed; a larger one is sent
+    while it is made."""
+    parts = whole(call)
+    made: list[bytes] = []
+    octets = 0
+    async for portion in portions(parts):
+        made.append(portion)
+        octets += len(portion)
+        if octets > LARGEST_KEPT:
+            return Portioned(chain(made, parts), {"cache-control": "no-store"})
+    content = PreparedContent(b"".join(made), "application/json", PRIVATE)
+    return await content.answer(call.request)
 
 
 def frame(call: Call) -> dict[str, Any]:

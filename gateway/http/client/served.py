@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.http import problems
+from gateway.http.prepared_content import PreparedContent
 from gateway.http.problems import Problem
 
 CLIENT_ROUTE = "/client/{name}"
@@ -14,19 +15,22 @@ HEADERS = {
     "access-control-allow-origin": "*",
     "cross-origin-resource-policy": "cross-origin",
     "x-content-type-options": "nosniff",
-    "cache-control": "no-cache",
 }
 
 
 @cache
-def modules() -> dict[str, bytes]:
-    """Octets of every module by name."""
+def modules() -> dict[str, PreparedContent]:
+    """Every module by name."""
     folder = files("gateway.http") / "client"
-    return {one.name: one.read_bytes() for one in folder.iterdir() if one.name.endswith(".js")}
+    return {
+        one.name: PreparedContent(one.read_bytes(), "text/javascript", HEADERS)
+        for one in folder.iterdir()
+        if one.name.endswith(".js")
+    }
 
 
 async def serve_client(request: Request) -> Response:
-    octets = modules().get(request.path_params["name"])
-    if octets is None:
+    found = modules().get(request.path_params["name"])
+    if found is None:
         raise Problem(problems.BY_STATUS[404], "the client has no such module")
-    return Response(octets, media_type="text/javascript", headers=HEADERS)
+    return await found.answer(request)
