@@ -185,8 +185,12 @@ async def test_tools_change(rig: Any) -> None:
         (shown,) = (await http.get(bind)).json()
         assert shown["properties_key"] == "a.%23"  # RabbitMQ quotes it within JSON, too
         assert (await http.delete(bind + "/a.%2523")).status_code == 204
-        made = await http.post(bind, json={"routing_key": "b *"})
-        assert (await http.delete(made.headers["location"])).status_code == 204
+        keys: list[tuple[str, dict[str, int]]] = [("b *", {}), ("b", {"why": 1})]
+        for key, arguments in keys:
+            made = await http.post(bind, json={"routing_key": key, "arguments": arguments})
+            found = (await http.get(made.headers["location"])).json()
+            assert (found["routing_key"], found["arguments"]) == (key, arguments)
+            assert (await http.delete(made.headers["location"])).status_code == 204
         assert (await http.post(bind, json={"routing_key": "a.#"})).status_code == 201
         assert (await http.delete(bind + "/a.%23")).status_code == 204
         assert (await http.delete(bind + "/a.%23")).status_code == 404

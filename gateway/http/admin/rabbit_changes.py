@@ -6,11 +6,12 @@ from urllib.parse import quote_plus
 from starlette.responses import Response
 
 from gateway.broker.access import TAGS
+from gateway.broker.counters import BindingSnapshot
 from gateway.broker.exchange_types import unknown_type
 from gateway.errors import Condition, Refusal
 from gateway.http.admin.admin_endpoints import Call
 from gateway.http.admin.rabbit_answers import Bad, missing, need_keys
-from gateway.http.admin.rabbit_views import properties_key, quoted
+from gateway.http.admin.rabbit_views import properties_key
 from gateway.http.admin.tables import read_table
 from gateway.http.admin.topology import delete_vhost, make_vhost
 from gateway.http.portions import spread
@@ -121,10 +122,9 @@ async def rabbit_bind(call: Call) -> Response:
     table = table_of(call.body)
     binding = (name, source_of(call), key, table, kind == "exchange")
     await call.on_channel(lambda channel: channel.bind(*binding))
-    return Response(
-        status_code=201,
-        headers={"location": f"{call.request.url.path}/{quote_plus(quoted(key) or '~')}"},
-    )
+    made = BindingSnapshot(call.vhost, source_of(call), name, kind == "exchange", key, table)
+    named = quote_plus(properties_key(made))
+    return Response(status_code=201, headers={"location": f"{call.request.url.path}/{named}"})
 
 
 async def rabbit_unbind(call: Call) -> Response:
