@@ -1,6 +1,7 @@
 """Seals older entries and removes those that are too old, beside a running gateway.
 
-What takes long runs on a thread of its own; the loop only removes rows, in portions.
+What takes long runs on a thread of its own, and sealing in a process of its own; the loop only
+removes rows, in portions.
 """
 
 import asyncio
@@ -14,11 +15,12 @@ from typing import NamedTuple
 
 from gateway.broker.journal import Journal
 from gateway.config.journal import JournalSettings
-from gateway.journal.entries import ALL, JournalError, Names, Part, Question, Span
+from gateway.journal.entries import JournalError, Question, Span
 from gateway.journal.reader import SEGMENTS, JournalReader
 from gateway.journal.rewriting import Retention, rewrite
+from gateway.journal.sealing import PORTION, Job, Sealer
+from gateway.journal.sealing_process import SealingProcess
 from gateway.journal.segments import (
-    SegmentWriter,
     all_segments,
     arrow_is_here,
     list_segments,
@@ -35,9 +37,6 @@ ROWS = 4096
 """Rows removed in one batch of the store: a few milliseconds."""
 SLOWLY = 30
 """Looks until the ages and octets of all there is are looked at again."""
-AT_ONCE = 8 << 20
-"""Octets of entries that are read at once for a segment."""
-PORTION = ALL._replace(entries=2048)
 FIRST = Question(bodies=False, entries=1)
 
 
@@ -49,7 +48,8 @@ class Due(NamedTuple):
 
 
 class Keeper:
-    """Keeps the journal of a data directory within its settings. ``turn`` is a turn of the loop."""
+    """Keeps the journal of a data directory within its settings. ``turn`` is a turn of the loop,
+    ``sealer`` makes what writes the segments of a data directory into another."""
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class Keeper:
         settings: JournalSettings,
         data_dir: Path,
         turn: Callable[[], AbstractContextManager[None]],
+        sealer: Callable[[Path, Path], Sealer] = SealingProcess,
     ) -> None:
         self.journal = journal
         self.settings = settings
@@ -70,6 +71,7 @@ class Keeper:
         self.rounds = 0
         self._turn = turn
         self._pool = ThreadPoolExecutor(1, "journal")
+        self._sealer = sealer(data_dir, self.directory)
         self._tail: Tail | None = None
         self.retention = Retention(settings)
         self._reader = JournalReader(None, self.directory)
@@ -141,6 +143,7 @@ class Keeper:
             self.journal.trim(end)
 
     async def close(self) -> None:
+        self._sealer.close()
         self._pool.shutdown(wait=True)
         self._reader.close()
         if self._tail is not None:
@@ -201,49 +204,10 @@ class Keeper:
             if not large:
                 return False
         end = min(span.end, start + settings.segment_messages)
-        writer = SegmentWriter(self.directory, head.id, start)
-        try:
-            at = start
-            while at < end and writer.octets < settings.segment_octets:
-                reached = self._fill(writer, tail, at, end)
-                if reached <= at:
-                    break
-                at = reached
-            made = writer.finish(at)
-        except BaseException:
-            writer.give_up()
-            raise
-        if made is not None:
-            log.debug("sealed %s", made.path.name)
-        return made is not None and at < span.end and full
-
-    def _fill(self, writer: SegmentWriter, tail: Tail, at: int, end: int) -> int:
-        """Add some entries from a position on, and return where they end."""
-        blocks = tail.blocks(at, AT_ONCE)
-        addresses = tail.addresses()
-        origins = {run.origin for block in blocks for run in block.runs}
-        names = Names(addresses, tail.publishers(origins))
-        for block in blocks:
-            if block.first >= end or writer.octets >= self.settings.segment_octets:
-                break
-            start, last = max(at, block.first), min(end, block.first + block.count)
-            if block.whole:
-                writer.add_part(Part(block, start - block.first, last - block.first), names)
-                at = last
-            else:
-                at = self._fill_slowly(writer, tail, start, last)
-        return at
-
-    def _fill_slowly(self, writer: SegmentWriter, tail: Tail, at: int, end: int) -> int:
-        """The same for entries whose messages stand elsewhere."""
-        while at < end and writer.octets < self.settings.segment_octets:
-            portion = tail.read(at, PORTION, end)
-            for entry in portion.entries:
-                writer.add(entry)
-            if portion.next <= at:
-                break
-            at = portion.next
-        return at
+        reached, made = self._sealer.seal(Job(head.id, start, end, settings.segment_octets))
+        if made:
+            log.debug("sealed %s", made)
+        return bool(made) and reached < span.end and full
 
     def _age(self, tail: Tail, start: int) -> float:
         """Seconds since the oldest entry there came."""

@@ -23,10 +23,10 @@ from array import array
 from bisect import bisect
 from collections.abc import Iterator
 from itertools import accumulate
-from operator import add, attrgetter
-from struct import Struct
+from operator import add
+from struct import Struct, pack
 from struct import error as StructError
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gateway.broker.store import Recorded
 from gateway.broker.store import RecordedRun as Run
@@ -44,8 +44,6 @@ _APART = Struct("<IQ")
 _INT = 4
 _WRITTEN, _ENTERED = 1, 2
 """Kinds of notes, in the place of the number of an address; the value is in that of the offset."""
-
-_key, _header, _body = attrgetter("key"), attrgetter("header"), attrgetter("body")
 
 
 class PackedBlock(NamedTuple):
@@ -104,11 +102,44 @@ def written_before(octets: bytes) -> int | None:
     return value if not count and kind == _WRITTEN else None
 
 
-def _offsets(pieces: list[bytes]) -> bytes:
-    numbers = array("i", accumulate(map(len, pieces), initial=0))
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers.tobytes()
+def _starts(pieces: list[bytes]) -> list[int]:
+    """Where each piece begins, and the end of the last."""
+    return list(accumulate(map(len, pieces), initial=0))
+
+
+def _numbers(starts: list[int]) -> bytes:
+    # Several times as fast as an array of an iterator.
+    return pack(f"<{len(starts)}i", *starts)
+
+
+class _Columns(NamedTuple):
+    """Keys, headers and bodies, and where each begins."""
+
+    keys: list[bytes]
+    headers: list[bytes]
+    bodies: list[bytes]
+    header_starts: list[int]
+    body_starts: list[int]
+
+    @property
+    def octets(self) -> int:
+        return self.header_starts[-1] + self.body_starts[-1]
+
+    def pack(self, added: dict[int, bytes], apart: dict[int, int]) -> tuple[bytes, bytes]:
+        """Head and body of a block. ``added`` and ``apart`` (octets of a body) are by index."""
+        notes = [part for at, text in added.items() for part in (_ADDED.pack(at, len(text)), text)]
+        key_starts, all_notes = _starts(self.keys), b"".join(notes)
+        head = (
+            _HEAD.pack(key_starts[-1], self.header_starts[-1], len(all_notes), len(apart)),
+            _numbers(key_starts), _numbers(self.header_starts), _numbers(self.body_starts),
+            *self.keys, *self.headers, all_notes,
+            *(_APART.pack(*one) for one in apart.items()),
+        )  # fmt: skip
+        return b"".join(head), b"".join(self.bodies)
+
+
+def _columns(keys: list[bytes], headers: list[bytes], bodies: list[bytes]) -> _Columns:
+    return _Columns(keys, headers, bodies, _starts(headers), _starts(bodies))
 
 
 def pack_columns(
@@ -119,43 +150,36 @@ def pack_columns(
     apart: dict[int, int],
 ) -> tuple[bytes, bytes]:
     """Head and body of a block. ``added`` and ``apart`` (octets of a body) are by index."""
-    notes = [part for at, text in added.items() for part in (_ADDED.pack(at, len(text)), text)]
-    all_keys, all_headers, all_notes = b"".join(keys), b"".join(headers), b"".join(notes)
-    head = (
-        _HEAD.pack(len(all_keys), len(all_headers), len(all_notes), len(apart)),
-        _offsets(keys), _offsets(headers), _offsets(bodies), all_keys, all_headers, all_notes,
-        *(_APART.pack(*one) for one in apart.items()),
-    )  # fmt: skip
-    return b"".join(head), b"".join(bodies)
+    return _columns(keys, headers, bodies).pack(added, apart)
 
 
 def _keys(messages: list[Message]) -> list[bytes]:
-    texts = set(map(_key, messages))
-    if len(texts) == 1:
-        return [texts.pop().encode("utf-8", "surrogatepass")] * len(messages)
-    encoded = {text: text.encode("utf-8", "surrogatepass") for text in texts}
-    return list(map(encoded.__getitem__, map(_key, messages)))
+    keys = [message.key for message in messages]
+    encoded = {text: text.encode("utf-8", "surrogatepass") for text in set(keys)}
+    return [encoded[text] for text in keys]
 
 
 def pack_blocks(recorded: Recorded) -> Iterator[PackedBlock]:
-    """The entries of a batch. Hot: no step for each entry but those of C."""
+    """The entries of a batch. Hot: no step for each entry but those of C, and comprehensions, which
+    read an attribute in half of the time of ``attrgetter``."""
     messages, apart = recorded.messages, recorded.apart
     keys = _keys(messages)
-    headers = list(map(_header, messages))
-    bodies = list(map(_body, messages))
+    headers = [message.header for message in messages]
+    bodies: list[Any] = [message.body for message in messages]
     for at in apart:
         bodies[at] = b""
+    columns = _columns(keys, headers, bodies)
     count = len(messages)
-    octets = sum(map(len, bodies)) + sum(map(len, headers))
-    if count <= MOST_ENTRIES and octets <= MOST_OCTETS:
+    if count <= MOST_ENTRIES and columns.octets <= MOST_OCTETS:
         runs = [
             Run(until - run[0], *run[1:])
             for run, until in zip(recorded.runs, _ends(recorded.runs, count), strict=True)
         ]
-        head, body = pack_columns(keys, headers, bodies, recorded.added, apart)
-        yield PackedBlock(0, count, octets, pack_runs(runs, recorded.before), head, body)
+        head, body = columns.pack(recorded.added, apart)
+        packed = pack_runs(runs, recorded.before)
+        yield PackedBlock(0, count, columns.octets, packed, head, body)
         return
-    totals = list(accumulate(map(add, map(len, headers), map(len, bodies))))
+    totals = list(map(add, columns.header_starts[1:], columns.body_starts[1:]))
     at = done = 0
     while at < count:
         end = min(max(bisect(totals, done + MOST_OCTETS), at + 1), at + MOST_ENTRIES)

@@ -15,6 +15,7 @@ from gateway.config.journal import JournalSettings, RecordingSettings
 from gateway.journal.entries import ALL, Entry, JournalError, Trimmed
 from gateway.journal.keeping import Keeper
 from gateway.journal.reader import JournalReader
+from gateway.journal.sealing import LocalSealer
 from gateway.journal.segments import SHARED, list_segments, shares_of
 from tests.journal.recording import Recording
 from tests.store.samples import message
@@ -38,7 +39,8 @@ class Sealing(Recording):
 
     def keeper(self, **given: Any) -> Keeper:
         journal = self.broker.state.journal
-        return Keeper(journal, JournalSettings(**FEW | given), self.folder, self.turn)
+        settings = JournalSettings(**FEW | given)
+        return Keeper(journal, settings, self.folder, self.turn, LocalSealer)
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
