@@ -80,11 +80,12 @@ class Publish(Operation):
 
 @dataclass(slots=True)
 class PublishMany(Operation):
-    """Publish messages in this order, each to the exchange that it names; none is returned. Those
-    that are published are taken out of ``messages``."""
+    """Publish messages in this order, each to the exchange that it names. ``mandatory``: return
+    those that no queue takes. Those that are published are taken out of ``messages``."""
 
     channel: int
     messages: list[Message]
+    mandatory: bool = False
 
 
 @dataclass(slots=True)

@@ -13,7 +13,6 @@ from gateway.adapters.contract import Adapter, Capability
 from gateway.broker.broker import Broker
 from gateway.broker.channel import Channel, nothing
 from gateway.errors import AwaitsUpstream, Condition, Lost, Refusal
-from gateway.message import Message
 from gateway.operations import (
     BeginSession,
     Blocked,
@@ -43,6 +42,7 @@ from gateway.sessions.links import Links
 from gateway.sessions.live_channels import LiveChannels
 from gateway.sessions.long_requests import LongRequests
 from gateway.sessions.named import NamedSessions
+from gateway.sessions.publishes import Publishes, refused_message
 from gateway.sessions.realms import Realms
 from gateway.sessions.replies import Replies
 from gateway.sessions.retries import Retries
@@ -70,13 +70,6 @@ class Registrar(Protocol):
 def nothing_metered() -> tuple[int, int]:
     """No octets: the owner of the socket does not count them, or is gone."""
     return 0, 0
-
-
-def refused_message(operation: Operation) -> Message | None:
-    """The message that was refused, if the operation is a publish."""
-    if isinstance(operation, PublishMany):
-        return operation.messages[0]
-    return operation.message if isinstance(operation, Publish) else None
 
 
 class Session:
@@ -140,12 +133,12 @@ class Session:
         self._calls = ChannelCalls(context, replies, registry.realms)
         self._retries = Retries(context, replies, self._act, self.refuse)
         self._consumers = ConsumerOperations(context, replies, self.follow)
-        self._refuses_alone = bool(adapter.capabilities & (Capability.LINKS | Capability.HANDLES))
-        """A message that is refused costs neither its channel nor its link."""
+        refuses_alone = bool(adapter.capabilities & (Capability.LINKS | Capability.HANDLES))
+        self._publishes = Publishes(context, replies, refuses_alone)
         self._told: str | None = None
         """Why publishers are held back, as the peer has heard."""
         self._live = live = LiveChannels(
-            context, replies, self.follow, registry.realms, self._refuses_alone
+            context, replies, self.follow, registry.realms, refuses_alone
         )
         self._long_requests = LongRequests(context, replies, self.refuse, live.drop)
         self._links: LinkOperations | None = None
@@ -159,12 +152,12 @@ class Session:
             EndSession: self._end,
             SessionLost: self._on_session_lost,
         }
-        self._on_channel: dict[type[Operation], Callable[[Channel, Any], None]] = {
+        self._on_channel: dict[type[Operation], Callable[[Channel, Any], object]] = {
             **self._calls.handlers(),
             **self._long_requests.handlers(),
             **self._consumers.handlers(),
-            Publish: self._publish,
-            PublishMany: self._publish_many,
+            Publish: self._publishes.one,
+            PublishMany: self._publishes.many,
         }
         endpoints = live.endpoints
         if Capability.LINKS in adapter.capabilities:
@@ -243,6 +236,7 @@ class Session:
             return
         context = self._context
         channels = context.channels
+        publish_many = self._publishes.many
         left = iter(operations)
         for operation in left:
             kind = operation.__class__
@@ -259,9 +253,11 @@ class Session:
                 elif kind is PublishMany:
                     channel = channels.get(operation.channel)  # type: ignore[attr-defined]
                     if channel is not None:
-                        self._publish_many(channel, operation, until)  # type: ignore[arg-type]
-                        if operation.messages:  # type: ignore[attr-defined]
+                        if publish_many(channel, operation, until):  # type: ignore[arg-type]
                             self._postpone([operation, *left])
+                            return
+                        if waiting:
+                            self._perform_in_order(list(left))
                             return
                 elif kind is Settle and not operation.multiple:  # type: ignore[attr-defined]
                     channel = channels.get(operation.channel)  # type: ignore[attr-defined]
@@ -326,10 +322,8 @@ class Session:
             self._retries.wait(operation, refusal)
             return
         number = getattr(operation, "channel", 0)
-        if self._refuses_alone and operation.__class__ is Publish:
-            channel = self.channels[number]
-            channel.recipient.returned(operation.message, refusal.condition, refusal.text)
-            channel.publish_path.publish_refused()
+        if self._publishes.refuses_alone and operation.__class__ is Publish:
+            self._publishes.refuse(number, operation.message, refusal)
             return
         if self._links is not None and self._links.late(operation):
             return
@@ -575,24 +569,3 @@ class Session:
         self._live.drop(number)
         if token is not None:
             self._replies.send(number, Refused(number, token, operation.condition, operation.text))
-
-    def _publish(self, channel: Channel, operation: Publish) -> None:
-        channel.publish_path.publish(operation.message, operation.mandatory, operation.immediate)
-        self._context.publisher = True
-
-    def _publish_many(
-        self, channel: Channel, operation: PublishMany, until: float = math.inf
-    ) -> None:
-        """Publish these messages, or as many as there is time for. If one is refused it is the
-        first that is left."""
-        self._context.publisher = True
-        publish, clock, messages = channel.publish_path.publish, perf_counter, operation.messages
-        done = 0
-        try:
-            for message in messages:
-                publish(message)
-                done += 1
-                if clock() > until:
-                    break
-        finally:
-            del messages[:done]

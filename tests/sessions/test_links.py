@@ -409,6 +409,26 @@ def test_exclusions_end_with_the_link(peer: LinkPeer, end: str) -> None:
     assert queue.depth == 1 and not queue.excluded
 
 
+def test_of_many_messages_those_that_are_refused_cost_themselves(peer: LinkPeer) -> None:
+    """They come back, and all others of the same read are published."""
+    from gateway.operations import Confirm, PublishMany, Returned, SelectConfirms
+
+    declare(peer, "q")
+    peer.says(SelectConfirms(1, None))
+    peer.heard()
+    many = [message(str(n), "q", "gone" if n in (0, 3, 4) else "") for n in range(7)]
+    many[5].key = "nowhere"
+    said = peer.says(PublishMany(1, many, True))
+    peer.house.commit()
+    said += peer.heard()
+    returned = [one.sequence for one in said if isinstance(one, Returned)]
+    confirmed = [(one.sequence, one.accepted) for one in said if isinstance(one, Confirm)]
+    assert returned == [1, 4, 5, 6]
+    assert confirmed == [(1, False), (3, True), (5, False), (7, True)]
+    queue = peer.house.broker.vhosts["/"].queues["q"]
+    assert [entry.message.body for entry in queue.backlog.lanes[0].ready] == [b"1", b"2", b"6"]
+
+
 def test_a_message_that_is_refused_costs_the_message(peer: LinkPeer) -> None:
     from gateway.operations import Confirm, Returned, SelectConfirms
 

@@ -117,13 +117,21 @@ class Frames:
         sessions, handler = self._sessions, self._handler
         unpack = HEAD.unpack_from
         while end - at >= 8:
+            like = self._like
+            if like is not None:
+                after = self._run(like, data, at, end, found)
+                if after != at:
+                    if self._stopped:
+                        return None
+                    at = after
+                    continue
             size, offset, kind, channel = unpack(data, at)
             if size > limit or offset < 2 or offset << 2 > size or kind:
                 self._check(size, offset, kind, limit)
             stop = at + size
             if stop > end:
                 break
-            body = at + (offset << 2)
+            start, body = at, at + (offset << 2)
             at = stop
             if kind:
                 self._sasl_frame(data, body, stop, found)
@@ -136,21 +144,6 @@ class Frames:
                 continue
             if self.sasl:
                 raise framing_error("an AMQP frame came before the end of the SASL dialog")
-            like = self._like
-            if like is not None and like.channel == channel and body + like.size <= stop:
-                before, number, between, tag, behind = like.unpack(data, body)
-                if before == like.before and behind == like.behind and between == like.between:
-                    self._unlike = 0
-                    try:
-                        if like.link.on_like(
-                            number, tag, like.settled, data, body + like.size, stop, found
-                        ):
-                            continue
-                    except PeerError as error:
-                        self._violated(error, channel, found)
-                        if self._stopped:
-                            return None
-                        continue
             try:
                 record, payload = read_performative(data, body, stop)
             except FieldError as error:
@@ -164,7 +157,7 @@ class Frames:
                     session.on_transfer(record, data, payload, stop, found)  # type: ignore[union-attr]
                     self._unlike += 1
                     if like is None or self._unlike >= PATIENCE:
-                        self._like = self._template(session, channel, record, data[body:payload])
+                        self._like = self._template(session, record, data[start:payload])
                 else:
                     getattr(session, step)(record, found)
             except PeerError as error:
@@ -179,15 +172,26 @@ class Frames:
             raise error
         self._handler.on_violation(error, channel, found)
 
-    def _template(
-        self, session: Any, channel: int, record: w.Transfer, head: bytes
-    ) -> TransferTemplate | None:
+    def _run(
+        self, like: TransferTemplate, data: bytes, at: int, end: int, found: list[Operation]
+    ) -> int:
+        """Take the transfers from ``at`` on that are like one before. Where the others begin."""
+        link = like.link
+        most, largest = link.room(like.settled)
+        run = like.run(data, at, end, most, min(largest + like.size, self.limit))
+        if run is None:
+            return at
+        self._unlike = 0
+        taken = link.on_run(run, like.settled, data, found)
+        return run.spans[taken - 1][1] if taken else at
+
+    def _template(self, session: Any, record: w.Transfer, head: bytes) -> TransferTemplate | None:
         """The template of a transfer that was accepted."""
         self._unlike = 0
         link = session.handles.get(record.handle)
         if link is None or not link.receiver:
             return None
-        return transfer_template(channel, link, record, head)
+        return transfer_template(link, record, head)
 
     def _keep(self, data: bytes, at: int, end: int) -> None:
         """Keep an incomplete frame until the rest arrives."""

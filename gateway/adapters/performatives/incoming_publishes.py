@@ -4,6 +4,7 @@ Every publish of a session has a number, from 1, by which it is confirmed. Heade
 essentials and addresses are cached.
 """
 
+from itertools import islice
 from typing import Any
 
 from gateway.adapters.core.bounded_cache import BoundedCache
@@ -19,9 +20,17 @@ from gateway.adapters.performatives.links import LinkHandler
 from gateway.adapters.performatives.outcomes import ACCEPTED, is_transactional, outcome_of, rejected
 from gateway.adapters.performatives.pending import PendingReply
 from gateway.adapters.performatives.receiving_link import ReceivingLink
-from gateway.adapters.performatives.sections import DATA_8, DATA_32, PROPERTIES, part, read_header
+from gateway.adapters.performatives.sections import (
+    DATA_8,
+    DATA_32,
+    PROPERTIES,
+    data_prefix,
+    part,
+    read_header,
+)
 from gateway.adapters.performatives.server_links import detach_link, known_outcomes, paired, refuser
 from gateway.adapters.performatives.session import Session
+from gateway.adapters.performatives.transfer_template import Run
 from gateway.adapters.performatives.value_places import value_places
 from gateway.adapters.performatives.violation import error
 from gateway.adapters.performatives.wire import layouts as w
@@ -29,7 +38,7 @@ from gateway.adapters.performatives.wire.tables import AmqpError
 from gateway.bodies import Body
 from gateway.errors import Condition, Refusal
 from gateway.message import Essentials, Message
-from gateway.operations import Attached, AttachTarget, Manage, Operation, Publish
+from gateway.operations import Attached, AttachTarget, Manage, Operation, Publish, PublishMany
 
 Address = tuple[str | None, str | None]
 
@@ -159,6 +168,56 @@ class IncomingPublishes(LinkHandler):
                     return
         self.on_message(arrival, buf[at:end], found)
 
+    def on_run(
+        self,
+        link: ReceivingLink,
+        run: Run,
+        settled: bool,
+        index: int,
+        buf: bytes,
+        found: list[Operation],
+    ) -> int:
+        """Those whose header is like the one before, which had as many octets, are published
+        together."""
+        attached: Attached = link.data
+        exchange, key = attached.exchange, attached.key
+        octets = self._header_octets
+        like = _ESSENTIALS_OF.get(octets)
+        if exchange is None or attached.node == MANAGEMENT or like is None:
+            return index
+        essentials = like.found
+        if attached.transient and essentials.durable:
+            return index
+        values = like.values
+        messages: list[Message] = []
+        size, prefix = -1, b""
+        for begin, end in islice(run.spans, index, None):
+            if end - begin != size:
+                size = end - begin
+                prefix = prefix_of(size - octets)
+            middle = begin + octets
+            if not prefix or not buf.startswith(prefix, middle):
+                break
+            header = buf[begin:middle]
+            if values(header) is None:
+                break
+            body = buf[middle + len(prefix) : end]
+            messages.append(Message(SECTIONS, header, body, exchange, key, essentials))
+        count = len(messages)
+        if count:
+            number = self._published + 1
+            self._published += count
+            if not settled:
+                first = run.first + index
+                tags = run.tags
+                received, unsettled = self.session.unsettled.received, link.unsettled
+                awaiting = self._awaiting
+                for n in range(count):
+                    arrival = IncomingDelivery(link, first + n, tags[index + n], False, False, None)
+                    received[first + n] = unsettled[first + n] = awaiting[number + n] = arrival
+            found.append(PublishMany(self.session.number, messages, attached.mandatory))
+        return index + count
+
     def _take(
         self,
         arrival: IncomingDelivery,
@@ -259,6 +318,16 @@ class IncomingPublishes(LinkHandler):
             together.append(arrival)
         if together:
             self.session.unsettled.settle_received(together, state)
+
+
+def prefix_of(octets: int) -> bytes:
+    """The octets before the payload of one data section of so many octets, in its smallest
+    encoding; none, if there is no such section."""
+    payload = octets - 5
+    if payload > 255:
+        payload = octets - 8
+        return data_prefix(payload) if payload > 255 else b""
+    return data_prefix(payload) if payload >= 0 else b""
 
 
 def known(raw: bytes) -> tuple[bytes, Essentials]:

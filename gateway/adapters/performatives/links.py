@@ -56,6 +56,14 @@ class LinkHandler:
         """A message is complete that came in one transfer, as ``buf[at:end]``. Hot."""
         self.on_message(arrival, buf[at:end], found)
 
+    def on_run(
+        self, link: Any, run: Any, settled: bool, index: int, buf: bytes, found: list[Operation]
+    ) -> int:
+        """Whole messages have come in one read, as ``buf[begin:end]`` for each of ``run.spans``,
+        with ids in a row. Those from ``index`` on may be taken together: returns the index of the
+        first that is not, which ``on_whole`` gets. Hot."""
+        return index
+
     def on_outcome(self, sent: Any, state: Any, settled: bool, found: list[Operation]) -> None:
         """The peer's state of an ``OutgoingDelivery``: a record, or ``None`` if it settles without
         one. ``settled``: the peer has forgotten the delivery. After a terminal state or settlement

@@ -25,6 +25,7 @@ from gateway.adapters.performatives.links import (
     ahead,
 )
 from gateway.adapters.performatives.outcomes import TERMINAL, is_transactional
+from gateway.adapters.performatives.transfer_template import Run
 from gateway.adapters.performatives.violation import Violation
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import (
@@ -216,52 +217,64 @@ class ReceivingLink(Link):
         elif self.spools and not partial.spool_attempted:
             self._spool(partial)
 
-    def on_like(
-        self,
-        number: int,
-        tag: bytes,
-        settled: bool,
-        buf: bytes,
-        at: int,
-        end: int,
-        found: list[Operation],
-    ) -> bool:
-        """A whole message that came as one before, with this id and tag. False if it has to be
-        looked at as the first was. Hot: ``Session.on_transfer`` and ``on_transfer`` in one."""
+    def room(self, settled: bool) -> tuple[int, int]:
+        """How many whole messages may come in a run, and the octets of the largest. None, if each
+        has to be looked at."""
         session = self.session
-        credit = self.credit
-        unsettled = session.unsettled.received
         if (
-            credit <= 0
-            or self.partial is not None
+            self.partial is not None
             or self.over
             or session.output_closed
-            or session.incoming_window <= 0
             or self.incomplete
-            or (self.max_message and end - at > self.max_message)
             or self.snd_mode
             == (SenderSettleMode.UNSETTLED if settled else SenderSettleMode.SETTLED)
-            or number in unsettled
-            or len(tag) > DELIVERY_TAG_MAX
         ):
-            return False
+            return 0, 0
+        return min(self.credit, session.incoming_window), self.max_message or MASK
+
+    def on_run(self, run: Run, settled: bool, buf: bytes, found: list[Operation]) -> int:
+        """Whole messages that came as one before, for which there is room. How many of them are
+        taken; the next one has to be looked at. Hot: ``Session.on_transfer`` and ``on_transfer``
+        for many."""
+        session, handler = self.session, self.handler
+        received = session.unsettled.received
+        first, tags, spans = run
+        count = len(spans)
+        if received and not settled:
+            ids = range(first, first + count)
+            if not received.keys().isdisjoint(ids):
+                count = next(n for n, number in enumerate(ids) if number in received)
+                del spans[count:]
         second = self.rcv_mode == ReceiverSettleMode.SECOND
-        arrival = IncomingDelivery(self, number, tag, settled, second, None)
-        if not settled:
-            self.unsettled[number] = unsettled[number] = arrival
-        session.incoming_window -= 1
-        session.next_incoming_id = session.next_incoming_id + 1 & MASK
-        session.remote_outgoing_window -= 1
-        self.credit = credit - 1
-        self.count = self.count + 1 & MASK
-        try:
-            self.handler.on_whole(arrival, buf, at, end, found)
-        except Violation as violated:
-            self.on_violation(violated, found)
+        taken = 0
+        while taken < count:
+            before = taken
+            if settled or not second:
+                taken = handler.on_run(self, run, settled, taken, buf, found)
+            one_by_one = taken < count
+            if one_by_one:
+                arrival = IncomingDelivery(self, first + taken, tags[taken], settled, second, None)
+                if not settled:
+                    self._enter(arrival)
+                taken += 1
+            used = taken - before
+            session.incoming_window -= used
+            session.next_incoming_id = session.next_incoming_id + used & MASK
+            session.remote_outgoing_window -= used
+            self.credit -= used
+            self.count = self.count + used & MASK
+            if one_by_one:
+                start, stop = spans[taken - 1]
+                try:
+                    handler.on_whole(arrival, buf, start, stop, found)
+                except Violation as violated:
+                    self.on_violation(violated, found)
+                if self.over or session.output_closed:
+                    break
         if self.credit <= self.window >> 1:
             self.top_up()
         session.renew_window()
-        return True
+        return taken
 
     def _arrival(self, record: w.Transfer) -> IncomingDelivery:
         """The delivery that a first transfer begins (§2.7.5)."""

@@ -28,12 +28,24 @@ from gateway.operations import (
     Outcome,
     Post,
     Publish,
+    PublishMany,
     Refused,
     Retire,
     Returned,
     SelectConfirms,
     Settle,
 )
+
+
+def one_by_one(operations: list[Operation]) -> list[Operation]:
+    """Messages that are published together as if each came alone."""
+    found: list[Operation] = []
+    for each in operations:
+        if isinstance(each, PublishMany):
+            found += [Publish(each.channel, m, each.mandatory, False) for m in each.messages]
+        else:
+            found.append(each)
+    return found
 
 
 class Consumer:
@@ -72,6 +84,7 @@ class Broker:
         self.engine.send(Refused(op.channel, op.token, condition, text, lost))
 
     def perform(self, operations: list[Operation]) -> list[Operation]:
+        operations = one_by_one(operations)
         self.heard += operations
         first = dict(self.published)
         for op in operations:

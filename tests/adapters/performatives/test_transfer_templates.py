@@ -10,7 +10,7 @@ from gateway.adapters.performatives.frames import Frames
 from gateway.adapters.performatives.receiving_link import ReceivingLink
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.message import Message, Properties
-from gateway.operations import Publish
+from gateway.operations import Publish, PublishMany
 from tests.adapters.performatives.peer import PLAIN, Peer
 from tests.adapters.performatives.wire import packed
 from tests.drawing import examples
@@ -145,6 +145,26 @@ def test_transfers_alike_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
         if isinstance(one, Publish)
     ]
     assert read == 1 and len(said) == 600
+
+
+def test_transfers_alike_are_published_together() -> None:
+    """Those of one read, but for the first two, by which the templates are made."""
+    peer = Peer()
+    peer.sends()
+
+    def message(number: int) -> bytes:
+        header = SECTIONS.write(Properties(message_id=f"{number:08}"))
+        record = w.Transfer(0, number, number.to_bytes(4), 0, False)
+        size = number % 3 + 1
+        return packed(record, 0, header + b"\x00\x53\x75\xa0" + size.to_bytes(1) + b"x" * size)
+
+    numbers = range(1000, 1050)
+    peer.feed(b"".join(message(number) for number in numbers[:3]))
+    (together,) = peer.engine.receive(b"".join(message(number) for number in numbers[3:]))
+    assert isinstance(together, PublishMany) and together.mandatory
+    assert [len(one.body) for one in together.messages] == [n % 3 + 1 for n in numbers[3:]]
+    ids = [one.properties.message_id for one in together.messages]
+    assert ids == [f"{number:08}" for number in numbers[3:]]
 
 
 def test_the_template_leaves_nothing_behind() -> None:

@@ -1,0 +1,71 @@
+"""Publishes of a session: one message, or many in a row, and what becomes of one that is
+refused."""
+
+import math
+from time import perf_counter
+
+from gateway.broker.channel import Channel
+from gateway.errors import AwaitsUpstream, Refusal
+from gateway.message import Message
+from gateway.operations import Operation, Publish, PublishMany
+from gateway.sessions.context import SessionContext
+from gateway.sessions.replies import Replies
+
+
+def refused_message(operation: Operation) -> Message | None:
+    """The message that was refused, if the operation is a publish."""
+    if isinstance(operation, PublishMany):
+        return operation.messages[0]
+    return operation.message if isinstance(operation, Publish) else None
+
+
+class Publishes:
+    """``refuses_alone``: a message that is refused costs neither its channel nor its link."""
+
+    __slots__ = ("refuses_alone", "_context", "_replies")
+
+    def __init__(self, context: SessionContext, replies: Replies, refuses_alone: bool) -> None:
+        self.refuses_alone = refuses_alone
+        self._context = context
+        self._replies = replies
+
+    def one(self, channel: Channel, operation: Publish) -> None:
+        """Publish a message. Raises ``Refusal``."""
+        channel.publish_path.publish(operation.message, operation.mandatory, operation.immediate)
+        self._context.publisher = True
+
+    def many(self, channel: Channel, operation: PublishMany, until: float = math.inf) -> bool:
+        """Publish these messages, or as many as there is time for: true if some are left for
+        another time slice. Raises ``Refusal`` for the first that is left, unless a message is
+        refused alone: then the others go on."""
+        self._context.publisher = True
+        publish, clock = channel.publish_path.publish, perf_counter
+        messages, mandatory = operation.messages, operation.mandatory
+        while messages:
+            done = 0
+            try:
+                for message in messages:
+                    publish(message, mandatory)
+                    done += 1
+                    if clock() > until:
+                        break
+            except Refusal as refusal:
+                if not self.refuses_alone or isinstance(refusal, AwaitsUpstream):
+                    raise
+                self.refuse(operation.channel, messages[done], refusal)
+                done += 1
+            finally:
+                del messages[:done]
+            waiting = self._replies.waiting.get(operation.channel)
+            came_back = messages and waiting is not None and not waiting.busy
+            if came_back and self._replies.defer(operation):
+                return False  # the others may not overtake it
+            if messages and clock() > until:
+                return True
+        return False
+
+    def refuse(self, number: int, message: Message, refusal: Refusal) -> None:
+        """A message is refused, and its channel goes on."""
+        channel = self._context.channels[number]
+        channel.recipient.returned(message, refusal.condition, refusal.text)
+        channel.publish_path.publish_refused()
