@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gateway.bridge.directories import ManagementDirectory
 from gateway.bridge.ends import Ends
 from gateway.bridge.lanes import Lanes
+from gateway.bridge.management_directory import ManagementDirectory
 from gateway.bridge.pacing import Pace
 from gateway.bridge.preparation import Preparation
 from gateway.bridge.shovel import Shovel
