@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import secrets
@@ -15,6 +16,7 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
+from gateway.adapters.registry import load_engines
 from gateway.bridge.bridge import Bridge
 from gateway.bridge.core_ends import Core
 from gateway.bridge.migration.in_gateway import GatewayMoves
@@ -554,5 +556,8 @@ async def serve(settings: Settings) -> None:
             )
         freeze()
         sys.setswitchinterval(SWITCH_SECONDS)
+        # On a thread, so that no connection waits for it.
+        await asyncio.to_thread(load_engines)
+        gc.freeze()
         await gateway.stopped()
         log.info("stopping")

@@ -36,8 +36,6 @@ class Capability(Flag):
     """Has links (1.0): a message or link that is refused does not cost its channel."""
     HANDLES = auto()
     """Has handles (0.8a2): a message or handle that is refused does not cost its channel."""
-    SILENT = auto()
-    """A server disconnects without a reply from peers that open with another header."""
     PATIENT = auto()
     """A peer waits for the answer to any error before a virtual host is open."""
     SASL_LAYER = auto()

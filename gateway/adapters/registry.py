@@ -7,22 +7,23 @@ tables and the configuration's choices read these rows. A new version is one fol
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from gateway.adapters.commands.engine import Engine as CommandEngine
+import gateway.adapters.commands.content  # these register the dialects of stored messages
+import gateway.adapters.methods.content
+import gateway.adapters.methods.contents.published
+import gateway.adapters.methods.drafts.content
+import gateway.adapters.methods.transitional.contents
+import gateway.adapters.performatives.content
+import gateway.adapters.segments.content  # noqa: F401
 from gateway.adapters.commands.wire import tables as commands
 from gateway.adapters.contract import Adapter, Authority, Capability, Role
 from gateway.adapters.core.trace_lines import HEADER_OCTETS
-from gateway.adapters.methods.drafts.engine import DraftEngine
 from gateway.adapters.methods.drafts.versions import DRAFTS
 from gateway.adapters.methods.engine import HEADERS
-from gateway.adapters.methods.engine import Engine as MethodEngine
-from gateway.adapters.methods.transitional.engine import Engine as TransitionalEngine
 from gateway.adapters.methods.transitional.versions import HEADERS as TRANSITIONAL_HEADERS
 from gateway.adapters.methods.transitional.versions import METHODS, REQUESTS
 from gateway.adapters.methods.wire.tables import VERSIONS as PUBLISHED
 from gateway.adapters.options import Credentials, Limits, Product
-from gateway.adapters.performatives.engine import Engine as PerformativeEngine
 from gateway.adapters.performatives.wire import tables as performatives
-from gateway.adapters.segments.engine import Engine as SegmentEngine
 from gateway.adapters.segments.wire import tables as segments
 from gateway.bodies import Spool
 from gateway.errors import Condition, Lost, Refusal
@@ -75,18 +76,21 @@ class VersionRow(NamedTuple):
     preference: int
     """Order in which the client role tries the versions, 1 first. 0.8a2 comes last of those with a
     client role: its opening has two octets, and servers that want eight wait for the others."""
-    engine: Engine
+    load_engine: Callable[[], Engine]
+    """Imports its engine, which takes some milliseconds at the first call."""
     family: str
     """Folder of its engine, its trace and its probe."""
     tls_header: bytes = b""
     """Header with which a client asks for TLS on the same port (1.0 §5.2.1); empty without one."""
     by_choice: bool = False
     """Its headers select it only on a listener that is set to it."""
+    silent: bool = False
+    """Its servers disconnect without a reply from peers that open with another header."""
     roles: tuple[Role, ...] = (Role.SERVER, Role.CLIENT)
 
     @property
     def capabilities(self) -> Capability:
-        return self.engine.capabilities
+        return self.load_engine().capabilities
 
 
 START = shape("01 0000 00...... 000a 000a")
@@ -108,20 +112,62 @@ CHALLENGE = shape(".... 0a")
 """Size, and the number of CONNECTION CHALLENGE (0.8a2)."""
 
 
+# Engines are imported for the first connection of their family, or by ``load_engines``: together
+# they are a tenth of the time that a gateway takes to start.
+
+
+def _commands() -> Engine:
+    from gateway.adapters.commands.engine import Engine as Commands
+
+    return Commands
+
+
+def _methods() -> Engine:
+    from gateway.adapters.methods.engine import Engine as Methods
+
+    return Methods
+
+
+def _drafts() -> Engine:
+    from gateway.adapters.methods.drafts.engine import DraftEngine
+
+    return DraftEngine
+
+
+def _transitional_engine() -> Engine:
+    from gateway.adapters.methods.transitional.engine import Engine as Transitional
+
+    return Transitional
+
+
+def _segments() -> Engine:
+    from gateway.adapters.segments.engine import Engine as Segments
+
+    return Segments
+
+
+def _performatives() -> Engine:
+    from gateway.adapters.performatives.engine import Engine as Performatives
+
+    return Performatives
+
+
 def _published(name: str, preference: int) -> VersionRow:
     headers = HEADERS.get(name, (PUBLISHED[name].header,))
-    return VersionRow(name, headers, START, preference, MethodEngine, "methods")
+    return VersionRow(name, headers, START, preference, _methods, "methods")
 
 
 def _draft(name: str, preference: int, start: Shape) -> VersionRow:
     headers = (DRAFTS[name].header,)
-    return VersionRow(name, headers, start, preference, DraftEngine, "methods", by_choice=True)
+    return VersionRow(
+        name, headers, start, preference, _drafts, "methods", by_choice=True, silent=True
+    )
 
 
 def _transitional(name: str, preference: int, start: Shape) -> VersionRow:
     headers = TRANSITIONAL_HEADERS
     return VersionRow(
-        name, headers, start, preference, TransitionalEngine, "methods", by_choice=True
+        name, headers, start, preference, _transitional_engine, "methods", by_choice=True
     )
 
 
@@ -129,7 +175,7 @@ VERSIONS: Mapping[str, VersionRow] = {
     row.name: row
     for row in (
         VersionRow(
-            commands.VERSION, (commands.HEADER,), CHALLENGE, 11, CommandEngine, "commands"
+            commands.VERSION, (commands.HEADER,), CHALLENGE, 11, _commands, "commands"
         ),
         _draft("0-9a0", 5, START_0_9A0),
         _draft("0-9a0-7", 6, START_0_9A0_7),
@@ -139,10 +185,10 @@ VERSIONS: Mapping[str, VersionRow] = {
         _published("0-9-1", 1),
         _transitional(REQUESTS, 9, REQUESTED_START),
         _transitional(METHODS, 10, START),
-        VersionRow(segments.VERSION, (segments.HEADER,), (), 8, SegmentEngine, "segments"),
+        VersionRow(segments.VERSION, (segments.HEADER,), (), 8, _segments, "segments"),
         VersionRow(
             performatives.VERSION, (performatives.HEADER, performatives.SASL_HEADER), (), 2,
-            PerformativeEngine, "performatives", performatives.TLS_HEADER,
+            _performatives, "performatives", performatives.TLS_HEADER,
         ),
     )
 }  # fmt: skip
@@ -182,8 +228,14 @@ def header_meanings(chosen: Iterable[str] = ()) -> HeaderMeanings:
     versions = {
         header: row.name for row in rows for header in row.headers if len(header) == HEADER_OCTETS
     }
-    silent = any(Capability.SILENT in VERSIONS[name].capabilities for name in versions.values())
+    silent = any(VERSIONS[name].silent for name in versions.values())
     return HeaderMeanings(versions, silent)
+
+
+def load_engines() -> None:
+    """Import the engines of all versions."""
+    for row in VERSIONS.values():
+        row.load_engine()
 
 
 def adapter_for(version: str, role: Role, **options: Any) -> Adapter:
@@ -193,4 +245,4 @@ def adapter_for(version: str, role: Role, **options: Any) -> Adapter:
     if role not in row.roles:
         text = f"the gateway does not speak {version} as a {role.value} yet"
         raise Refusal(Condition.NOT_IMPLEMENTED, text, Lost.CONNECTION)
-    return row.engine(version, role, **options)
+    return row.load_engine()(version, role, **options)

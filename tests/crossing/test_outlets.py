@@ -3,9 +3,10 @@
 import pytest
 
 from gateway.adapters import Role
-from gateway.adapters.methods import Engine, states
+from gateway.adapters.methods import states
 from gateway.adapters.methods.channel import Channel
 from gateway.adapters.methods.content import BASIC
+from gateway.adapters.methods.engine import Engine
 from gateway.adapters.methods.splicing import without_expiration
 from gateway.adapters.methods.wire.layouts import BasicProperties, write_basic_properties
 from gateway.adapters.performatives.content import SECTIONS

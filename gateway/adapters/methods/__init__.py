@@ -1,5 +1,1 @@
 """AMQP 0-8, 0-9 and 0-9-1: classes and methods."""
-
-from gateway.adapters.methods.engine import Engine
-
-__all__ = ["Engine"]

@@ -37,7 +37,7 @@ from gateway.partial_bodies import PartialBodyStore
 class DraftEngine:
     """One connection of a draft; an ``Adapter``."""
 
-    capabilities = Capability.SILENT | Capability.PATIENT | Capability.PARTIAL_BODIES
+    capabilities = Capability.PATIENT | Capability.PARTIAL_BODIES
 
     def __init__(
         self,
