@@ -1,4 +1,6 @@
-FROM python:3.11-slim-bookworm AS source
+# Another image with python, pip and useradd will do: --build-arg BASE=...
+ARG BASE=python:3.11-slim-bookworm
+FROM ${BASE} AS source
 COPY pyproject.toml README.md LICENSE /src/
 COPY gateway /src/gateway
 COPY pyspark_amqp /src/pyspark_amqp

@@ -20,6 +20,7 @@ RECIPE = [line for line in LINES if line and not line.startswith("#")]
 def stages() -> dict[str, list[tuple[str, str]]]:
     """Instructions and their arguments, by the stage they are in."""
     found: dict[str, list[tuple[str, str]]] = {}
+    steps: list[tuple[str, str]] = []  # before the first stage there are only arguments
     for line in RECIPE:
         word, _, rest = line.partition(" ")
         if word == "FROM":

@@ -2,15 +2,12 @@
 have."""
 
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,10 +17,7 @@ import pytest
 from gateway import __version__
 from tests.net.preloaded import ROOT
 from tests.net.running import environment, until
-
-PACKAGES = "gateway", "pyspark_amqp"
-NEEDED = 77
-"""The first version of setuptools that reads our pyproject.toml."""
+from tests.release.conftest import PACKAGES
 
 
 def shipped(root: Path) -> set[str]:
@@ -46,39 +40,6 @@ def test_what_is_no_module_is_package_data() -> None:
         for path in (ROOT / name).glob(pattern)
     }
     assert {name for name in shipped(ROOT) if not name.endswith(".py")} - named == set()
-
-
-def build(kind: str, source: Path, target: Path) -> Path:
-    script = f"from setuptools import build_meta as it; print(it.build_{kind}({str(target)!r}))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=source, capture_output=True, text=True, timeout=100
-    )
-    assert done.returncode == 0, done.stderr
-    return target / done.stdout.splitlines()[-1]
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Path]]:
-    """The source archive and the wheel."""
-    try:
-        known = int(version("setuptools").partition(".")[0])
-    except PackageNotFoundError:
-        known = 0
-    if known < NEEDED:
-        pytest.skip(f"a wheel is built by setuptools >= {NEEDED} (pip install setuptools)")
-    folder = tmp_path_factory.mktemp("release")
-    source = folder / "source"
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
-        shutil.copy(ROOT / name, source / name)
-    (source / "tests").mkdir()
-    (source / "tests" / "test_one.py").touch()
-    archive = build("sdist", source, folder)
-    (folder / "unpacked").mkdir()
-    subprocess.run(["tar", "-xzf", archive, "-C", folder / "unpacked"], check=True, timeout=60)
-    (unpacked,) = (folder / "unpacked").iterdir()
-    yield archive, build("wheel", unpacked, folder)
 
 
 @pytest.mark.extras
