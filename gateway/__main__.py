@@ -110,11 +110,11 @@ def serve(
     amqp = {"host": host, "port": amqp_port, "tls": given(tls) or None}
     http = {"host": host, "port": http_port}
     top = {"data_dir": data_dir, "durable": durable, "log_level": log_level}
-    settings = read_settings(
-        config,
+    options = {
         **given({**top, "amqp": given(amqp) or None, "http": given(http) or None}),
         **({} if upstream is None else facade_of(upstream)),
-    )
+    }
+    settings = read_settings(config, **options)
     import logging
 
     from gateway.http.observe.logs import set_up
@@ -125,7 +125,7 @@ def serve(
     from gateway.event_loop import run
 
     try:
-        run(app.serve(settings))
+        run(app.serve(settings, lambda: read_settings(config, **options)))
     except StoreError as error:
         fail(f"the store in {settings.data_dir} failed: {error}")
 

@@ -7,11 +7,9 @@ import logging
 import os
 import secrets
 import signal
-import ssl
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -22,14 +20,11 @@ from gateway.bridge.core_ends import Core
 from gateway.bridge.migration.in_gateway import GatewayMoves
 from gateway.broker.access import KINDS as ACCESS
 from gateway.broker.broker import Broker
-from gateway.broker.broker import Limits as BrokerLimits
 from gateway.broker.journal import RecordingRule
 from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Store
 from gateway.config import Settings
-from gateway.config.amqp import TlsSettings
 from gateway.crossing.crossing import Crossing
-from gateway.definitions import read_definitions
 from gateway.errors import Condition, ConfigError, StoreError
 from gateway.event_loop import freeze
 from gateway.http.access.front import admin_plane
@@ -37,7 +32,6 @@ from gateway.http.access.protocol import BoundedProtocol, bounded
 from gateway.http.admin.definition_import import load_definitions
 from gateway.http.app import build
 from gateway.http.app import close as close_http
-from gateway.http.configuration_checks import check_named_files
 from gateway.http.dependencies import ChannelInfo, ConnectionInfo, HttpDependencies
 from gateway.http.direct_protocol import answering
 from gateway.http.publish.spool import open_partial_bodies, open_spool
@@ -53,10 +47,9 @@ from gateway.net.listener_rules import rules_of
 from gateway.net.loop_turn import LoopTurn
 from gateway.net.loopback import is_local_name
 from gateway.net.passwords import Passwords
-from gateway.net.tls import server_context
 from gateway.net.websocket import AmqpSockets
 from gateway.net.websocket_frames import FrameByFrame
-from gateway.operations import SessionLimits
+from gateway.reloading import Prepared, Reloading, prepare
 from gateway.sessions.named import NamedSessions
 from gateway.sessions.registry import SessionRegistry
 from gateway.store.sqlite import SqliteStore
@@ -76,8 +69,10 @@ default of 5 ms, a commit beside a busy loop takes several times as long (DESIGN
 class Gateway:
     """A running gateway: ``async with Gateway(settings) as gateway: await gateway.stopped()``."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, reread: Callable[[], Settings] | None = None) -> None:
+        """``reread`` reads the settings again; ``None``: there is nothing to read."""
         self.settings = settings
+        self.reloading = Reloading(settings, reread or settings.model_copy, self._use)
         self.amqp_port = 0
         self.amqps_port: int | None = None
         self.more_ports: list[int] = []
@@ -90,15 +85,7 @@ class Gateway:
             self.registry = SessionRegistry(
                 settings.amqp.create_queues,
                 open_partial_bodies(settings, self.spool),
-                NamedSessions(
-                    SessionLimits(
-                        settings.limits.session_seconds,
-                        settings.limits.sessions,
-                        settings.limits.user_sessions,
-                        settings.limits.session_octets,
-                        settings.limits.all_session_octets,
-                    )
-                ),
+                NamedSessions(settings.limits.of_sessions()),
             )
             self.broker = self._broker()
             key, crossing = secret(settings, CROSSING_FILE), settings.crossing
@@ -113,23 +100,16 @@ class Gateway:
 
     def _broker(self) -> Broker:
         settings = self.settings
-        limits = BrokerLimits(
-            int(memory_total() * settings.limits.memory_page),
-            max_branches=settings.limits.branches,
-            max_branch_octets=settings.limits.branch_octets,
-            max_branch_seconds=settings.limits.branch_seconds,
-        )
         if isinstance(self.store, SqliteStore):
             self.store.report = log.error
         rules = [
             RecordingRule(one.vhost, one.address, one.record) for one in settings.journal.recording
         ]
+        limits = settings.limits.of_broker(memory_total())
         broker = Broker(self.store, limits, int(time.time() * 1000), rules)
         broker.state.report = log.error
         broker.state.warn = log.warning
-        for name in settings.vhosts:
-            if name not in broker.vhosts:
-                broker.create_vhost(name)
+        make_vhosts(broker, settings.vhosts)
         broker.access.decoy_key = secret(settings, DECOY_FILE)
         broker.access.removed = self.registry.user_removed
         return broker
@@ -145,7 +125,7 @@ class Gateway:
     async def _start(self) -> None:
         settings = self.settings
         amqp = settings.amqp
-        context = tls_context(amqp.tls)
+        prepared = prepare(settings)
         self.turn = LoopTurn(self.broker, self.store, settings.limits.store_backlog_octets)
         self._turns = 0
         self.turn.on_pressure = lambda pressed: self._hold()
@@ -170,21 +150,19 @@ class Gateway:
             settings=amqp,
             passwords=self.passwords,
             spool=self.spool,
-            context=context,
+            context=prepared.context,
         )
-        self.broker.templates = {name: dict(given) for name, given in amqp.templates.items()}
+        self.broker.templates = {name: dict(one) for name, one in amqp.templates.items()}
         web = listen_http(settings.http.host, settings.http.port)
         admin = None
         try:
             if settings.admin.port is not None:
                 admin = listen_http(settings.admin.host, settings.admin.port)
-            check_named_files(settings)
             self.bridge = self._bridge()
             self.observers = [Observing(plan_of(one)) for one in settings.observe]
             self._web = build(self._http_dependencies())
-            if settings.definitions is not None:
-                await self._load(settings.definitions, settings.definitions_format)
-            self._listen("detect" if context is not None else "never")
+            await self._load(prepared)
+            self._listen()
             await self._observe()
         except ConfigError:
             web.close()
@@ -193,18 +171,16 @@ class Gateway:
             raise
         self.http_port = web.getsockname()[1]
         http = settings.http
-        data_plane = AmqpSockets(self._web, self.listener, http.origins, http.raw_nodes)
-        protocol = answering(self._http_protocol(), self._web)
-        self._servers = [HttpServer(self._serving(data_plane, protocol))]
+        self._sockets = AmqpSockets(self._web, self.listener, http.origins, http.raw_nodes)
+        protocol = answering(bounded(http), self._web)
+        self._servers = [HttpServer(self._serving(self._sockets, protocol))]
         self._tasks = [
             asyncio.create_task(self._every_second()),
             asyncio.create_task(self._servers[0].serve(sockets=[web])),
         ]
         if admin is not None:
             self.admin_port = admin.getsockname()[1]
-            self._servers.append(
-                HttpServer(self._serving(admin_plane(self._web), self._http_protocol()))
-            )
+            self._servers.append(HttpServer(self._serving(admin_plane(self._web), bounded(http))))
             self._tasks.append(asyncio.create_task(self._servers[1].serve(sockets=[admin])))
         self.turn.begin()
         self.turn.end()
@@ -226,9 +202,11 @@ class Gateway:
             plan = observer.plan
             log.info("observing %s on %s:%d", plan.upstream, plan.host, observer.port)
 
-    async def _load(self, definitions: Path, source: str) -> None:
-        """Apply a file of definitions. Raises ``ConfigError``."""
-        given, read = read_definitions(definitions, source)
+    async def _load(self, prepared: Prepared) -> None:
+        """Apply the file of definitions, if there is one. Raises ``ConfigError``."""
+        if prepared.definitions is None:
+            return
+        definitions, (given, read) = prepared.settings.definitions, prepared.definitions
         for one in read.findings:
             level = logging.INFO if one.severity == "info" else logging.WARNING
             log.log(level, "definitions: %s: %s", one.place or definitions, one.text)
@@ -270,10 +248,10 @@ class Gateway:
             if not self._turns:
                 self.turn.end()
 
-    def _listen(self, detect: str) -> None:
-        """Open all AMQP ports. ``detect`` is the TLS mode of ports that accept both TLS and plain
-        connections."""
+    def _listen(self) -> None:
+        """Open all AMQP ports."""
         amqp, listen = self.settings.amqp, self.listener.listen
+        detect = "never" if self.listener.context is None else "detect"
         rules = rules_of(amqp)
         self.amqp_port = listen(ListenAddress(amqp.host, amqp.port, detect, rules))
         if amqp.tls.port is not None:
@@ -283,10 +261,6 @@ class Gateway:
             tls = "always" if one.tls_only else detect
             there = ListenAddress(one.host or amqp.host, one.port, tls, rules_of(amqp, one))
             self.more_ports.append(listen(there))
-
-    def _http_protocol(self) -> type[BoundedProtocol]:
-        http = self.settings.http
-        return bounded(http.max_head_octets, http.idle_seconds, http.max_connections)
 
     def _serving(self, app: ASGIApp, protocol: type[BoundedProtocol]) -> uvicorn.Config:
         http = self.settings.http
@@ -326,6 +300,7 @@ class Gateway:
             figures=self._figures,
             journal=self._open_journal if self.settings.durable else None,
             journal_settings=self.settings.journal,
+            last_reload=lambda: self.reloading.last,
         )
 
     def _open_journal(self) -> JournalReader:
@@ -339,6 +314,10 @@ class Gateway:
             "memory_octets": self.watch.memory_used,
             "memory_limit_octets": self.watch.memory_limit,
             "journal_failures_total": 0 if self.keeper is None else self.keeper.failures,
+            "settings_reloads_total": self.reloading.reloads,
+            "settings_reload_failures_total": self.reloading.failures,
+            "settings_last_reload_successful": not self.reloading.last.error,
+            "settings_last_reload_timestamp_seconds": self.reloading.last.at,
         }
 
     def _connections(self) -> list[ConnectionInfo]:
@@ -434,19 +413,35 @@ class Gateway:
         """Request a shutdown; ``stopped`` returns."""
         self._stop.set()
 
-    def reload_certificate(self) -> None:
-        """Read the files of ``amqp.tls`` again, for connections that come from now on. Where they
-        cannot be used, the certificate of before stays."""
-        try:
-            context = tls_context(self.settings.amqp.tls)
-        except ConfigError as error:
-            log.error("the TLS certificate of before is kept: %s", error)
-            return
-        if context is None:
-            log.info("there is no TLS certificate to read again")
-            return
-        self.listener.context = context
-        log.info("TLS certificate read again: %s", self.settings.amqp.tls.certificate)
+    async def _use(self, prepared: Prepared) -> None:
+        """Have all parts derive again what they derived from settings, after these have changed.
+        Connections that are open keep the limits and the certificate they began with. Raises
+        ``ConfigError`` if definitions cannot be applied."""
+        settings, limits = self.settings, self.settings.limits
+        if self.listener.context is not None:
+            self.listener.context = prepared.context
+        self.listener.limits = settings.amqp.limits()
+        for upstream in self.bridge.upstreams.values():
+            upstream.limit(self.listener.limits)
+        self.broker.templates = {name: dict(one) for name, one in settings.amqp.templates.items()}
+        self.broker.state.limits = limits.of_broker(memory_total())
+        self.registry.create_queues = settings.amqp.create_queues
+        self.registry.named.limit(limits.of_sessions())
+        self.registry.partials.limit(
+            limits.staged_octets, limits.staged_items, limits.staged_seconds * 1000
+        )
+        self.spool.limit(limits.large_octets, limits.spool_octets)
+        self.turn.backlog = limits.store_backlog_octets
+        self.watch.limit(limits.memory_high, limits.disk_free_octets)
+        self.passwords.failures.allow(settings.http.failures, settings.http.failure_seconds)
+        self._sockets.origins = frozenset(settings.http.origins)
+        if self.keeper is not None:
+            self.keeper.take_settings()
+        for take_settings in self._web.state.context.on_reload:
+            take_settings()
+        with self._turn():
+            make_vhosts(self.broker, settings.vhosts)
+        await self._load(prepared)
 
     async def stopped(self) -> None:
         """Wait until a shutdown is requested."""
@@ -505,21 +500,20 @@ def secret(settings: Settings, name: str) -> bytes:
     return kept_secret(settings.data_dir / name)
 
 
-def tls_context(tls: TlsSettings) -> ssl.SSLContext | None:
-    """``None`` without a certificate. Raises ``ConfigError``."""
-    if tls.certificate is None or tls.key is None:
-        return None
-    return server_context(tls.certificate, tls.key, tls.client_ca)
+def make_vhosts(broker: Broker, names: Iterable[str]) -> None:
+    for name in names:
+        if name not in broker.vhosts:
+            broker.create_vhost(name)
 
 
 @contextlib.asynccontextmanager
 async def on_signals(gateway: Gateway) -> AsyncIterator[None]:
-    """Shut down gracefully on SIGINT and SIGTERM; read the certificate again on SIGHUP."""
+    """Shut down gracefully on SIGINT and SIGTERM; read the settings again on SIGHUP."""
     loop = asyncio.get_running_loop()
     handlers = {
         signal.SIGINT: gateway.stop,
         signal.SIGTERM: gateway.stop,
-        signal.SIGHUP: gateway.reload_certificate,
+        signal.SIGHUP: gateway.reloading.request,
     }
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)
@@ -530,9 +524,10 @@ async def on_signals(gateway: Gateway) -> AsyncIterator[None]:
             loop.remove_signal_handler(number)
 
 
-async def serve(settings: Settings) -> None:
-    """Run until a signal. Raises ``ConfigError`` if it cannot start."""
-    async with Gateway(settings) as gateway, on_signals(gateway):
+async def serve(settings: Settings, reread: Callable[[], Settings]) -> None:
+    """Run until a signal. ``reread`` reads the settings again. Raises ``ConfigError`` if the
+    gateway cannot start."""
+    async with Gateway(settings, reread) as gateway, on_signals(gateway):
         amqp, http = settings.amqp, settings.http
         log.info("AMQP on %s:%d", amqp.host, gateway.amqp_port)
         if gateway.amqps_port is not None:

@@ -327,6 +327,11 @@ class Spool:
         self._files = 0
         self._freed: deque[int] = deque()  # filled by the thread that releases a file
 
+    def limit(self, threshold: int, most_octets: int) -> None:
+        """Change the limits; bodies that are there stay."""
+        self.threshold = threshold
+        self.most_octets = most_octets
+
     @property
     def octets(self) -> int:
         """Octets in open files, of complete and incomplete bodies."""

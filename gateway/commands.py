@@ -49,16 +49,11 @@ def check(
     config: Annotated[Path, typer.Argument(help="TOML file.")], as_json: AsJson = False
 ) -> None:
     """Check a configuration: print its errors, or all effective settings."""
-    from gateway.bridge.preparation import check_rules
     from gateway.config import read_settings
-    from gateway.net.tls import server_context
+    from gateway.http.configuration_checks import check_settings
 
     settings = read_settings(config)
-    tls = settings.amqp.tls
-    if tls.certificate is not None and tls.key is not None:
-        server_context(tls.certificate, tls.key, tls.client_ca)
-    for shovel in settings.shovels:
-        check_rules(shovel)
+    check_settings(settings)
     if as_json:
         return show_json(settings.model_dump(mode="json"))
     out.print(f"{config}: valid")

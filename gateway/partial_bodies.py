@@ -152,6 +152,12 @@ class PartialBodyStore:
         if self.directory is not None and self.directory.is_dir():
             self._find(self.directory)
 
+    def limit(self, most_octets: int, most_items: int, keep_ms: int) -> None:
+        """Change the limits; they count when a body is added or a second has passed."""
+        self.most_octets = most_octets
+        self.most_items = most_items
+        self.keep_ms = keep_ms
+
     # --- an earlier process ---------------------------------------------------------------------
 
     def _find(self, directory: Path) -> None:

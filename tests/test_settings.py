@@ -10,6 +10,8 @@ from pydantic import BaseModel
 
 from gateway.config import Settings
 from gateway.config.amqp import AmqpSettings
+from gateway.config.reload import taken_by
+from gateway.config.section import Takes
 from gateway.config.web import HttpSettings
 from gateway.limits import MECHANISMS, Limits
 
@@ -174,3 +176,32 @@ def test_defaults_in_the_documents_are_those_of_the_models() -> None:
         not in {str(default).lower(), f"{default:g}" if isinstance(default, float) else ""}
     }
     assert wrong == {}
+
+
+# --- changes while the gateway runs ---------------------------------------------------------------
+
+CHANGE = re.compile(r"^\| `([\w.]+)` \|\s*.*?\s*\| (\w+) \| ", re.MULTILINE)
+
+
+def changing(
+    model: type[BaseModel], prefix: str = "", whole: Takes | None = None
+) -> Iterator[tuple[str, Takes | None]]:
+    """Every key, and what its change takes: what its field says, or that of the table it is in."""
+    for name, field in model.model_fields.items():
+        takes = whole or taken_by(field)
+        kinds = (field.annotation, *getattr(field.annotation, "__args__", ()))
+        inner = [one for one in kinds if isinstance(one, type) and issubclass(one, BaseModel)]
+        if not inner or inner[0] is not field.annotation:
+            yield prefix + name, takes
+        for one in inner:
+            yield from changing(one, f"{prefix}{name}.", takes)
+
+
+def test_every_setting_says_when_a_change_counts() -> None:
+    silent = [name for name, takes in changing(Settings) if takes is None]
+    assert silent == [], "declare their types as Live[...] or AtStart[...]"
+
+
+def test_the_document_says_when_a_change_counts() -> None:
+    written = dict(CHANGE.findall((ROOT / "docs" / "configuration.md").read_text()))
+    assert written == {name: takes and takes.value for name, takes in changing(Settings)}

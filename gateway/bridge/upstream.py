@@ -43,7 +43,7 @@ class Upstream:
         """Raises ``ConfigError`` if a file that the settings name cannot be used."""
         self.settings = settings
         self.addresses = [read_address(one) for one in settings.addresses]
-        self._limits = limits._replace(handshake_timeout=settings.connect_seconds)
+        self.limit(limits)
         self._spool = spool
         settings.secret()
         encrypted = any(one.tls for one in self.addresses)
@@ -54,6 +54,10 @@ class Upstream:
         self._peer = Peer()
         self._since = 0
         self._error = ""
+
+    def limit(self, limits: Limits) -> None:
+        """The limits of connections that are made from now on."""
+        self._limits = limits._replace(handshake_timeout=self.settings.connect_seconds)
 
     async def connect(self, purpose: str) -> Remote:
         """A new connection to the first address that answers, beginning with the last that did.

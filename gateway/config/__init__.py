@@ -27,7 +27,7 @@ from gateway.config.facade import FacadeSettings
 from gateway.config.journal import JournalSettings
 from gateway.config.observe import ObserveSettings
 from gateway.config.ports import Listener, collision
-from gateway.config.section import Section
+from gateway.config.section import AtStart, Live, Section
 from gateway.config.web import AdminSettings, DeclaredRoute, HttpSettings
 from gateway.errors import ConfigError
 from gateway.operations import SessionLimits
@@ -40,88 +40,109 @@ SESSIONS = SessionLimits()
 class CrossingSettings(Section):
     """Messages that cross between 1.0 and the older versions: docs/crossing.md."""
 
-    mode: Literal["natural", "lossless", "strict", "lenient"] = Field(
+    mode: AtStart[Literal["natural", "lossless", "strict", "lenient"]] = Field(
         "lossless", description="treatment of properties that the other version cannot express"
     )
-    fidelity: Literal["values", "bytes"] = Field("values", description="precision of the way back")
+    fidelity: AtStart[Literal["values", "bytes"]] = Field(
+        "values", description="precision of the way back"
+    )
 
 
 class ResourceSettings(Section):
     """Memory and disk."""
 
-    memory_high: float = Field(
+    memory_high: Live[float] = Field(
         0.4, gt=0, le=1, description="share of RAM in use above which publishers are paused"
     )
-    memory_page: float = Field(
+    memory_page: Live[float] = Field(
         0.2,
         gt=0,
         le=1,
         description="share of RAM in message bodies above which queues page to disk",
     )
-    disk_free_octets: int = Field(
+    disk_free_octets: Live[int] = Field(
         50_000_000, ge=0, description="free disk octets below which publishers are paused"
     )
-    store_backlog_octets: int = Field(
+    store_backlog_octets: Live[int] = Field(
         64 << 20,
         ge=1 << 20,
         description="octets waiting for the store above which publishers are paused",
     )
-    large_octets: int = Field(
+    large_octets: Live[int] = Field(
         bodies.THRESHOLD,
         ge=1 << 16,
         description="message bodies of this size or more are kept in files",
     )
-    spool_octets: int = Field(
+    spool_octets: Live[int] = Field(
         bodies.MOST_OCTETS, ge=0, description="total octets of such files in use; 0 is no limit"
     )
-    staged_octets: int = Field(
+    staged_octets: Live[int] = Field(
         partial_bodies.MOST_OCTETS,
         ge=0,
         description="octets of partly received bodies; 0 is no limit",
     )
-    staged_items: int = Field(
+    staged_items: Live[int] = Field(
         partial_bodies.MOST_ITEMS, ge=1, description="number of partly received bodies"
     )
-    staged_seconds: int = Field(
+    staged_seconds: Live[int] = Field(
         partial_bodies.KEEP_SECONDS,
         ge=1,
         description="time that a partly received body waits for its sender to continue",
     )
-    branches: int = Field(
+    branches: Live[int] = Field(
         DEFAULTS.max_branches,
         ge=0,
         description="branches of distributed transactions of a virtual host at a time",
     )
-    branch_octets: int = Field(
+    branch_octets: Live[int] = Field(
         DEFAULTS.max_branch_octets,
         ge=0,
         description="octets of publishes that wait for the commit of such branches",
     )
-    branch_seconds: int = Field(
+    branch_seconds: Live[int] = Field(
         DEFAULTS.max_branch_seconds,
         ge=0,
         description="time in which a branch must be prepared, unless its client sets another;"
         " 0 is no limit",
     )
-    session_seconds: int = Field(
+    session_seconds: Live[int] = Field(
         SESSIONS.seconds,
         ge=0,
         description="longest time that a session of 0-10 is kept for another connection",
     )
-    sessions: int = Field(
+    sessions: Live[int] = Field(
         SESSIONS.sessions, ge=0, description="sessions of 0-10 that are, or will be, kept"
     )
-    user_sessions: int = Field(
+    user_sessions: Live[int] = Field(
         SESSIONS.user_sessions, ge=0, description="such sessions of one user"
     )
-    session_octets: int = Field(
+    session_octets: Live[int] = Field(
         SESSIONS.octets,
         ge=0,
         description="octets that a kept session remembers, to send them again",
     )
-    all_session_octets: int = Field(
+    all_session_octets: Live[int] = Field(
         SESSIONS.all_octets, ge=0, description="such octets of all sessions"
     )
+
+    def of_broker(self, memory: int) -> Limits:
+        """The limits that the broker keeps to, with so many octets of memory."""
+        return Limits(
+            int(memory * self.memory_page),
+            max_branches=self.branches,
+            max_branch_octets=self.branch_octets,
+            max_branch_seconds=self.branch_seconds,
+        )
+
+    def of_sessions(self) -> SessionLimits:
+        """The limits of sessions of 0-10."""
+        return SessionLimits(
+            self.session_seconds,
+            self.sessions,
+            self.user_sessions,
+            self.session_octets,
+            self.all_session_octets,
+        )
 
 
 PREFIX = "AMQP_GATEWAY_"
@@ -132,25 +153,25 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid")
 
-    data_dir: Path = Field(
+    data_dir: AtStart[Path] = Field(
         default_factory=lambda: Path(platformdirs.user_data_dir("amqp-gateway", appauthor=False)),
         description="directory of the durable store",
     )
-    durable: bool = Field(True, description="false: keep everything in memory")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
+    durable: AtStart[bool] = Field(True, description="false: keep everything in memory")
+    log_level: Live[Literal["debug", "info", "warning", "error"]] = Field(
         "info", description="lowest level that is logged"
     )
-    log_format: Literal["text", "json"] = Field(
+    log_format: Live[Literal["text", "json"]] = Field(
         "text", description="lines of text, or one JSON object per line"
     )
-    vhosts: list[str] = Field(["/"], description="virtual hosts created in an empty store")
-    definitions: Path | None = Field(
+    vhosts: Live[list[str]] = Field(["/"], description="virtual hosts created if they are missing")
+    definitions: Live[Path | None] = Field(
         None,
         description="file of definitions, RabbitMQ's or exported, or of another broker "
         "(docs/import.md), applied at each start",
     )
-    definitions_format: Literal["auto", "rabbitmq", "broker-j", "artemis", "qpid-cpp"] = Field(
-        "auto", description="what wrote that file"
+    definitions_format: Live[Literal["auto", "rabbitmq", "broker-j", "artemis", "qpid-cpp"]] = (
+        Field("auto", description="what wrote that file")
     )
     amqp: AmqpSettings = Field(default_factory=AmqpSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
@@ -158,17 +179,17 @@ class Settings(BaseSettings):
     crossing: CrossingSettings = Field(default_factory=CrossingSettings)
     limits: ResourceSettings = Field(default_factory=ResourceSettings)
     journal: JournalSettings = Field(default_factory=JournalSettings)
-    routes: list[DeclaredRoute] = Field([], description="declared routes, see below")
-    upstreams: list[UpstreamSettings] = Field(
+    routes: AtStart[list[DeclaredRoute]] = Field([], description="declared routes, see below")
+    upstreams: AtStart[list[UpstreamSettings]] = Field(
         [], description="brokers that the gateway connects to, see below"
     )
-    shovels: list[ShovelSettings] = Field(
+    shovels: AtStart[list[ShovelSettings]] = Field(
         [], description="queues whose messages are moved elsewhere, see below"
     )
-    facades: list[FacadeSettings] = Field(
+    facades: AtStart[list[FacadeSettings]] = Field(
         [], description="virtual hosts whose queues live on an upstream, see below"
     )
-    observe: list[ObserveSettings] = Field(
+    observe: AtStart[list[ObserveSettings]] = Field(
         [], description="proxies that record the use that clients make of old brokers, see below"
     )
 

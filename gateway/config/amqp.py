@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, mod
 from gateway.adapters.methods.transitional.versions import REQUESTS
 from gateway.adapters.registry import sharing
 from gateway.broker.limits import read_queue_arguments
-from gateway.config.section import Section
+from gateway.config.section import AtStart, Live, Section
 from gateway.errors import Refusal
 from gateway.limits import MECHANISMS, Limits, Mechanism
 
@@ -44,10 +44,10 @@ RequireTls = Literal["no", "passwords", "yes"]
 class TlsSettings(Section):
     """Certificate for the TLS port and for TLS on the plain port."""
 
-    port: int | None = Field(None, ge=0, le=65535, description="TLS-only port, often 5671")
-    certificate: Path | None = Field(None, description="PEM file with the chain")
-    key: Path | None = Field(None, description="PEM file with the private key")
-    client_ca: Path | None = Field(
+    port: AtStart[int | None] = Field(None, ge=0, le=65535, description="TLS-only port, often 5671")
+    certificate: Live[Path | None] = Field(None, description="PEM file with the chain")
+    key: Live[Path | None] = Field(None, description="PEM file with the private key")
+    client_ca: Live[Path | None] = Field(
         None, description="PEM file; clients must then present a certificate from this authority"
     )
 
@@ -91,67 +91,67 @@ class AmqpListener(Section):
 class AmqpSettings(Section):
     """The AMQP listener."""
 
-    host: str = Field("127.0.0.1", description="address to listen on")
-    port: int = Field(5672, ge=0, le=65535, description="TCP port; 0 takes a free one")
-    header_0_9: Meaning0_9 = Field(
+    host: AtStart[str] = Field("127.0.0.1", description="address to listen on")
+    port: AtStart[int] = Field(5672, ge=0, le=65535, description="TCP port; 0 takes a free one")
+    header_0_9: AtStart[Meaning0_9] = Field(
         "0-9", description="version that the header AMQP 1 1 0 9 selects on this listener"
     )
-    header_0_10: Meaning0_10 | None = Field(
+    header_0_10: AtStart[Meaning0_10 | None] = Field(
         None,
         description="version that the headers AMQP 1 1 0 10 and AMQP 1 1 99 0 select on this "
         "listener; unset: the published 0-10, and 1 1 99 0 is refused",
     )
-    require_tls: RequireTls = Field(
+    require_tls: AtStart[RequireTls] = Field(
         "no",
         description="refused without TLS: `passwords`, mechanisms that send the password in clear; "
         "`yes`, every connection",
     )
-    mechanisms: list[Mechanism] = Field(
+    mechanisms: AtStart[list[Mechanism]] = Field(
         default_factory=lambda: list(MECHANISMS),
         description="SASL mechanisms allowed; EXTERNAL needs a client certificate, "
         "ANONYMOUS an anonymous_user",
     )
-    anonymous_user: str | None = Field(
+    anonymous_user: AtStart[str | None] = Field(
         None, description="user of ANONYMOUS logins; unset: they are refused"
     )
-    create_queues: bool = Field(
+    create_queues: Live[bool] = Field(
         True,
         description="a link of 1.0 to a plain name that is neither queue nor exchange creates a "
         "durable queue of that name",
     )
-    compat: Literal["", "rabbitmq-4"] = Field(
+    compat: Live[Literal["", "rabbitmq-4"]] = Field(
         "", description="broker to present to clients of 1.0 that accept no other"
     )
-    synch: bool = Field(
+    synch: Live[bool] = Field(
         DEFAULTS.synch,
         description="answer SYNCHREQ of 0-9a0 with method 2, 6, a number that its document does "
         "not define",
     )
-    templates: dict[str, dict[str, str | int | bool]] = Field(
+    templates: Live[dict[str, dict[str, str | int | bool]]] = Field(
         {}, description="queue arguments by template name, for clients of 0-9a0 and 0-9a6"
     )
-    handshake_seconds: float = Field(
+    handshake_seconds: Live[float] = Field(
         DEFAULTS.handshake_timeout, gt=0, description="time limit for opening a connection"
     )
-    failure_pause_seconds: float = Field(
+    failure_pause_seconds: Live[float] = Field(
         2, ge=0, description="delay before a failed login is answered and the connection closed"
     )
-    heartbeat_seconds: int = Field(
+    heartbeat_seconds: Live[int] = Field(
         DEFAULTS.heartbeat, ge=0, le=65535, description="proposed heartbeat"
     )
-    frame_max: int = Field(DEFAULTS.frame_max, ge=4096, description="largest frame, octets")
-    channel_max: int = Field(
+    frame_max: Live[int] = Field(DEFAULTS.frame_max, ge=4096, description="largest frame, octets")
+    channel_max: Live[int] = Field(
         DEFAULTS.channel_max, ge=1, le=65535, description="channels per connection"
     )
-    max_connections: int = Field(10000, ge=1, description="AMQP connections at once")
-    max_message_octets: int = Field(
+    max_connections: Live[int] = Field(10000, ge=1, description="AMQP connections at once")
+    max_message_octets: Live[int] = Field(
         DEFAULTS.max_message_octets,
         ge=1,
         le=0xFFFF_FFFF,
         description="largest message body, octets",
     )
     tls: TlsSettings = Field(default_factory=TlsSettings)
-    listeners: list[AmqpListener] = Field([], description="further listeners, see below")
+    listeners: AtStart[list[AmqpListener]] = Field([], description="further listeners, see below")
 
     @field_validator("templates")
     @classmethod

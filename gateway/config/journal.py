@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from gateway.config.section import Section
+from gateway.config.section import AtStart, Live, Section
 
 
 class RecordingSettings(Section):
@@ -34,28 +34,28 @@ class RecordingSettings(Section):
 class JournalSettings(Section):
     """The addresses that the journal records, and for how long: docs/pipeline.md."""
 
-    recording: list[RecordingSettings] = Field(
+    recording: AtStart[list[RecordingSettings]] = Field(
         [], description="the first that fits an address says whether it is recorded; none: no"
     )
-    directory: Path | None = Field(
+    directory: AtStart[Path | None] = Field(
         None, description="directory of the sealed segments; unset: `journal` in the data directory"
     )
-    seal: bool = Field(
+    seal: AtStart[bool] = Field(
         True, description="move older entries into Parquet files (needs the extra `journal`)"
     )
-    segment_messages: int = Field(
+    segment_messages: Live[int] = Field(
         65_536, ge=1, description="entries in the store from which on they are sealed"
     )
-    segment_octets: int = Field(
+    segment_octets: Live[int] = Field(
         64 << 20, ge=1024, description="octets of entries that a segment has at most, or one entry"
     )
-    seal_seconds: float = Field(
+    seal_seconds: Live[float] = Field(
         300, gt=0, description="time after which entries are sealed, however few they are"
     )
-    keep_seconds: float = Field(
+    keep_seconds: Live[float] = Field(
         604_800, gt=0, description="time after which entries are removed, a segment at a time"
     )
-    keep_octets: int = Field(
+    keep_octets: Live[int] = Field(
         4 << 30, ge=0, description="octets of segments and entries above which the oldest go"
     )
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from gateway.config.section import Section
+from gateway.config.section import AtStart, Live, Section
 from gateway.errors import ConfigError
 
 Algorithm = Literal[
@@ -148,40 +148,44 @@ class RouteQuota(SharedQuota):
 class HttpListenerSettings(Section):
     """The HTTP listener, and limits of one connection."""
 
-    host: str = Field("127.0.0.1", description="address to listen on")
-    port: int = Field(8080, ge=0, le=65535, description="TCP port; 0 takes a free one")
-    trusted_proxies: list[str] = Field(
+    host: AtStart[str] = Field("127.0.0.1", description="address to listen on")
+    port: AtStart[int] = Field(8080, ge=0, le=65535, description="TCP port; 0 takes a free one")
+    trusted_proxies: AtStart[list[str]] = Field(
         [], description="proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted"
     )
-    max_head_octets: int = Field(65536, ge=4096, description="largest request head")
-    max_connections: int = Field(20000, ge=1, description="HTTP connections at once")
-    idle_seconds: float = Field(
+    max_head_octets: Live[int] = Field(65536, ge=4096, description="largest request head")
+    max_connections: Live[int] = Field(20000, ge=1, description="HTTP connections at once")
+    idle_seconds: Live[float] = Field(
         30, gt=0, description="time without progress after which a request is dropped"
     )
-    log_requests: bool = Field(False, description="log a line for each request")
-    canary_seconds: float = Field(2, gt=0, description="time limit for the publish behind /readyz")
+    log_requests: Live[bool] = Field(False, description="log a line for each request")
+    canary_seconds: Live[float] = Field(
+        2, gt=0, description="time limit for the publish behind /readyz"
+    )
 
 
 class AccessSettings(Section):
     """Access: origins, failed logins, tokens, sessions and quotas."""
 
-    raw_nodes: bool = Field(
+    raw_nodes: AtStart[bool] = Field(
         True,
         description="false: only declared routes; queues and exchanges cannot be addressed by name",
     )
-    origins: list[str] = Field([], description="origins whose pages may use the gateway (CORS)")
-    origin_credentials: bool = Field(
+    origins: Live[list[str]] = Field(
+        [], description="origins whose pages may use the gateway (CORS)"
+    )
+    origin_credentials: Live[bool] = Field(
         False, description="true: pages of these origins may send cookies and passwords"
     )
-    failures: int = Field(
+    failures: Live[int] = Field(
         20, ge=1, description="wrong passwords for one user from one address within failure_seconds"
     )
-    failure_seconds: float = Field(60, gt=0, description="period of failures")
-    bearer: BearerSettings = Field(default_factory=BearerSettings)
-    session: SessionSettings = Field(default_factory=SessionSettings)
-    tickets: TicketSettings = Field(default_factory=TicketSettings)
-    quota: Quota = Field(default_factory=Quota)
-    vhost_quota: SharedQuota = Field(default_factory=SharedQuota)
+    failure_seconds: Live[float] = Field(60, gt=0, description="period of failures")
+    bearer: Live[BearerSettings] = Field(default_factory=BearerSettings)
+    session: Live[SessionSettings] = Field(default_factory=SessionSettings)
+    tickets: Live[TicketSettings] = Field(default_factory=TicketSettings)
+    quota: Live[Quota] = Field(default_factory=Quota)
+    vhost_quota: Live[SharedQuota] = Field(default_factory=SharedQuota)
 
     @field_validator("origins")
     @classmethod
@@ -195,47 +199,53 @@ class AccessSettings(Section):
 class PublishSettings(Section):
     """Limits of publishing, and times of waiting for it."""
 
-    max_body_octets: int = Field(16 << 20, ge=1, description="largest request body")
-    max_inflight_octets: int = Field(
+    max_body_octets: Live[int] = Field(16 << 20, ge=1, description="largest request body")
+    max_inflight_octets: Live[int] = Field(
         256 << 20, ge=1, description="total octets of request bodies being received"
     )
-    spool_octets: int = Field(
+    spool_octets: Live[int] = Field(
         1 << 20, ge=1, description="larger request bodies are buffered in a file"
     )
-    spool_dir: Path | None = Field(
+    spool_dir: AtStart[Path | None] = Field(
         None, description="directory of large bodies; unset: in data_dir"
     )
-    max_batch_items: int = Field(1000, ge=1, description="messages in a batch document")
-    max_batch_octets: int = Field(
+    max_batch_items: Live[int] = Field(1000, ge=1, description="messages in a batch document")
+    max_batch_octets: Live[int] = Field(
         4 << 20, ge=1, description="octets of a batch document, or of a line of a streamed batch"
     )
-    stream_window: int = Field(1000, ge=1, description="unconfirmed messages in a streamed batch")
-    confirm_seconds: float = Field(
+    stream_window: Live[int] = Field(
+        1000, ge=1, description="unconfirmed messages in a streamed batch"
+    )
+    confirm_seconds: Live[float] = Field(
         10, gt=0, le=60, description="time to wait for the broker's confirm"
     )
-    confirm_most_seconds: float = Field(
+    confirm_most_seconds: Live[float] = Field(
         60, gt=0, description="longest time that Prefer: wait may request"
     )
-    retry_after_seconds: int = Field(
+    retry_after_seconds: Live[int] = Field(
         1,
         ge=1,
         le=3600,
         description="`Retry-After` while a destination is full or publishers are paused",
     )
-    idempotency_seconds: int = Field(
+    idempotency_seconds: Live[int] = Field(
         3600, ge=1, le=86400, description="time that the outcome of an idempotency key is kept"
     )
-    max_idempotency_keys: int = Field(100_000, ge=1, description="idempotency keys kept per caller")
-    max_replay_blocks: int = Field(
+    max_idempotency_keys: Live[int] = Field(
+        100_000, ge=1, description="idempotency keys kept per caller"
+    )
+    max_replay_blocks: Live[int] = Field(
         65_536,
         ge=1,
         description="blocks of 4096 keys kept per caller for its replays, until they are deleted",
     )
-    max_operations: int = Field(1000, ge=1, description="results of respond-async kept per caller")
-    operation_seconds: int = Field(
+    max_operations: Live[int] = Field(
+        1000, ge=1, description="results of respond-async kept per caller"
+    )
+    operation_seconds: Live[int] = Field(
         600, ge=1, description="time that a result of respond-async is kept"
     )
-    max_operation_octets: int = Field(
+    max_operation_octets: Live[int] = Field(
         64 << 20, ge=1, description="total octets of these results; the oldest are removed first"
     )
 
@@ -243,72 +253,80 @@ class PublishSettings(Section):
 class ReceiveSettings(Section):
     """Receives, leases, dead letters, requests and their replies."""
 
-    receive_octets: int = Field(
+    receive_octets: Live[int] = Field(
         16 << 20, ge=1, description="octets of message bodies in one receive"
     )
-    max_leases_per_user: int = Field(10000, ge=1, description="leases of one user")
-    max_receives_per_user: int = Field(1000, ge=1, description="waiting receives of one user")
-    redrive_seconds: float = Field(
+    max_leases_per_user: Live[int] = Field(10000, ge=1, description="leases of one user")
+    max_receives_per_user: Live[int] = Field(1000, ge=1, description="waiting receives of one user")
+    redrive_seconds: Live[float] = Field(
         30, gt=0, description="time after which a redrive returns with a continuation"
     )
-    reply_seconds: float = Field(30, gt=0, description="time to wait for the reply to a request")
-    async_reply_seconds: float = Field(
+    reply_seconds: Live[float] = Field(
+        30, gt=0, description="time to wait for the reply to a request"
+    )
+    async_reply_seconds: Live[float] = Field(
         600, gt=0, description="time to wait for the reply with Prefer: respond-async"
     )
-    late_reply_seconds: float = Field(
+    late_reply_seconds: Live[float] = Field(
         60, ge=0, description="time during which late replies are still counted"
     )
-    max_requests_per_user: int = Field(1000, ge=1, description="waiting requests of one user")
+    max_requests_per_user: Live[int] = Field(1000, ge=1, description="waiting requests of one user")
 
 
 class EventSettings(Section):
     """Event streams and their journals."""
 
-    max_streams: int = Field(5000, ge=1, description="event streams at once")
-    max_streams_per_user: int = Field(5000, ge=1, description="event streams of one user")
-    max_sources_per_stream: int = Field(64, ge=1, le=64, description="sources of one event stream")
-    max_sources: int = Field(4096, ge=1, description="sources with a journal, read or lingering")
-    heartbeat_seconds: int = Field(
+    max_streams: Live[int] = Field(5000, ge=1, description="event streams at once")
+    max_streams_per_user: Live[int] = Field(5000, ge=1, description="event streams of one user")
+    max_sources_per_stream: Live[int] = Field(
+        64, ge=1, le=64, description="sources of one event stream"
+    )
+    max_sources: Live[int] = Field(
+        4096, ge=1, description="sources with a journal, read or lingering"
+    )
+    heartbeat_seconds: Live[int] = Field(
         15, ge=5, le=55, description="heartbeat of an event stream whose request sets none"
     )
-    reconnect_ms: int = Field(
+    reconnect_ms: Live[int] = Field(
         2500,
         ge=1,
         description="reconnect time sent to readers of events, spread by half in both directions",
     )
-    stall_seconds: float = Field(
+    stall_seconds: Live[float] = Field(
         30,
         gt=0,
         description="time after which a reader whose socket accepts nothing is disconnected",
     )
-    queue_prefetch: int = Field(
+    queue_prefetch: Live[int] = Field(
         256,
         ge=2,
         le=65535,
         description="messages of a queue source that may wait to be written to its first reader",
     )
-    journal_events: int = Field(10000, ge=1, description="events of a source kept in memory")
-    journal_octets: int = Field(32 << 20, ge=1, description="octets of a source kept in memory")
-    linger_seconds: float = Field(
+    journal_events: Live[int] = Field(10000, ge=1, description="events of a source kept in memory")
+    journal_octets: Live[int] = Field(
+        32 << 20, ge=1, description="octets of a source kept in memory"
+    )
+    linger_seconds: Live[float] = Field(
         120, ge=0, description="time that a source without readers is kept"
     )
-    durable_sources: list[str] = Field(
+    durable_sources: Live[list[str]] = Field(
         [], description="globs over `exchange:NAME?binding=KEY`: sources with a durable journal"
     )
-    max_durable_sources: int = Field(64, ge=0, description="durable journals at once")
-    durable_linger_seconds: float = Field(
+    max_durable_sources: Live[int] = Field(64, ge=0, description="durable journals at once")
+    durable_linger_seconds: Live[float] = Field(
         7 * 86400, ge=0, description="time that a durable journal without readers is kept"
     )
-    stream_seconds: float = Field(
+    stream_seconds: Live[float] = Field(
         86400, ge=0, description="longest life of an event stream; 0 is no limit"
     )
-    drain_spread_ms: int = Field(
+    drain_spread_ms: Live[int] = Field(
         10000, ge=0, description="time over which readers reconnect after a shutdown"
     )
-    browser_streams_warn: int = Field(
+    browser_streams_warn: Live[int] = Field(
         3, ge=1, description="number of streams at which a browser over HTTP/1.1 is warned"
     )
-    browser_streams_max: int = Field(
+    browser_streams_max: Live[int] = Field(
         4, ge=0, description="streams of one browser over HTTP/1.1; 0 is no limit"
     )
 
@@ -322,8 +340,8 @@ class HttpSettings(
 class AdminSettings(Section):
     """A separate listener for the console, health, metrics and administration."""
 
-    host: str = Field("127.0.0.1", description="address to listen on")
-    port: int | None = Field(
+    host: AtStart[str] = Field("127.0.0.1", description="address to listen on")
+    port: AtStart[int | None] = Field(
         None,
         ge=0,
         le=65535,

@@ -73,6 +73,7 @@ def build(dependencies: HttpDependencies) -> Application:
     )
     context = app.state.context = make_context(dependencies)
     app.state.hub = context.hub
+    app.state.openapi = None
     for routes in ROOMS:
         for route in routes(context):
             app.router.routes.append(route)
@@ -93,6 +94,7 @@ def build(dependencies: HttpDependencies) -> Application:
         "exchanges": publish_endpoint(app, EXCHANGE_ROUTE),
     }
     app.fast_path = FastPath(app.front, context.credentials, publish)
+    context.on_reload.append(lambda: take_settings(app))
     add_error_shape(app)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app
@@ -121,6 +123,19 @@ def make_context(dependencies: HttpDependencies) -> Context:
         leases,
         journal,
     )
+
+
+def take_settings(app: Application) -> None:
+    """Derive anew what was derived from settings when the application was built."""
+    context: Context = app.state.context
+    settings = context.settings
+    context.publisher.seconds = settings.confirm_seconds
+    context.canary.fresh_seconds = context.canary.limit_seconds = settings.canary_seconds
+    app.observe.log_requests = settings.log_requests
+    context.authenticator.take_settings()
+    app.front.take_settings()
+    app.openapi_schema = None
+    app.state.openapi = None
 
 
 def labels_of(routes: list[BaseRoute]) -> dict[Any, str]:
@@ -161,7 +176,7 @@ async def show_openapi(request: Request) -> Response:
     issuer of its tokens. It is made once, by a thread, since that takes longer than a request may
     hold the loop."""
     state = request.app.state
-    if not hasattr(state, "openapi"):
+    if state.openapi is None:
         state.openapi = asyncio.create_task(asyncio.to_thread(openapi_content, request.app))
     content: PreparedContent = await asyncio.shield(state.openapi)
     return await content.answer(request)

@@ -1,20 +1,30 @@
-"""Checks of the files and schemas that settings name, before anything starts."""
+"""Checks of the files, rules and schemas that settings name, before anything uses them."""
 
+import ssl
 from pathlib import Path
 
+from gateway.bridge.preparation import check_rules
 from gateway.config import Settings
 from gateway.config.web import BearerSettings, DeclaredRoute, read_named
 from gateway.errors import ConfigError
 from gateway.http.access.catalogue import PARAMETER
 from gateway.http.access.json_schema import schema_check
 from gateway.http.events.stream_request import PARAMETERS
+from gateway.net.tls import server_context
 
 
-def check_named_files(settings: Settings) -> None:
-    """Raises ``ConfigError`` if a file that is named cannot be used."""
+def check_settings(settings: Settings) -> ssl.SSLContext | None:
+    """The context for connections with TLS; ``None`` without a certificate. Raises ``ConfigError``
+    if a file that is named cannot be used, or a rule is wrong."""
+    tls, context = settings.amqp.tls, None
+    if tls.certificate is not None and tls.key is not None:
+        context = server_context(tls.certificate, tls.key, tls.client_ca)
+    for shovel in settings.shovels:
+        check_rules(shovel)
     check_bearer(settings.http.bearer)
     for route in settings.routes:
         check_route(route)
+    return context
 
 
 def check_bearer(bearer: BearerSettings) -> None:

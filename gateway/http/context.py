@@ -41,6 +41,8 @@ class Context:
     rates: Rates = field(default_factory=Rates)
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """Called before the server stops, in order."""
+    on_reload: list[Callable[[], None]] = field(default_factory=list)
+    """Called when settings have new values, by those who derived something from them."""
 
     @property
     def broker(self) -> Broker:

@@ -14,6 +14,7 @@ from gateway.bodies import Spool
 from gateway.bridge.bridge import Bridge
 from gateway.broker.broker import Broker
 from gateway.config.journal import JournalSettings
+from gateway.config.reload import LastReload
 from gateway.config.web import DeclaredRoute, HttpSettings
 from gateway.crossing.crossing import Crossing
 from gateway.inventory.observing import Observing
@@ -98,6 +99,8 @@ class HttpDependencies:
     journal: Callable[[], JournalReader] | None = None
     """Opens the journal for reading; ``None``: the gateway is not durable."""
     journal_settings: JournalSettings = field(default_factory=JournalSettings)
+    last_reload: Callable[[], LastReload] = LastReload
+    """What came of the last reading of the settings."""
     passwords: Passwords | None = None
     """Checks passwords for all protocols; ``None``: HTTP has its own."""
     clock: Callable[[], float] = time.time

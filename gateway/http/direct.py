@@ -82,7 +82,7 @@ class DirectPublish:
 
     def __init__(self, app: Application) -> None:
         self.observe = app.observe
-        self.own = app.front.own
+        self.app = app
         self.credentials = app.fast_path.credentials
         self.endpoints: dict[str, Endpoint] = {**app.fast_path.endpoints}
         self.routes = {noun: app.observe.labels[each] for noun, each in self.endpoints.items()}
@@ -90,13 +90,28 @@ class DirectPublish:
         self.endpoints["rabbit"] = RabbitPublish(app.state.context)
         self.routes["rabbit"] = PATH
         self.broker = app.state.context.broker
-        settings = app.state.context.settings
-        self.longest = min(settings.spool_octets, settings.max_body_octets)
         self.key = secrets.token_bytes(32)
         self.heads: dict[bytes, Head] = {}
         self.seen: set[bytes] = set()
-        self.tail = b"".join([b"%b: %b\r\n" % pair for pair in self.own])
         self.defaults: tuple[Pairs, bytes] = ([], b"")
+        self.take_settings()
+        app.state.context.on_reload.append(self.take_settings)
+
+    def take_settings(self) -> None:
+        """As ``Front.take_settings``, and after it. Where each request needs more (a quota, a span,
+        a line in the log) none is plain."""
+        context, observe = self.app.state.context, self.observe
+        settings = context.settings
+        usual = (
+            settings.raw_nodes
+            and not context.authenticator.quotas.active
+            and not settings.trusted_proxies
+            and not observe.log_requests
+            and observe.spans is None
+        )
+        self.longest = min(settings.spool_octets, settings.max_body_octets) if usual else -1
+        self.heads.clear()
+        self.tail = b"".join([b"%b: %b\r\n" % pair for pair in self.app.front.own])
 
     # --- heads ----------------------------------------------------------------------------------
 
@@ -203,16 +218,3 @@ class DirectPublish:
             head.request_id or observe.new_id(),
             bytes(body),
         )
-
-
-def direct_publish(app: Application) -> DirectPublish | None:
-    """``None`` where each request needs more: a quota, a span, a line in the log."""
-    context, observe = app.state.context, app.observe
-    usual = (
-        context.authenticator.settings.raw_nodes
-        and not context.authenticator.quotas.active
-        and not context.settings.trusted_proxies
-        and not observe.log_requests
-        and observe.spans is None
-    )
-    return DirectPublish(app) if usual else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.http.access.protocol import BoundedProtocol
 from gateway.http.application import Application
-from gateway.http.direct import LONGEST_HEAD, DirectPublish, Head, direct_publish
+from gateway.http.direct import LONGEST_HEAD, DirectPublish, Head
 from gateway.http.publish.messages import Published
 from gateway.http.publish.publisher import PUBLISHED
 
@@ -163,18 +163,12 @@ def lines_of(head: bytes) -> int:
     return lines if head.count(b"\n") == lines == head.count(b"\r") else 0
 
 
-def answering(limits: type[BoundedProtocol], app: Application) -> type[BoundedProtocol]:
-    """The protocol class with these limits that answers plain publishes at once, if the settings
-    of the application let it."""
-    found = direct_publish(app)
-    if found is None:
-        return limits
-    publish: DirectPublish = found
+def answering(bounds: type[BoundedProtocol], app: Application) -> type[BoundedProtocol]:
+    """The protocol class with these limits that answers plain publishes at once, as long as the
+    settings of the application let it."""
 
     class Direct(DirectProtocol):
-        head_limit = limits.head_limit
-        stall_seconds = limits.stall_seconds
-        connection_limit = limits.connection_limit
-        direct = publish
+        limits = bounds.limits
+        direct = DirectPublish(app)
 
     return Direct

@@ -91,6 +91,10 @@ class Keeper:
                 " 'amqp-gateway[journal]')"
             )
 
+    def take_settings(self) -> None:
+        """Use the times and sizes of the settings as they are now."""
+        self.retention = Retention(self.settings)
+
     def _tidy(self) -> None:
         """Remove the files that an earlier process has not finished."""
         if self.directory.is_dir():

@@ -35,14 +35,18 @@ class ResourceMonitor:
     def __init__(
         self, broker: Broker, *, memory_high: float, disk_free: int, data_dir: Path | None
     ) -> None:
-        self.memory_limit = int(memory_total() * memory_high)
+        self.limit(memory_high, disk_free)
         self.memory_used = 0
         self.disk_free = 0
         self._broker = broker
-        self._disk_limit = disk_free
         self._data_dir = data_dir
         self._process = psutil.Process()
         self._raised = {"memory": False, "disk": False}
+
+    def limit(self, memory_high: float, disk_free: int) -> None:
+        """Change the limits: a share of the memory, and free octets of the disk."""
+        self.memory_limit = int(memory_total() * memory_high)
+        self._disk_limit = disk_free
 
     def look(self) -> None:
         """Measure, and raise or end alarms."""

@@ -61,6 +61,11 @@ class Failures:
         if kept is not None:
             self.load(kept)
 
+    def allow(self, failures: int, seconds: float) -> None:
+        """Change the limit; what was counted stays."""
+        self.by_peer.rate = Rate(failures * SHARE, seconds)
+        self.by_user.rate = Rate(failures, seconds)
+
     def load(self, kept: FailureRecords) -> None:
         now = self.clock()
         for key, value in kept.load():

@@ -52,7 +52,7 @@ class LoopTurn:
         """Called when the store cannot be written to any more; the process should end."""
         self.failing: str | None = None
         """Why the last commit failed; ``None`` if it did not."""
-        self._backlog = backlog_octets
+        self.backlog = backlog_octets
         self._dirty: list[Flushable] = []
         self._writing: asyncio.Future[None] | None = None
         self._pool = ThreadPoolExecutor(1, "store")
@@ -89,7 +89,7 @@ class LoopTurn:
         due = broker.state.due()
         if due is not None and (self._timer is None or due < self._timer_due):
             self._schedule(due)
-        if self.store.pending_octets > self._backlog and not self.pressed:
+        if self.store.pending_octets > self.backlog and not self.pressed:
             self.pressed = True
             self.on_pressure(True)
 
@@ -186,7 +186,7 @@ class LoopTurn:
             self.broker.alarm("store", False)
 
     def _relax(self) -> None:
-        if self.pressed and self.store.pending_octets < self._backlog // 2:
+        if self.pressed and self.store.pending_octets < self.backlog // 2:
             self.pressed = False
             self.on_pressure(False)
 

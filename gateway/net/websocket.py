@@ -44,7 +44,7 @@ class AmqpSockets:
     ) -> None:
         self._app = app
         self._listener = listener
-        self._origins = frozenset(origins)
+        self.origins = frozenset(origins)
         self._raw_nodes = raw_nodes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,7 +68,7 @@ class AmqpSockets:
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         if len(hosts) > 1 or len(origins) > 1:
             return False
-        if origins and origins[0] not in self._origins and not is_own(origins[0], *hosts):
+        if origins and origins[0] not in self.origins and not is_own(origins[0], *hosts):
             log.info("websocket from a page of %s refused", origins[0][:200])
             return False
         return True

@@ -93,8 +93,8 @@ class NamedSessions:
     """The registry."""
 
     def __init__(self, limits: SessionLimits = SessionLimits()) -> None:  # noqa: B008
-        self.limits = limits
         self.room = ReplayRoom(limits)
+        self.limit(limits)
         self._last = 0
         self.resumed = 0
         """Sessions ever attached again, by this process."""
@@ -103,6 +103,10 @@ class NamedSessions:
         self._by_key: dict[Key, NamedSession] = {}
         self._granted: Counter[str] = Counter()
         """Number of sessions with a timeout, by user."""
+
+    def limit(self, limits: SessionLimits) -> None:
+        """Change the limits, for sessions that are attached from now on."""
+        self.limits = self.room.limits = limits
 
     def __iter__(self) -> Iterator[NamedSession]:
         return iter(list(self._by_key.values()))

@@ -18,7 +18,7 @@ from gateway.broker.broker import Broker
 from gateway.broker.limits import Limits
 from gateway.broker.memory_store import MemoryStore
 from gateway.broker.store import Batch
-from gateway.config.web import DeclaredRoute, HttpSettings
+from gateway.config.web import DeclaredRoute, HttpListenerSettings, HttpSettings
 from gateway.http.access.protocol import bounded
 from gateway.http.app import build, close
 from gateway.http.dependencies import ConnectionInfo, HttpDependencies
@@ -174,7 +174,7 @@ class Rig:
             self.app,
             host="127.0.0.1",
             port=0,
-            http=answering(bounded(65536, 30, 20_000), self.app),
+            http=answering(bounded(HttpListenerSettings()), self.app),
             log_level="critical",
             access_log=False,
             lifespan="off",

@@ -13,6 +13,7 @@ import pytest
 import uvicorn
 
 from gateway.broker.access import Verifier, fits, make_verifier
+from gateway.config.web import HttpListenerSettings
 from gateway.http.access.protocol import bounded
 from gateway.http.app import close
 from gateway.http.direct_protocol import answering
@@ -299,10 +300,13 @@ async def test_octets_have_a_quota(make_rig: Any) -> None:
 
 @asynccontextmanager
 async def served(rig: Any, seconds: float = 30, connections: int = 100) -> AsyncIterator[int]:
+    limits = HttpListenerSettings(
+        max_head_octets=8192, idle_seconds=seconds, max_connections=connections
+    )
     config = uvicorn.Config(
         rig.app,
         port=0,
-        http=answering(bounded(8192, seconds, connections), rig.app),
+        http=answering(bounded(limits), rig.app),
         log_level="critical",
         access_log=False,
         lifespan="off",

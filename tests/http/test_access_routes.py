@@ -16,7 +16,7 @@ from gateway.config.web import DeclaredRoute
 from gateway.errors import ConfigError
 from gateway.http.access.front import admin_plane
 from gateway.http.access.rights import Action, Right
-from gateway.http.configuration_checks import check_named_files
+from gateway.http.configuration_checks import check_settings
 from tests.http.settings_words import route_with_schema
 
 SCHEMA = {
@@ -266,7 +266,7 @@ def configure(path: Path, **changed: Any) -> Any:
 
 def test_the_configuration_says_it_all(tmp_path: Path) -> None:
     settings = configure(tmp_path)
-    check_named_files(settings)
+    check_settings(settings)
     http, route = settings.http, settings.routes[0]
     assert settings.admin.port is not None and http.origins == ["https://app.example"]
     assert http.bearer.issuer and http.bearer.accepted_algorithms == ["HS256"]
@@ -304,7 +304,7 @@ def test_the_configuration_says_it_all(tmp_path: Path) -> None:
 )
 def test_a_configuration_that_would_be_unsafe_is_refused(tmp_path: Path, changed: Any) -> None:
     with pytest.raises(ConfigError):
-        check_named_files(configure(tmp_path, **changed))
+        check_settings(configure(tmp_path, **changed))
 
 
 async def test_no_secret_reaches_the_log_or_an_error(

@@ -339,4 +339,4 @@ async def test_what_needs_more_is_never_answered_at_once(
     async with served(rig) as port:
         for _ in range(4):
             await talk(port, raw(QUEUE, {}), 1)
-    assert not answered
+    assert not answered.total()

@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from gateway.config.web import HttpListenerSettings
 from gateway.http.access.credential_cache import MOST_KEPT, CredentialCache
 from gateway.http.access.protocol import bounded
 from gateway.http.app import close
@@ -234,10 +235,11 @@ def test_only_good_paths_are_remembered() -> None:
 
 @asynccontextmanager
 async def served(rig: Any, direct: bool = True, **more: Any) -> AsyncIterator[int]:
+    bounds = bounded(HttpListenerSettings(max_head_octets=8192, max_connections=100))
     config = uvicorn.Config(
         rig.app,
         port=0,
-        http=answering(bounded(8192, 30, 100), rig.app) if direct else bounded(8192, 30, 100),
+        http=answering(bounds, rig.app) if direct else bounds,
         server_header=False,
         log_level="critical",
         access_log=False,

@@ -47,13 +47,13 @@ def test_renewed(tmp_path: Path) -> None:
         assert not trusted(gateway, second)
 
         os.kill(gateway.process.pid, signal.SIGHUP)
-        until(lambda: "certificate read again" in gateway.log(), "the new certificate")
+        until(lambda: "settings read again" in gateway.log(), "the new certificate")
         assert trusted(gateway, second)
         assert not trusted(gateway, first)
 
         (tmp_path / "key.pem").write_text("half a file")
         os.kill(gateway.process.pid, signal.SIGHUP)
-        until(lambda: "of before is kept" in gateway.log(), "the refusal")
+        until(lambda: "those of before are kept" in gateway.log(), "the refusal")
         assert "key.pem" in gateway.log()
         assert trusted(gateway, second)
 
@@ -67,5 +67,5 @@ def test_without_tls(times: int, tmp_path: Path) -> None:
     with Running(tmp_path) as gateway:
         for _ in range(times):
             os.kill(gateway.process.pid, signal.SIGHUP)
-        until(lambda: "no TLS certificate" in gateway.log(), "the answer")
+        until(lambda: "settings read again" in gateway.log(), "the answer")
         gateway.wire(1)

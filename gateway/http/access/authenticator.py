@@ -56,12 +56,12 @@ class Authenticator:
         self.passwords = dependencies.passwords or Passwords(
             self.access, self.now, settings, turn=dependencies.turn
         )
-        bearer = settings.bearer
-        self.bearer = bearer_reader(bearer, self.access, self.now) if bearer.issuer else None
         sessions = Records("http-session", store, dependencies, settings.session.max_sessions)
         self.sessions = Sessions(sessions, self.access, self.now)
+        tickets = Records("http-ticket", store, dependencies, settings.session.max_sessions)
+        self.kept = (sessions, tickets)
         self.tickets = Tickets(
-            Records("http-ticket", store, dependencies, settings.session.max_sessions),
+            tickets,
             sessions,
             self.access,
             self.now,
@@ -69,9 +69,20 @@ class Authenticator:
             settings.tickets.idle_seconds,
             positions,
         )
+        self.catalogue = Catalogue(dependencies.routes)
+        self.take_settings()
+
+    def take_settings(self) -> None:
+        """Derive what is derived from settings, at the start and when they have changed. Quotas
+        begin anew."""
+        dependencies, settings, bearer = self.dependencies, self.settings, self.settings.bearer
+        self.bearer = bearer_reader(bearer, self.access, self.now) if bearer.issuer else None
+        for records in self.kept:
+            records.most = settings.session.max_sessions
+        self.tickets.first_seconds = settings.tickets.seconds
+        self.tickets.idle_seconds = settings.tickets.idle_seconds
         self.origins = Origins(settings.origins, settings.origin_credentials)
         self.quotas = Quotas(settings, dependencies.routes, self.now, dependencies.broker.vhosts)
-        self.catalogue = Catalogue(dependencies.routes)
         self.cookie_names = (
             (HOST_COOKIE, PLAIN_COOKIE) if settings.session.plain_http else (HOST_COOKIE,)
         )

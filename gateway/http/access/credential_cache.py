@@ -30,7 +30,6 @@ class CredentialCache:
     def __init__(self, authenticator: Authenticator) -> None:
         self.authenticator = authenticator
         self.access = authenticator.access
-        self.quotas = authenticator.quotas
         self.key = secrets.token_bytes(32)
         self.kept: dict[bytes, tuple[Verifier, Principal]] = {}
 
@@ -54,8 +53,8 @@ class CredentialCache:
         if found is None:
             found = await self.authenticator.authenticate(scope)
             self.keep(digest, found)
-        elif self.quotas.active:
-            self.quotas.charge(found, scope)
+        elif self.authenticator.quotas.active:
+            self.authenticator.quotas.charge(found, scope)
         return found
 
     def digest(self, given: bytes) -> bytes:

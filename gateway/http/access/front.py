@@ -48,6 +48,11 @@ class Front:
         self.authenticator = authenticator
         self.declared = declared
         self.apart = authenticator.dependencies.admin_apart
+        self.take_settings()
+
+    def take_settings(self) -> None:
+        """As ``Authenticator.take_settings``, and after it."""
+        authenticator = self.authenticator
         self.origins = authenticator.origins if authenticator.origins.known else None
         self.counts_octets = authenticator.quotas.counts_octets
         self.own = [*ALWAYS, (b"vary", b"Origin")] if authenticator.origins.known else ALWAYS

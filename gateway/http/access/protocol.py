@@ -12,6 +12,7 @@ import httptools
 from starlette.types import Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from gateway.config.web import HttpListenerSettings
 from gateway.http import problems
 from gateway.http.problems import CROWDED, HEAD_TOO_LARGE, TOO_SLOW, Problem, Row
 
@@ -26,9 +27,7 @@ reference, because it refers to the scope and a cycle would live until garbage c
 class BoundedProtocol(HttpToolsProtocol):
     """Subclasses made by ``bounded`` carry the limits."""
 
-    head_limit = 65_536
-    stall_seconds = 30.0
-    connection_limit = 20_000
+    limits = HttpListenerSettings()
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -40,9 +39,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self.seen = (0, 0)
         self.refusal: tuple[Row, str] | None = None
         self.upgrade_ignored: bytes | None = None
-        self.timer: TimerHandle | None = self.loop.call_later(self.stall_seconds, self.look)
-        if len(self.connections) > self.connection_limit:
-            self.refuse(CROWDED, f"at most {self.connection_limit} connections")
+        self.timer: TimerHandle | None = self.loop.call_later(self.limits.idle_seconds, self.look)
+        if len(self.connections) > self.limits.max_connections:
+            self.refuse(CROWDED, f"at most {self.limits.max_connections} connections")
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.timer is not None:
@@ -60,8 +59,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self.feed(data)
         # An incomplete head is buffered inside the parser.
-        if self.in_head and self.head_octets > self.head_limit:
-            self.refuse(HEAD_TOO_LARGE, f"a head has at most {self.head_limit} octets")
+        if self.in_head and self.head_octets > self.limits.max_head_octets:
+            self.refuse(HEAD_TOO_LARGE, f"a head has at most {self.limits.max_head_octets} octets")
 
     def feed(self, data: bytes | memoryview) -> None:
         """Like uvicorn's ``data_received``, but a request whose upgrade is ignored keeps its body.
@@ -140,8 +139,9 @@ class BoundedProtocol(HttpToolsProtocol):
         # ``head_octets`` does not count a head that began in the middle of a read.
         most = self.head_octets + self.latest + MOST_HEADERS
         self.head_octets = 0
-        if len(self.headers) > MOST_HEADERS or (most > self.head_limit and self.oversized()):
-            text = f"a head has at most {self.head_limit} octets and {MOST_HEADERS} fields"
+        limit = self.limits.max_head_octets
+        if len(self.headers) > MOST_HEADERS or (most > limit and self.oversized()):
+            text = f"a head has at most {limit} octets and {MOST_HEADERS} fields"
             self.refusal = (HEAD_TOO_LARGE, text)
             raise httptools.HttpParserError(text)
         if self.parser.should_upgrade():
@@ -162,7 +162,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def oversized(self) -> bool:
         size = len(self.url) + sum([len(name) + len(value) + 4 for name, value in self.headers])
-        return size > self.head_limit
+        return size > self.limits.max_head_octets
 
     def on_message_complete(self) -> None:
         self.in_head = True
@@ -208,11 +208,11 @@ class BoundedProtocol(HttpToolsProtocol):
                 and not self.flow.read_paused
             )
         if stalled:
-            self.refuse(TOO_SLOW, f"no progress for {self.stall_seconds:g} s")
+            self.refuse(TOO_SLOW, f"no progress for {self.limits.idle_seconds:g} s")
             if not self.transport.is_closing():
                 self.transport.abort()
             return
-        self.timer = self.loop.call_later(self.stall_seconds, self.look)
+        self.timer = self.loop.call_later(self.limits.idle_seconds, self.look)
 
 
 class Pipe:
@@ -287,13 +287,11 @@ def write_whole(scope: Scope, status: int, headers: Headers, body: bytes) -> boo
     return True
 
 
-def bounded(head: int, seconds: float, connections: int) -> type[BoundedProtocol]:
-    """The protocol class with these limits."""
+def bounded(settings: HttpListenerSettings) -> type[BoundedProtocol]:
+    """The protocol class with the limits of these settings, also when they change."""
 
     class Bounded(BoundedProtocol):
-        head_limit = head
-        stall_seconds = seconds
-        connection_limit = connections
+        limits = settings
 
     return Bounded
 

@@ -1,12 +1,14 @@
 """Connections, consumers, and the figures of the gateway."""
 
+from dataclasses import asdict
+
 from starlette.responses import Response
 
 from gateway import __version__
 from gateway.http import problems
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank, listed
 from gateway.http.admin.topology import HOST, readable
-from gateway.http.admin.views import ConsumerList, ConsumerView, Overview
+from gateway.http.admin.views import ConsumerList, ConsumerView, Overview, ReloadView
 from gateway.http.portions import stepped
 from gateway.http.problems import Problem
 from gateway.http.schemas import ConnectionList, ConnectionView
@@ -67,6 +69,7 @@ async def show_overview(call: Call) -> Overview:
         octets=whole.octets,
         blocked=whole.blocked,
         event_streams=len(context.hub.streams),
+        settings=ReloadView(**asdict(context.dependencies.last_reload())),
         **totals._asdict(),
     )
 

@@ -302,6 +302,17 @@ class PermissionList(Shape):
     permissions: list[PermissionView]
 
 
+class ReloadView(Shape):
+    """The last reading of the settings: at the start, or by SIGHUP."""
+
+    at: float = Field(description="seconds since 1970")
+    error: str = Field(description="why the settings of before are kept; empty: they are in use")
+    changed: list[str] = Field(description="settings that got a new value")
+    needs_restart: list[str] = Field(
+        description="settings whose new value is used from the next start on"
+    )
+
+
 class Overview(Shape):
     """Figures of the whole gateway."""
 
@@ -323,6 +334,7 @@ class Overview(Shape):
     unrouted: int
     blocked: str | None = Field(description="reason why publishers are paused")
     event_streams: int
+    settings: ReloadView
 
 
 class UpstreamView(Shape):

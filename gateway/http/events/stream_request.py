@@ -218,8 +218,7 @@ class StreamRequests:
     def __init__(self, kind: str, catalogue: Catalogue, settings: HttpSettings) -> None:
         self.kind = kind
         self.catalogue = catalogue
-        self.heartbeat = settings.heartbeat_seconds
-        self.most_credit = min(1000, settings.queue_prefetch // 2)
+        self.settings = settings
 
     def from_body(self, given: StreamParameters, body: bytes) -> Pairs:
         """The parameters in the JSON body of a request. Raises ``Problem``."""
@@ -251,9 +250,9 @@ class StreamRequests:
         return read_stream_request(
             pairs,
             given.last_event_id,
-            self.heartbeat,
+            self.settings.heartbeat_seconds,
             implied,
-            self.most_credit,
+            min(1000, self.settings.queue_prefetch // 2),
             lambda text: catalogue.source(vhost, text),
         )
 

@@ -23,6 +23,10 @@ class Budget:
         self.most = most
         self.used = 0
 
+    def allow(self, most: int) -> None:
+        """Change the limit; what is reserved stays."""
+        self.most = most
+
     def hold(self) -> "Reservation":
         return Reservation(self)
 

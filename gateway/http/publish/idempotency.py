@@ -60,10 +60,14 @@ class IdempotencyKeys:
 
     def __init__(self, store: Records, seconds: int, most: int) -> None:
         self.store = store
-        self.keep = min(seconds, LONGEST_SECONDS) * 1000
-        self.most = most
+        self.limit(seconds, most)
         self.entries: OrderedDict[Key, Entry] = OrderedDict()
         self.counts: Counter[Key] = Counter()
+
+    def limit(self, seconds: int, most: int) -> None:
+        """How long new keys are kept, and how many of a caller."""
+        self.keep = min(seconds, LONGEST_SECONDS) * 1000
+        self.most = most
 
     def load(self, records: Iterable[Record]) -> None:
         """Load the records that earlier processes saved."""

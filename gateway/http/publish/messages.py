@@ -69,7 +69,6 @@ class PublishEndpoint:
         self.find = find
         self.plain = plain
         self.budget: Budget = full_publish.budget
-        self.limit = dependencies.settings.max_body_octets
         self.__name__ = name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,6 +95,7 @@ class PublishEndpoint:
         published. ``length``: Content-Length. ``node``: what the path names, if it has been read.
         Hot."""
         broker, publisher, dependencies = self.broker, self.publisher, self.dependencies
+        settings = dependencies.settings
         try:
             principal = await caller
             if node is None:
@@ -107,16 +107,15 @@ class PublishEndpoint:
                 vhost, target = existing_vhost(broker, node.vhost), node.target
             if vhost in broker.facades:
                 await self.know(vhost, target)
-            known = read_length(length, self.limit)
+            limit = settings.max_body_octets
+            known = read_length(length, limit)
             narrowed = principal.rights is not None or target.route
             if narrowed:
                 target.permit(principal, vhost)
             dependencies.begin_turn()  # for the time in the id
             prepared = prepare(scope["headers"], broker.state.now)
             publisher.check_open(vhost)
-            body = await read_body(
-                receive, known, self.limit, self.budget, dependencies.settings, dependencies.spool
-            )
+            body = await read_body(receive, known, limit, self.budget, settings, dependencies.spool)
             message = message_of(prepared, target, body)
             if narrowed:
                 target.permit(principal, vhost, message)

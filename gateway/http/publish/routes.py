@@ -32,7 +32,9 @@ OPERATION_ROUTE = "/v1/{vhost}/operations/{id}"
 
 def routes(context: Context) -> list[BaseRoute]:
     endpoints = OperationEndpoints(context)
-    budget = Budget(context.settings.max_inflight_octets)
+    settings = context.settings
+    budget = Budget(settings.max_inflight_octets)
+    context.on_reload.append(lambda: budget.allow(settings.max_inflight_octets))
     sender = Sender(context)
     full_publish = FullPublish(context, sender, context.operations, budget)
 

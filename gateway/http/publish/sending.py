@@ -85,6 +85,10 @@ class Sender:
         )
         self.keys.load(self.broker.state.store.records(KIND))
         context.closers.append(self.drain)
+        context.on_reload.append(self.take_settings)
+
+    def take_settings(self) -> None:
+        self.keys.limit(self.settings.idempotency_seconds, self.settings.max_idempotency_keys)
 
     async def drain(self) -> None:
         """End streamed batches. New publishes are refused (503)."""

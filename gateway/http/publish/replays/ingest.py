@@ -96,15 +96,19 @@ class Ingest:
         self.broker = broker = context.broker
         self.counters = context.counters
         self.sender = sender
-        self.seconds = context.settings.confirm_seconds
+        self.settings = context.settings
         store = broker.state.store
         self.keys = ReplayKeys(
-            store, lambda scope: store.forget_under(KIND, scope), context.settings.max_replay_blocks
+            store, lambda scope: store.forget_under(KIND, scope), self.settings.max_replay_blocks
         )
         self.keys.load(store.records(KIND))
+        context.on_reload.append(self.take_settings)
         self.paces: dict[Scope, tuple[float, Pace]] = {}
         self.clock: Callable[[], float] = time.monotonic
         self.sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    def take_settings(self) -> None:
+        self.keys.most = self.settings.max_replay_blocks
 
     def pace(self, replay: Replay) -> Pace | None:
         """The bucket that all requests of a replay share."""
@@ -128,7 +132,7 @@ class Ingest:
                 await self.sender.know(replay.vhost, target)
         started: list[Started] = []
         pace = self.pace(replay)
-        until = self.clock() + self.seconds / 2
+        until = self.clock() + self.settings.confirm_seconds / 2
         at = 0
         while at < outcome.attempted:
             at, pause = self.turn(replay, messages, at, pace, started, outcome)
@@ -241,12 +245,12 @@ class Ingest:
 
     async def finish(self, replay: Replay, started: list[Started], outcome: Outcome) -> None:
         """Wait for the outcomes."""
-        until = self.clock() + self.seconds
+        until = self.clock() + self.settings.confirm_seconds
         for index, target, pending in started:
             if not pending.taken and pending.accepted is None:
                 pending.accepted = False  # its confirm waits for those of others
             await self.publisher.wait(pending, max(0.0, until - self.clock()))
-            problem = problem_of(pending, target, self.seconds, True)
+            problem = problem_of(pending, target, self.settings.confirm_seconds, True)
             if problem is None:
                 outcome.published.append(index)
             elif pending.condition is None:

@@ -133,7 +133,6 @@ class ReplayEndpoints:
         self.context = context
         self.ingest = ingest
         self.budget = budget
-        self.limit = context.settings.max_body_octets
 
     async def located(self, request: Request) -> Replay:
         caller, vhost = await read_caller(self.context, request.scope)
@@ -146,8 +145,9 @@ class ReplayEndpoints:
         replay = replay._replace(rate=query.rate, stop=query.on_error == "stop")
         self.ingest.publisher.check_open(replay.vhost)
         with self.budget.hold() as held:
-            held.reach(check_length(request.scope, self.limit))
-            body = await read_limited(request.scope, request.receive, self.limit)
+            limit = self.context.settings.max_body_octets
+            held.reach(check_length(request.scope, limit))
+            body = await read_limited(request.scope, request.receive, limit)
             held.reach(len(body))
             messages = await read_messages(body)
             if query.dry_run:
