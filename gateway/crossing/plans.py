@@ -41,6 +41,8 @@ Before the content of a group stands its size."""
 Scanned = tuple[Key, list[bytes]]
 """A shape, and the values of one header."""
 Write = Callable[[bytes], bytes]
+MOST_FRAMES = 32
+"""Frames that a plan keeps, for other lengths of exchange and routing key."""
 UNREAD = (IndexError, struct.error, ValueError, OverflowError)
 
 
@@ -202,13 +204,25 @@ class Plan:
         return plan
 
 
+class Frame(NamedTuple):
+    """The octets of a header around values of certain sizes: ``parts`` with room for values. These
+    stand there ``unchanged`` (place, which value), are ``written``, or were written already, as the
+    ``narrowed`` ones that a header has (place, which of these)."""
+
+    parts: list[bytes]
+    unchanged: list[tuple[int, int]]
+    written: list[tuple[int, int, Write]]
+    narrowed: list[tuple[int, int]]
+
+
 class SizedPlan:
-    """Writes headers from values of always the same sizes. For messages that come one after the
-    other from one exchange, with one routing key, only the values are left to be put in."""
+    """Writes headers from values of always the same sizes: only the values are left to be put in.
+    Exchange and routing key are values too, unless messages with the same come one after the
+    other."""
 
     __slots__ = (
-        "correlation", "fidelity", "_plan", "_count", "_sized", "_before", "_exchange", "_key",
-        "_parts", "_unchanged", "_written",
+        "correlation", "fidelity", "_plan", "_count", "_narrowed", "_before", "_exchange", "_key",
+        "_frame", "_frames",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, count: int) -> None:
@@ -217,54 +231,68 @@ class SizedPlan:
         self.fidelity = plan.fidelity
         self._plan = plan
         self._count = count
-        self._sized = all(slot.sized or slot.value >= count for slot in plan.slots)
+        self._narrowed = [(slot.value, slot.write) for slot in plan.slots if not slot.sized]
+        """Values whose size in the header depends on their own octets."""
         self._before = "", ""
         """Exchange and routing key of the message before."""
         self._exchange = self._key = ""
-        """Those that are put in."""
-        self._parts: list[bytes] = []
-        self._unchanged: list[tuple[int, int]] = []
-        self._written: list[tuple[int, int, Write]] = []
+        """Those in ``_frame``."""
+        self._frame: Frame | None = None
+        self._frames: dict[tuple[int, ...], Frame] = {}
+        """By the octets of exchange, routing key and narrowed values, which are not in it."""
 
     def filled(self, values: tuple[bytes, ...], exchange: str, key: str) -> bytes:
         """The header with these values. Hot."""
-        if key == self._key and exchange == self._exchange and self._parts:
-            parts = self._parts.copy()
-            for at, value in self._unchanged:
-                parts[at] = values[value]
-            for at, value, write in self._written:
-                parts[at] = write(values[value])
-            return b"".join(parts)
-        values = *values, exchange.encode(), key.encode()
-        if self._sized:
-            if self._before == (exchange, key):
-                self._put_in(values)
+        frame = self._frame
+        if frame is None or key != self._key or exchange != self._exchange:
+            values = *values, exchange.encode(), key.encode()
+            sizes: tuple[int, ...] = len(values[-2]), len(values[-1])
+            narrowed: list[bytes] = []
+            if self._narrowed:
+                narrowed = [write(values[value]) for value, write in self._narrowed]
+                sizes = *sizes, *map(len, narrowed)
+            elif self._before == (exchange, key):
+                self._frame = self._framed(values, self._count)
                 self._exchange, self._key = exchange, key
             self._before = exchange, key
-        return self._plan.filled(values)
+            frame = self._frames.get(sizes)
+            if frame is None:
+                if len(self._frames) >= MOST_FRAMES:
+                    self._frames.clear()
+                frame = self._frames[sizes] = self._framed(values, len(values))
+            parts = frame.parts.copy()
+            for at, which in frame.narrowed:
+                parts[at] = narrowed[which]
+        else:
+            parts = frame.parts.copy()
+        for at, value in frame.unchanged:
+            parts[at] = values[value]
+        for at, value, write in frame.written:
+            parts[at] = write(values[value])
+        return b"".join(parts)
 
-    def _put_in(self, values: tuple[bytes, ...]) -> None:
-        """Join all parts but those of the values."""
-        parts = self._plan.written(values)
-        self._parts.clear()
-        self._unchanged.clear()
-        self._written.clear()
+    def _framed(self, values: Sequence[bytes], count: int) -> Frame:
+        """Join all parts but those of the first ``count`` values."""
+        slots = {slot.at: slot for slot in self._plan.slots if slot.value < count}
+        frame = Frame([], [], [], [])
         joined = b""
-        for at, part in enumerate(parts):
-            slot = next((slot for slot in self._plan.slots if slot.at == at), None)
-            if slot is None or slot.value >= self._count:
+        for at, part in enumerate(self._plan.written(values)):
+            slot = slots.get(at)
+            if slot is None:
                 joined += part
                 continue
-            place = len(self._parts) + 1
-            if slot.unchanged:
-                size = len(values[slot.value])
-                joined += part[: len(part) - size]
-                self._unchanged.append((place, slot.value))
+            place = len(frame.parts) + 1
+            if not slot.sized:
+                frame.narrowed.append((place, len(frame.narrowed)))
+            elif slot.unchanged:
+                joined += part[: len(part) - len(values[slot.value])]
+                frame.unchanged.append((place, slot.value))
             else:
-                self._written.append((place, slot.value, slot.write))
-            self._parts += joined, b""
+                frame.written.append((place, slot.value, slot.write))
+            frame.parts.extend((joined, b""))
             joined = b""
-        self._parts.append(joined)
+        frame.parts.append(joined)
+        return frame
 
 
 def plan_of(notation: Notation, key: Key, sources: list[tuple[int, Write] | bytes]) -> Plan:
