@@ -25,19 +25,22 @@ def no_collection() -> Iterator[None]:
 
 def columns_of(schema: Any, rows: Rows, entries: list[Entry]) -> dict[str, Any]:
     """The columns of ``rows`` for these entries, as Arrow has them."""
+    with no_collection():
+        return {
+            column.name: array_of(values, schema.field(column.name).type)
+            for column, values in zip(rows.columns, rows.by_column(entries), strict=True)
+        }
+
+
+def array_of(values: list[Any], kind: Any) -> Any:
+    """The values of a column of this type."""
     import pyarrow as pa
 
-    with no_collection():
-        found = {}
-        for column, values in zip(rows.columns, rows.by_column(entries), strict=True):
-            kind = schema.field(column.name).type
-            if pa.types.is_map(kind):
-                found[column.name] = map_array(values, kind)
-            elif pa.types.is_list(kind) and None not in values:
-                found[column.name] = list_array(values, kind)
-            else:
-                found[column.name] = pa.array(values, kind)
-        return found
+    if pa.types.is_map(kind):
+        return map_array(values, kind)
+    if pa.types.is_list(kind) and None not in values:
+        return list_array(values, kind)
+    return pa.array(values, kind)
 
 
 def map_array(values: list[dict[str, Any]], kind: Any) -> Any:

@@ -11,7 +11,9 @@ from gateway.journal.canonical import BUCKETS, BY_NAME, DDL, Rows
 from gateway.journal.entries import ALL, Entry, Publisher, Trimmed
 from gateway.journal.reader import JournalReader
 from gateway.journal.segments import Segment
-from pyspark_amqp.arrays import columns_of, no_collection
+from pyspark_amqp.arrays import columns_of
+from pyspark_amqp.crossed_columns import NAMES as CROSSED
+from pyspark_amqp.crossed_columns import CrossedColumns
 from pyspark_amqp.options import OptionError, Options
 from pyspark_amqp.places import opened, wanted_by
 from pyspark_amqp.property_columns import PropertyColumns, is_learnable
@@ -206,12 +208,14 @@ def segment_batches(
     journal = segment.notes.journal
     others = [name for name in wished if name not in STRAIGHT and name not in MADE]
     learned = PropertyColumns(journal, [one for one in others if is_learnable(one)], schema)
-    made = Rows(journal, [one for one in others if not is_learnable(one)], options.sample)
+    crossed = CrossedColumns(
+        journal, [one for one in others if one in CROSSED], schema, options.sample
+    )
     names = {STRAIGHT[field.name] for field in straight if options.body or field.name != "body"}
     names |= {"pos", "stamp", "vhost", "address"}
     names |= {name for field in computed for name in MADE[field.name][1]}
     if others:
-        names |= {*own.CONTENT, "reference"} | ({"body"} if made.needs_bodies else set())
+        names |= {*own.CONTENT, "reference"} | ({"body"} if crossed.names else set())
     if options.large_bodies and "body" in names:
         names |= {"reference", "size"}
     for table in segment.tables(start, end, sorted(names)):
@@ -236,10 +240,8 @@ def segment_batches(
                 columns[field.name] = values
             if learned.names:
                 columns |= learned.of(part)
-            if made.columns:
-                with no_collection():
-                    entries = own.to_messages(part, made.needs_bodies)
-                columns |= columns_of(schema, made, entries)
+            if crossed.names:
+                columns |= crossed.of(part)
             yield batch_of(schema, columns, part.num_rows)
 
 

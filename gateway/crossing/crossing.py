@@ -150,6 +150,10 @@ class Crossing:
         self.counts[message.dialect.name, dialect.name, crossed.fidelity] += 1
         return crossed.header, crossed.body
 
+    def shapes(self, source: str, reader: str) -> Shapes | None:
+        """What converts headers from one dialect to another by their shapes, if anything does."""
+        return self._shapes.get((source, reader))
+
     def cross(self, message: Message, dialect: Dialect) -> Crossed:
         """Convert a message. Raises ``ValueError`` if it has no form for this reader, or no form of
         the configured precision. Hot."""

@@ -181,7 +181,10 @@ def _sections(row: Row) -> bytes | None:
     crossed = row.crossed
     if crossed is None or row.entry.reference:
         return None
-    found = pieces(crossed.header, crossed.body)
+    try:
+        found = pieces(crossed.header, crossed.body)
+    except ODD:
+        return None
     if crossed.body.__class__ is bytes:
         return b"".join(found)  # type: ignore[arg-type]
     return b"".join(
@@ -343,7 +346,7 @@ class Rows:
         self._properties = sorted({one.of_property for one in self.columns} - {""})
         # Of one name alone it would give no tuple.
         self._read = attrgetter(*self._properties, "durable", "durable")
-        self._crossing = Crossing(ARCHIVE_KEY, "lossless", "values")
+        self.crossing = Crossing(ARCHIVE_KEY, "lossless", "values")
 
     def of(self, entries: list[Entry]) -> list[list[Any]]:
         """The values of the columns, for each entry."""
@@ -353,7 +356,7 @@ class Rows:
 
     def by_column(self, entries: list[Entry]) -> list[list[Any]]:
         """The same for each column."""
-        rows = [Row(self.journal, entry, self._crossing) for entry in entries]
+        rows = [Row(self.journal, entry, self.crossing) for entry in entries]
         found: dict[str, tuple[Any, ...]] = {}
         if self._properties:
             each = zip(*map(self._read, [row.properties for row in rows]), strict=True)
