@@ -53,6 +53,15 @@ class Confirms:
                 return
         runs.append(Run(self.sequence, mark, accepted))
 
+    def add_safe(self, count: int) -> None:
+        """So many more publishes that are accepted and depend on no batch."""
+        self.sequence += count
+        runs = self.runs
+        if runs and runs[-1].accepted and runs[-1].mark != UNDECIDED:
+            runs[-1].last = self.sequence
+        else:
+            runs.append(Run(self.sequence, SAFE, True))
+
     def wait(self) -> int:
         """One more publish, whose fate is decided later; its number. Hot."""
         self.sequence = sequence = self.sequence + 1

@@ -2,14 +2,19 @@
 refused."""
 
 import math
+from itertools import islice
 from time import perf_counter
 
 from gateway.broker.channel import Channel
+from gateway.broker.runs import publish_run
 from gateway.errors import AwaitsUpstream, Refusal
 from gateway.message import Message
 from gateway.operations import Operation, Publish, PublishMany
 from gateway.sessions.context import SessionContext
 from gateway.sessions.replies import Replies
+
+ALONE = 16
+"""Messages that are published one by one before the next run is tried."""
 
 
 def refused_message(operation: Operation) -> Message | None:
@@ -39,14 +44,20 @@ class Publishes:
         another time slice. Raises ``Refusal`` for the first that is left, unless a message is
         refused alone: then the others go on."""
         self._context.publisher = True
-        publish, clock = channel.publish_path.publish, perf_counter
+        path, clock = channel.publish_path, perf_counter
         messages, mandatory = operation.messages, operation.mandatory
         while messages:
             done = 0
             try:
-                for message in messages:
-                    publish(message, mandatory)
-                    done += 1
+                while done < len(messages):
+                    count = publish_run(path, messages, done, mandatory, clock, until)
+                    done += count
+                    if not count:
+                        for message in islice(messages, done, done + ALONE):
+                            path.publish(message, mandatory)
+                            done += 1
+                            if clock() > until:
+                                break
                     if clock() > until:
                         break
             except Refusal as refusal:
