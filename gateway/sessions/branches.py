@@ -46,45 +46,30 @@ class BranchRequests:
         self._replies = replies
         self._undertake = undertake
 
-    def handlers(self) -> dict[type[Any], Callable[[Channel, Any], None]]:
-        """Made anew for its caller: kept here, it would be a reference cycle."""
-        return {
-            SelectBranches: self._select,
-            StartBranch: self._start,
-            EndBranch: self._end,
-            PrepareBranch: self._prepare,
-            CommitBranch: self._commit,
-            RollbackBranch: self._rollback,
-            ForgetBranch: self._forget,
-            RecoverBranches: self._recover,
-            BranchTimeout: self._timeout,
-            SetBranchTimeout: self._set_timeout,
-        }
-
     def _branches(self, channel: Channel) -> Branches:
         return self._context.broker.branches(channel.vhost)
 
-    def _select(self, channel: Channel, op: SelectBranches) -> None:
+    def select(self, channel: Channel, op: SelectBranches) -> None:
         channel.select_branches()
         self._replies.answer(op.channel, op.token)
 
-    def _start(self, channel: Channel, op: StartBranch) -> None:
+    def start(self, channel: Channel, op: StartBranch) -> None:
         branches: ChannelBranches = channel.needed_branches()
         status = branches.start(op.xid, op.join, op.resume)
         self._replies.answer(op.channel, op.token, status)
 
-    def _end(self, channel: Channel, op: EndBranch) -> None:
+    def end(self, channel: Channel, op: EndBranch) -> None:
         status = channel.needed_branches().end(op.xid, op.fail, op.suspend)
         self._replies.answer(op.channel, op.token, status)
 
-    def _prepare(self, channel: Channel, op: PrepareBranch) -> None:
+    def prepare(self, channel: Channel, op: PrepareBranch) -> None:
         self._complete(channel, op, self._branches(channel).prepare(op.xid, channel.client.user))
 
-    def _commit(self, channel: Channel, op: CommitBranch) -> None:
+    def commit(self, channel: Channel, op: CommitBranch) -> None:
         user = channel.client.user
         self._complete(channel, op, self._branches(channel).commit(op.xid, user, op.one_phase))
 
-    def _rollback(self, channel: Channel, op: RollbackBranch) -> None:
+    def rollback(self, channel: Channel, op: RollbackBranch) -> None:
         self._complete(channel, op, self._branches(channel).rollback(op.xid, channel.client.user))
 
     def _complete(self, channel: Channel, op: BranchRequest, work: tuple[bool, Completing]) -> None:
@@ -105,18 +90,33 @@ class BranchRequests:
             pass
         answer()
 
-    def _forget(self, channel: Channel, op: ForgetBranch) -> None:
+    def forget(self, channel: Channel, op: ForgetBranch) -> None:
         self._branches(channel).forget(op.xid, channel.client.user)
         self._replies.answer_when_safe(op.channel, op.token)
 
-    def _recover(self, channel: Channel, op: RecoverBranches) -> None:
+    def recover(self, channel: Channel, op: RecoverBranches) -> None:
         found = self._branches(channel).recover(channel.client.user)
         self._replies.answer(op.channel, op.token, found)
 
-    def _timeout(self, channel: Channel, op: BranchTimeout) -> None:
+    def timeout(self, channel: Channel, op: BranchTimeout) -> None:
         branch = self._branches(channel).find(op.xid, channel.client.user)
         self._replies.answer(op.channel, op.token, branch.seconds)
 
-    def _set_timeout(self, channel: Channel, op: SetBranchTimeout) -> None:
+    def set_timeout(self, channel: Channel, op: SetBranchTimeout) -> None:
         self._branches(channel).find(op.xid, channel.client.user).set_timeout(op.seconds)
         self._replies.answer(op.channel, op.token)
+
+
+BRANCHES: dict[type[Any], Callable[[BranchRequests, Channel, Any], None]] = {
+    SelectBranches: BranchRequests.select,
+    StartBranch: BranchRequests.start,
+    EndBranch: BranchRequests.end,
+    PrepareBranch: BranchRequests.prepare,
+    CommitBranch: BranchRequests.commit,
+    RollbackBranch: BranchRequests.rollback,
+    ForgetBranch: BranchRequests.forget,
+    RecoverBranches: BranchRequests.recover,
+    BranchTimeout: BranchRequests.timeout,
+    SetBranchTimeout: BranchRequests.set_timeout,
+}
+"""By operation."""

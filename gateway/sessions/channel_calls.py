@@ -56,30 +56,18 @@ TOPOLOGY: dict[type[Operation], Call] = {
 
 
 class ChannelCalls:
-    """Performs them for one connection, and answers in order. ``handlers`` by operation."""
+    """Performs them for one connection, and answers in order."""
 
     def __init__(self, context: SessionContext, replies: Replies, realms: Realms) -> None:
         self._context = context
         self._replies = replies
         self._realms = realms
 
-    def handlers(self) -> dict[type[Operation], Callable[[Channel, Any], None]]:
-        """By operation. Made anew for its caller: kept here, they would be a reference cycle."""
-        return {
-            **dict.fromkeys(PLAIN, self._plain),
-            **dict.fromkeys(TOPOLOGY, self._topology),
-            **dict.fromkeys((Assure, Synchronize), self._answer_when_safe),
-            EnterRealm: self._enter_realm,
-            Unsent: lambda channel, op: channel.settlements.unsent(
-                op.consumer, op.delivery, op.message, op.queue
-            ),
-        }
-
-    def _plain(self, channel: Channel, operation: Any) -> None:
+    def plain(self, channel: Channel, operation: Any) -> None:
         PLAIN[operation.__class__](channel, operation)
         self._replies.answer(operation.channel, operation.token)
 
-    def _topology(self, channel: Channel, operation: Any) -> None:
+    def topology(self, channel: Channel, operation: Any) -> None:
         replies = self._replies
         replies.begin_request()
         try:
@@ -93,9 +81,21 @@ class ChannelCalls:
         for notice in notices:
             replies.notify(notice)
 
-    def _enter_realm(self, channel: Channel, operation: EnterRealm) -> None:
+    def enter_realm(self, channel: Channel, operation: EnterRealm) -> None:
         self._realms.enter(channel, operation.name, operation.exclusive)
         self._replies.answer(operation.channel, operation.token)
 
-    def _answer_when_safe(self, channel: Channel, operation: Assure | Synchronize) -> None:
+    def answer_when_safe(self, channel: Channel, operation: Assure | Synchronize) -> None:
         self._replies.answer_when_safe(operation.channel, operation.token, holds=False)
+
+
+CALLS: dict[type[Any], Callable[[ChannelCalls, Channel, Any], None]] = {
+    **dict.fromkeys(PLAIN, ChannelCalls.plain),
+    **dict.fromkeys(TOPOLOGY, ChannelCalls.topology),
+    **dict.fromkeys((Assure, Synchronize), ChannelCalls.answer_when_safe),
+    EnterRealm: ChannelCalls.enter_realm,
+    Unsent: lambda _, channel, op: channel.settlements.unsent(
+        op.consumer, op.delivery, op.message, op.queue
+    ),
+}
+"""By operation."""

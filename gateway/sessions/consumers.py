@@ -14,7 +14,6 @@ from gateway.operations import (
     FindQueue,
     Flow,
     FoundQueue,
-    Operation,
     Subscribe,
     Unsubscribe,
 )
@@ -27,8 +26,8 @@ MOST_BINDINGS = 16
 
 
 class ConsumerOperations:
-    """Performs the operations of consumers for one session. ``handlers`` by operation; ``follow``
-    performs the operations that the adapter has found since it last received."""
+    """Performs the operations of consumers for one session. ``follow`` performs the
+    operations that the adapter has found since it last received."""
 
     def __init__(
         self, context: SessionContext, replies: Replies, follow: Callable[[], None]
@@ -37,18 +36,7 @@ class ConsumerOperations:
         self._replies = replies
         self._follow = follow
 
-    def handlers(self) -> dict[type[Operation], Callable[[Channel, Any], None]]:
-        """By operation. Made anew for its caller: kept here, they would be a reference cycle."""
-        return {
-            Flow: self._flow,
-            Subscribe: self._subscribe,
-            Unsubscribe: self._unsubscribe,
-            Credit: self.credit,
-            Fetch: self._fetch,
-            FindQueue: self._find_queue,
-        }
-
-    def _flow(self, channel: Channel, operation: Flow) -> None:
+    def flow(self, channel: Channel, operation: Flow) -> None:
         if operation.active:
             # The deliveries that it allows do not overtake the answer.
             then = partial(channel.flow, True)
@@ -57,7 +45,7 @@ class ConsumerOperations:
             then = None
         self._replies.answer(operation.channel, operation.token, operation.active, then)
 
-    def _subscribe(self, channel: Channel, operation: Subscribe) -> None:
+    def subscribe(self, channel: Channel, operation: Subscribe) -> None:
         if not operation.copy and operation.filter is None:
             channel.prepare_consumer(
                 operation.queue,
@@ -96,7 +84,7 @@ class ConsumerOperations:
 
         channel.drain(tag, ended)
 
-    def _unsubscribe(self, channel: Channel, operation: Unsubscribe) -> None:
+    def unsubscribe(self, channel: Channel, operation: Unsubscribe) -> None:
         channel.unsubscribe(operation.tag)
         self._replies.answer(operation.channel, operation.token, operation.tag)
 
@@ -114,11 +102,11 @@ class ConsumerOperations:
 
         channel.drain(operation.tag, drained)
 
-    def _fetch(self, channel: Channel, operation: Fetch) -> None:
+    def fetch(self, channel: Channel, operation: Fetch) -> None:
         fetched = channel.fetch(operation.queue, operation.no_ack)
         self._replies.answer(operation.channel, operation.token, fetched)
 
-    def _find_queue(self, channel: Channel, operation: FindQueue) -> None:
+    def find_queue(self, channel: Channel, operation: FindQueue) -> None:
         queue = channel.vhost.queues.get(operation.name)
         state = None
         if queue is not None:
@@ -139,3 +127,14 @@ class ConsumerOperations:
         # At once, not behind earlier answers: the next request of the adapter depends on it.
         self._context.adapter.send(Done(operation.channel, operation.token, state))
         self._follow()
+
+
+CONSUMING: dict[type[Any], Callable[[ConsumerOperations, Channel, Any], None]] = {
+    Flow: ConsumerOperations.flow,
+    Subscribe: ConsumerOperations.subscribe,
+    Unsubscribe: ConsumerOperations.unsubscribe,
+    Credit: ConsumerOperations.credit,
+    Fetch: ConsumerOperations.fetch,
+    FindQueue: ConsumerOperations.find_queue,
+}
+"""By operation."""

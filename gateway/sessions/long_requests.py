@@ -13,7 +13,7 @@ from gateway.broker.channel import Channel
 from gateway.broker.long_operations import PORTION
 from gateway.errors import AwaitsUpstream, Refusal
 from gateway.operations import Acquire, Commit, Recover, Rollback, Settle, SettleMany
-from gateway.sessions.branches import BranchRequests
+from gateway.sessions.branches import BRANCHES, BranchRequests
 from gateway.sessions.context import SessionContext
 from gateway.sessions.replies import Replies
 
@@ -23,8 +23,8 @@ queues."""
 
 
 class LongRequests:
-    """Large requests of one connection. ``handlers`` by operation; ``refuse`` tells the peer about
-    a refused operation; ``drop`` ends a channel."""
+    """Large requests of one connection. ``refuse`` tells the peer about a refused operation;
+    ``drop`` ends a channel."""
 
     def __init__(
         self,
@@ -38,19 +38,12 @@ class LongRequests:
         self._refuse = refuse
         self._drop = drop
 
-    def handlers(self) -> dict[type[Any], Callable[[Channel, Any], None]]:
-        """By operation. Made anew for its caller: kept here, they would be a reference cycle."""
-        return {
-            Acquire: self._acquire,
-            Commit: self._commit,
-            Recover: self._recover,
-            Rollback: self._rollback,
-            Settle: self._settle,
-            SettleMany: self._settle_many,
-            **BranchRequests(self._context, self._replies, self.undertake).handlers(),
-        }
+    def branch(self, channel: Channel, op: Any) -> None:
+        """A request on a branch of a distributed transaction."""
+        requests = BranchRequests(self._context, self._replies, self.undertake)
+        BRANCHES[op.__class__](requests, channel, op)
 
-    def _settle(self, channel: Channel, op: Settle) -> None:
+    def settle(self, channel: Channel, op: Settle) -> None:
         if not op.multiple:
             channel.settlements.settle(op.delivery, False, op.outcome)
             return
@@ -58,12 +51,12 @@ class LongRequests:
         if steps is not None:
             self.undertake(channel, op, steps, atomic=False)
 
-    def _settle_many(self, channel: Channel, op: SettleMany) -> None:
+    def settle_many(self, channel: Channel, op: SettleMany) -> None:
         steps = channel.settlements.settling_many(op.deliveries, op.outcome, op.reason)
         if steps is not None:
             self.undertake(channel, op, steps, atomic=False)
 
-    def _acquire(self, channel: Channel, op: Acquire) -> None:
+    def acquire(self, channel: Channel, op: Acquire) -> None:
         replies, held = self._replies, list[int]()
         steps = channel.acquiring(op.deliveries, held)
 
@@ -77,21 +70,21 @@ class LongRequests:
             pass
         answer()
 
-    def _recover(self, channel: Channel, op: Recover) -> None:
+    def recover(self, channel: Channel, op: Recover) -> None:
         if channel.settlements.much_to_settle:
             self.undertake(channel, op, channel.settlements.recovering(op.requeue), atomic=False)
         else:
             channel.settlements.recover(op.requeue)
             self._replies.answer(op.channel, op.token)
 
-    def _rollback(self, channel: Channel, op: Rollback) -> None:
+    def rollback(self, channel: Channel, op: Rollback) -> None:
         if channel.transactions.much_to_commit:
             self.undertake(channel, op, channel.transactions.rolling_back(), atomic=False)
         else:
             channel.transactions.rollback()
             self._replies.answer(op.channel, op.token)
 
-    def _commit(self, channel: Channel, op: Commit) -> None:
+    def commit(self, channel: Channel, op: Commit) -> None:
         try:
             channel.transactions.commit_upstream()
         except AwaitsUpstream:
@@ -159,3 +152,15 @@ def refused(undoing: Iterator[None], refusal: Refusal) -> Iterator[None]:
     """The steps of a commit that the upstream has refused."""
     yield from undoing
     raise refusal
+
+
+LARGE: dict[type[Any], Callable[[LongRequests, Channel, Any], None]] = {
+    Acquire: LongRequests.acquire,
+    Commit: LongRequests.commit,
+    Recover: LongRequests.recover,
+    Rollback: LongRequests.rollback,
+    Settle: LongRequests.settle,
+    SettleMany: LongRequests.settle_many,
+    **dict.fromkeys(BRANCHES, LongRequests.branch),
+}
+"""By operation."""

@@ -5,7 +5,7 @@
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -36,6 +36,7 @@ from gateway.operations import (
 from gateway.sessions.channel_calls import ChannelCalls
 from gateway.sessions.consumers import ConsumerOperations
 from gateway.sessions.context import SessionContext
+from gateway.sessions.dispatch import ON_CHANNEL
 from gateway.sessions.handles import HandleOperations
 from gateway.sessions.link_operations import LinkOperations
 from gateway.sessions.links import Links
@@ -48,6 +49,8 @@ from gateway.sessions.replies import Replies
 from gateway.sessions.retries import Retries
 from gateway.sessions.session_operations import SessionOperations
 from gateway.sessions.staging import Staging
+
+NONE: Mapping[Any, Any] = {}
 
 
 class Registrar(Protocol):
@@ -78,6 +81,16 @@ class Session:
     ``loopback``: the peer is on this machine, which some users have to be. ``since``: when the
     connection was accepted, in seconds since 1970; ``listener``: the name of that by which.
     """
+
+    # More than 30 attributes: in a dictionary they would take four times the octets.
+    __slots__ = (
+        "_calls", "_close", "_consumers", "_context", "_handles", "_links", "_live",
+        "_long_requests", "_more_pending", "_named", "_of_endpoints", "_pending",
+        "_performing_pending", "_publishes", "_registry", "_replies", "_retries", "_scheduled",
+        "_slice_end", "_told", "adapter", "address", "authenticated", "broker", "channels",
+        "ending", "listener", "local", "loopback", "meter", "on_pending", "opened", "peer",
+        "peer_closed", "since", "time_slice",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -144,21 +157,8 @@ class Session:
         self._links: LinkOperations | None = None
         self._handles: HandleOperations | None = None
         self._named: SessionOperations | None = None
-        self._on_connection: dict[type[Operation], Callable[[Any], None]] = {
-            Open: self._open,
-            Closed: self._on_closed,
-            UpdateSecret: self._update_secret,
-            BeginSession: live.begin,
-            EndSession: self._end,
-            SessionLost: self._on_session_lost,
-        }
-        self._on_channel: dict[type[Operation], Callable[[Channel, Any], object]] = {
-            **self._calls.handlers(),
-            **self._long_requests.handlers(),
-            **self._consumers.handlers(),
-            Publish: self._publishes.one,
-            PublishMany: self._publishes.many,
-        }
+        self._of_endpoints: Mapping[type[Operation], Callable[[Channel, Any], None]] = NONE
+        """Operations on a channel that links, handles or sessions perform."""
         endpoints = live.endpoints
         if Capability.LINKS in adapter.capabilities:
             self._links = LinkOperations(
@@ -178,10 +178,11 @@ class Session:
             endpoints.append(self._handles)
         if Capability.SESSIONS in adapter.capabilities:
             self._named = SessionOperations(context, replies, registry.named, self, live)
-            self._on_connection.update(self._named.on_connection())
             endpoints.append(self._named)
-        for each in endpoints:
-            self._on_channel.update(each.handlers())
+        if endpoints:
+            self._of_endpoints = {
+                kind: do for each in endpoints for kind, do in each.handlers().items()
+            }
 
     @property
     def number(self) -> int:
@@ -304,13 +305,21 @@ class Session:
     def _act(self, operation: Any) -> None:
         """Perform one operation. Raises ``Refusal``."""
         kind = operation.__class__
-        do = self._on_channel.get(kind)
-        if do is None:
-            self._on_connection[kind](operation)
+        do = self._of_endpoints.get(kind)
+        performer = ON_CHANNEL.get(kind)
+        if do is None and performer is None:
+            if kind in ON_CONNECTION or self._named is None:
+                ON_CONNECTION[kind](self, operation)
+            else:
+                self._named.on_connection()[kind](operation)
             return
         channel = self.channels.get(operation.channel)
-        if channel is not None:
+        if channel is None:
+            return
+        if do is not None:
             do(channel, operation)
+        elif performer is not None:
+            performer.perform(getattr(self, performer.part), channel, operation)
 
     def follow(self) -> None:
         """Perform the operations that the adapter has found since it last received."""
@@ -536,8 +545,7 @@ class Session:
         if self._named is not None:
             self._named.release()
         self._pending = []
-        self._on_connection.clear()
-        self._on_channel.clear()
+        self._of_endpoints = NONE
         self._live.release()
         self._retries.close()
         for part in (self._calls, self._consumers, self._long_requests):
@@ -569,3 +577,14 @@ class Session:
         self._live.drop(number)
         if token is not None:
             self._replies.send(number, Refused(number, token, operation.condition, operation.text))
+
+
+ON_CONNECTION: Mapping[type[Operation], Callable[[Session, Any], None]] = {
+    Open: Session._open,
+    Closed: Session._on_closed,
+    UpdateSecret: Session._update_secret,
+    BeginSession: lambda session, op: session._live.begin(op),
+    EndSession: Session._end,
+    SessionLost: Session._on_session_lost,
+}
+"""Operations on the connection."""

@@ -17,7 +17,7 @@ from gateway.adapters.methods.frames import Frames
 from gateway.adapters.methods.incoming_content import ContentEngine, IncomingContent
 from gateway.adapters.methods.lifecycle import step
 from gateway.adapters.methods.method_writer import MethodWriter
-from gateway.adapters.methods.pending import Awaited
+from gateway.adapters.methods.pending import NOTHING_AWAITED, Awaited
 from gateway.bodies import Body, LargeBody, Spool
 from gateway.errors import LocalError, Unwritable
 from gateway.message import Message, Table
@@ -95,7 +95,7 @@ class Channel:
         self._basic = frames.basic
         self.ready = False
         self.tags = engine.tags
-        self.awaited: deque[Awaited] = deque()
+        self.awaited: deque[Awaited] = NOTHING_AWAITED
         self.content: IncomingContent | None = None
         self.branch: Xid | None = None
         """Started by dtx.start."""

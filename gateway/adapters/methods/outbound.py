@@ -4,6 +4,7 @@ Requests of the client role go through the rows of ``requests``; the rest is ans
 Which side may send a method is checked where it is written, from the tables.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -14,7 +15,7 @@ from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.dispatch import DispatchEngine
 from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.method_writer import MethodWriter
-from gateway.adapters.methods.pending import Awaited, PendingReply
+from gateway.adapters.methods.pending import NOTHING_AWAITED, Awaited, PendingReply
 from gateway.adapters.methods.wire import layouts as w
 from gateway.bodies import Body
 from gateway.errors import LocalError, Lost
@@ -90,6 +91,8 @@ def requested(engine: Any, channel: Any, op: Any, answered: Method | None, resul
     if isinstance(op, BeginSession):
         engine.channels[op.channel] = channel
     if answered is not None:
+        if channel.awaited is NOTHING_AWAITED:
+            channel.awaited = deque()
         channel.awaited.append(Awaited(answered, op))
     elif op.token is not None:
         engine.life.later.append(Done(op.channel, op.token, result))

@@ -1,5 +1,6 @@
 """Requests that wait for their replies, from either side."""
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,3 +28,7 @@ class Awaited(NamedTuple):
     def token(self) -> Token:
         token: Token = self.operation.token
         return token
+
+
+NOTHING_AWAITED: deque[Awaited] = deque(maxlen=0)
+"""Of channels that have made no request: an empty deque of their own takes 700 octets."""
