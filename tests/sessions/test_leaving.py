@@ -12,6 +12,7 @@ from gateway.operations import BeginSession, Close, Closed, DeclareQueue, Done, 
 from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.session import Session
 from tests.authority import AtOnce
+from tests.sessions.overheard import Overheard
 
 TURNS = 40
 
@@ -34,11 +35,9 @@ class Both:
         self.said: list[tuple[Operation, bool]] = []
         self.octets: list[bytes] = []
         self.heard: list[Operation] = []
-        self._send = self.server.send
-        self.server.send = self.send  # type: ignore[method-assign]
         self.session = Session(
             self.broker,
-            self.server,
+            Overheard(self.server, self.send),
             SessionRegistry(),
             address="127.0.0.1:1",
             loopback=True,
@@ -47,7 +46,7 @@ class Both:
 
     def send(self, operation: Operation) -> None:
         before = self.server.closing
-        self._send(operation)
+        self.server.send(operation)
         octets = self.server.output()
         self.octets += octets
         self.said.append((operation, bool(octets) and not before))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -31,19 +32,19 @@ from gateway.operations import (
 from gateway.sessions.registry import SessionRegistry
 from gateway.sessions.session import Session
 from tests.broker.fakes import message
+from tests.sessions.overheard import Overheard
 
 MIB = 1 << 20
 
 
 def opened() -> tuple[Session, list[Operation]]:
     """A session over a real server adapter whose answers are recorded instead of written."""
-    adapter = adapter_for("0-9-1", Role.SERVER)
+    said: list[Operation] = []
+    adapter: Any = Overheard(adapter_for("0-9-1", Role.SERVER), said.append)
     session = Session(
         Broker(MemoryStore()), adapter, SessionRegistry(), address="test", loopback=True, since=0.0
     )
-    said: list[Operation] = []
-    adapter.send = said.append  # type: ignore[method-assign, assignment]
-    adapter.outlet = lambda channel: Silent()  # type: ignore[method-assign]
+    adapter.outlet = lambda channel: Silent()
     session.perform([Open("o", "/", "guest"), BeginSession(1, "b")])
     session.perform([DeclareQueue(1, "d", "big")])
     said.clear()
