@@ -15,11 +15,12 @@ import typer
 from rich.table import Table
 
 from gateway import __version__
-from gateway.administration import AsJson, add_commands, err, fail, out, show_json
+from gateway.administration import AsJson, add_commands, fail, out, show_json
 from gateway.backup_commands import backup, restore
 from gateway.bench_command import bench
 from gateway.command_options import ConfigFile, DataDir, given
 from gateway.errors import Refusal, StoreError
+from gateway.inspect_command import inspect
 from gateway.inventory.command_line import add_commands as add_inventory_commands
 from gateway.journal_commands import journal
 from gateway.message_commands import browse, consume, publish
@@ -36,7 +37,7 @@ others = typer.Typer()
 users = typer.Typer(help="Add, list and remove users, also while the gateway runs.")
 others.add_typer(users, name="user", no_args_is_help=True)
 add_commands(others)
-for command in (publish, consume, browse, status, top, bench, backup, restore):
+for command in (publish, consume, browse, status, top, bench, backup, restore, inspect):
     others.command()(command)
 others.add_typer(bridge, name="bridge", no_args_is_help=True)
 others.add_typer(journal, name="journal", no_args_is_help=True)
@@ -162,24 +163,6 @@ def pipeline(ctx: typer.Context) -> None:
 def version() -> None:
     """Show the gateway's own version."""
     out.print(f"amqp-gateway {__version__}", highlight=False)
-
-
-@others.command()
-def inspect(
-    file: Annotated[Path, typer.Argument(help="Hex dump, capture JSON, or pcap.")],
-    as_version: Annotated[
-        str | None, typer.Option("--as", help="AMQP version, if the recording does not show it.")
-    ] = None,
-) -> None:
-    """Decode recorded octets into readable frames; the version is detected."""
-    from gateway.inspect import InspectError, inspect_file
-
-    try:
-        failed = inspect_file(file, as_version, out, err)
-    except InspectError as error:
-        fail(f"{file}: {error}")
-    if failed:
-        fail(f"{file}: {failed} of the frames could not be decoded")
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ FLOOR = {
     "app": 10,
     "migration_commands": 10, "journal_commands": 10, "topology_commands": 10,
     "gateway_client": 10, "bench_command": 10, "backup_commands": 10,
+    "inspect_command": 10,
     "message_commands": 11, "status_commands": 11,
     "commands": 12,
     "__main__": 13,

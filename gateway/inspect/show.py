@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.progress import Progress
 
-from gateway.adapters.core.trace_lines import HEADER_OCTETS, Reader, preview
+from gateway.adapters.core.trace_lines import HEADER_OCTETS, Line, Reader, preview
 from gateway.inspect.sources import InspectError, Piece, pieces
 from gateway.inspect.versions import FAMILIES, Guess, reader_of
 
@@ -21,11 +22,39 @@ MAX_HELD = 1 << 20
 """Maximum octets that are held until the version is detected."""
 
 
+class Shown(NamedTuple):
+    """A line of a connection. ``from_client`` is ``None`` for a remark about all of it, of kind
+    "remark". Further kinds are "octets", of a version that is not decoded, and "truncated"."""
+
+    from_client: bool | None
+    line: Line
+
+    def __str__(self) -> str:
+        offset, size, _, kind, text = self.line
+        if self.from_client is None:
+            return f"    {text}"
+        arrow = "C>S" if self.from_client else "S>C"
+        if kind == "octets":
+            return f"{arrow} {offset:8d}  {size} octets  {text}"
+        return f"{arrow} {offset:8d}  {text}" if kind == "truncated" else f"{arrow} {self.line}"
+
+    def record(self, flow: str, version: str) -> dict[str, Any]:
+        """As a program reads it."""
+        found: dict[str, Any] = {"connection": flow, "version": version or None}
+        if self.from_client is None:
+            return found | {"remark": self.line.text}
+        return found | {"from": "client" if self.from_client else "server"} | self.line._asdict()
+
+
+def remark(text: str) -> Shown:
+    return Shown(None, Line(0, 0, 0, "remark", text))
+
+
 @dataclass(slots=True, eq=False)
 class Direction:
     """One direction of a connection, with its position in the stream."""
 
-    arrow: str
+    from_client: bool
     left: bytes = b""
     passed: int = 0
     failed: int = 0
@@ -33,12 +62,12 @@ class Direction:
     reader: Reader | None = None
     """``None`` if this version is not decoded."""
 
-    def lines(self, piece: Piece) -> Iterator[str]:
+    def lines(self, piece: Piece) -> Iterator[Shown]:
         """The lines of complete frames. An unfinished frame is kept."""
         if self.reader is None:
             data = piece.data
             said = piece.note or preview(data)
-            yield f"{self.arrow} {self.passed:8d}  {len(data)} octets  {said}"
+            yield Shown(self.from_client, Line(self.passed, len(data), 0, "octets", said))
             self.passed += len(data)
             self.failed += 1
             return
@@ -52,7 +81,7 @@ class Direction:
                 break
             self.failed += line.kind in UNDECODED
             place = line._replace(offset=line.offset + self.passed)
-            yield f"{self.arrow} {place}"
+            yield Shown(self.from_client, place)
         self.passed += len(octets) - len(self.left)
 
 
@@ -63,12 +92,12 @@ class Conversation:
         self.version: str | None = None
         self.failed = 0
         """1 if the octets are too few to tell the version."""
-        self.directions = {True: Direction("C>S"), False: Direction("S>C")}
+        self.directions = {side: Direction(side) for side in (True, False)}
         self._guess = Guess(as_version)
         self._held: list[Piece] = []
         self._octets = 0
 
-    def show(self, piece: Piece) -> Iterator[str]:
+    def show(self, piece: Piece) -> Iterator[Shown]:
         """The lines that this piece completes."""
         if self.version is not None:
             yield from self.directions[piece.from_client].lines(piece)
@@ -81,13 +110,13 @@ class Conversation:
         elif self._octets > MAX_HELD:
             yield from self._begin(self._guess.last())
 
-    def _begin(self, version: str) -> Iterator[str]:
+    def _begin(self, version: str) -> Iterator[Shown]:
         """The version is decided: the lines of all held pieces."""
         self.version = version
         if version not in FAMILIES:
-            yield f"    version {version}: not decoded yet, octets as recorded"
+            yield remark(f"version {version}: not decoded yet, octets as recorded")
         else:
-            yield f"    version {version}{self._guess.remark}"
+            yield remark(f"version {version}{self._guess.remark}")
             for direction in self.directions.values():
                 direction.reader = reader_of(version)
         held, self._held = self._held, []
@@ -99,20 +128,22 @@ class Conversation:
         """Frames that could not be decoded."""
         return self.failed + sum(direction.failed for direction in self.directions.values())
 
-    def rest(self) -> Iterator[str]:
+    def rest(self) -> Iterator[Shown]:
         """The octets that never became a complete frame."""
         if self.version is None and self._octets < HEADER_OCTETS:
             octets = b"".join(piece.data for piece in self._held)
             self.failed += 1
-            yield f"    too short to tell the version: {preview(octets)}"
+            yield remark(f"too short to tell the version: {preview(octets)}")
             return
         if self.version is None:
             yield from self._begin(self._guess.last())
         for direction in self.directions.values():
             if direction.left:
                 direction.failed += 1
-                left = f"{len(direction.left)} octets of a truncated frame"
-                yield f"{direction.arrow} {direction.passed:8d}  {left}"
+                size = len(direction.left)
+                text = f"{size} octets of a truncated frame"
+                line = Line(direction.passed, size, 0, "truncated", text)
+                yield Shown(direction.from_client, line)
 
 
 def inspect_file(path: Path, as_version: str | None, out: Console, err: Console) -> int:
@@ -130,7 +161,7 @@ def inspect_file(path: Path, as_version: str | None, out: Console, err: Console)
                 conversation = conversations[piece.flow] = Conversation(as_version)
                 say(out, f"--- connection {piece.flow}")
             for line in conversation.show(piece):
-                say(out, line)
+                say(out, str(line))
     if not conversations:
         raise InspectError("no AMQP octets found")
     failed = 0

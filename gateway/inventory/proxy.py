@@ -7,7 +7,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from gateway.config.bridge import Address
 from gateway.inventory.inventory import Inventory
@@ -23,6 +23,16 @@ CONNECT_SECONDS = 10.0
 STOP_SECONDS = 5.0
 LINGER_SECONDS = 60.0
 """Time in which a side takes the last octets of the other."""
+
+
+class Tapped(Protocol):
+    """Sees the octets of a connection that were forwarded."""
+
+    def add(self, from_client: bool, data: bytes, /) -> None: ...
+
+    def end(self) -> None:
+        """The connection has ended."""
+        ...
 
 
 class Side(asyncio.Protocol):
@@ -104,7 +114,7 @@ class Pair:
         self._proxy = proxy
         self.client = Side(self, True)
         self.broker = Side(self, False)
-        self.tap: Tap
+        self.tap: Tapped
         self._connecting: asyncio.Task[None] | None = None
         self._open = 0
 
@@ -113,7 +123,7 @@ class Pair:
         self._open += 1
         if side is self.client:
             side.transport.pause_reading()
-            self.tap = self._proxy.tap_for(side.transport)
+            self.tap = self._proxy.tap(side.transport)
             self._connecting = asyncio.create_task(self._connect(), name="upstream")
 
     async def _connect(self) -> None:
@@ -182,13 +192,16 @@ class Proxy:
         upstream_tls: ssl.SSLContext | None = None,
         clock: Callable[[], float] = time.time,
         decode: bool = True,
+        tap: Callable[[Any], Tapped] | None = None,
     ) -> None:
-        """``decode``: false forwards only, and counts connections."""
+        """``decode``: false forwards only, and counts connections. ``tap`` makes the tap for a
+        client's transport; ``None``: one that writes the inventory."""
         self.upstream = upstream
         self.upstream_tls = upstream_tls
         self.inventory = inventory
         self._clock = clock
         self._decode = decode
+        self.tap = tap or self.tap_for
         self._decoding = Decoding()
         self._pairs: set[Pair] = set()
         self._server: asyncio.Server | None = None
