@@ -14,7 +14,7 @@ from gateway.importing import Document, ImportFailed, Result, read_topology
 class Part(BaseModel):
     """An entry. Unknown members are ignored: they belong to other versions of RabbitMQ."""
 
-    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True, defer_build=True)
 
 
 class VhostPart(Part):

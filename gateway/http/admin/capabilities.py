@@ -12,7 +12,7 @@ from gateway.http.schemas import Shape
 
 
 class CapabilityQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     wait: float = Field(
         5, ge=0, le=60, description="most seconds to wait for probes that are under way"

@@ -24,7 +24,7 @@ ONE = MOVES + "/{move}"
 class MoveInput(MoveOptions):
     """Each side is an upstream, or a virtual host of this gateway."""
 
-    model_config = ConfigDict(strict=True, frozen=True)
+    model_config = ConfigDict(strict=True, frozen=True, defer_build=True)
 
     name: str = Field("", pattern=r"^[A-Za-z0-9._~-]{0,64}$", description="empty: one is made up")
     queues: list[QueuePair] = Field(min_length=1, max_length=1000)

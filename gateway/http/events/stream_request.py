@@ -162,7 +162,7 @@ class StreamQuery(BaseModel):
 class StreamChange(BaseModel):
     """Sources to add and to remove. ``from`` and ``last_event_id`` apply to added ones."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     add: list[str] = Field(default=[], examples=[["exchange:prices?binding=usd.#"]])
     remove: list[str] = Field(default=[], description="names of sources, as the stream shows them")

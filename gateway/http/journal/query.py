@@ -16,7 +16,7 @@ MOST = (1 << 63) - 1
 class JournalQuery(BaseModel):
     """A range of positions, with the columns and addresses that are wanted."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     start: Annotated[
         int | None,

@@ -36,7 +36,7 @@ T = TypeVar("T")
 class RequestBody(BaseModel):
     """Unknown members are errors: a misspelt ``lease_ms`` must not lose a message."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class Receive(RequestBody):
@@ -87,7 +87,7 @@ class Receive(RequestBody):
 class Query(BaseModel):
     """A query without parameters, and the base of others."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class ViewQuery(Query):

@@ -48,7 +48,7 @@ MEMBERS = {"journal": 255, "address": 2048, "to": 2048}
 
 
 class ReplayQuery(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     rate: Annotated[
         float | None,
