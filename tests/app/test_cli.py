@@ -153,6 +153,18 @@ def test_commands_load_few_modules(words: list[str]) -> None:
     assert not loaded & {"asyncio", "fastapi", "uvicorn", "gateway.config", "gateway.net"}
 
 
+def test_a_gateway_starts_without_what_it_may_need_later() -> None:
+    imports = "import sys, gateway.__main__, gateway.app; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", imports], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "gateway.adapters.methods.engine" in loaded
+    families = ("commands", "performatives", "segments", "methods.drafts", "methods.transitional")
+    later = {f"gateway.adapters.{family}.engine" for family in families}
+    assert not loaded & {*later, "gateway.commands", "httpx", "joserfc", "pyarrow", "rich"}
+
+
 def test_version() -> None:
     assert run("version").stdout.startswith("amqp-gateway 0.")
 

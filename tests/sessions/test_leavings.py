@@ -111,3 +111,10 @@ def test_sessions_leave_nothing(version: str) -> None:
     queue = peer.house.broker.vhosts["/"].queues["q"]
     assert queue.acked == expected + ROUNDS and not queue.depth and not queue.consumers
     assert left < ROUNDS, f"{left / ROUNDS} objects of each session"
+
+
+def test_the_largest_parts_of_a_connection_have_slots() -> None:
+    """Their dictionaries would be 3 KB of each idle connection."""
+    peer = Peer("0-9-1", House())
+    for part in (peer.session, peer.server):
+        assert not hasattr(part, "__dict__"), type(part)
