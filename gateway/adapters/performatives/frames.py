@@ -182,7 +182,11 @@ class Frames:
         if run is None:
             return at
         self._unlike = 0
-        taken = link.on_run(run, like.settled, data, found)
+        try:
+            taken = link.on_run(run, like.settled, data, found)
+        except PeerError as error:
+            self._violated(error, HEAD.unpack_from(data, at)[3], found)
+            taken = 1  # its session is over: the others are discarded there
         return run.spans[taken - 1][1] if taken else at
 
     def _template(self, session: Any, record: w.Transfer, head: bytes) -> TransferTemplate | None:

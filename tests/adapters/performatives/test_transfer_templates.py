@@ -7,6 +7,8 @@ import pytest
 
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.frames import Frames
+from gateway.adapters.performatives.incoming_publishes import IncomingPublishes
+from gateway.adapters.performatives.links import LinkHandler
 from gateway.adapters.performatives.receiving_link import ReceivingLink
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.message import Message, Properties
@@ -190,3 +192,29 @@ def test_a_violation_ends_the_link_alone() -> None:
     (detach,) = peer.hears()
     assert isinstance(detach, w.Detach) and detach.error is not None
     assert not peer.engine.closing
+
+
+def test_a_violation_ends_the_session_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a message in the middle of those that are taken together."""
+    peer = Peer()
+    peer.sends()
+
+    def transfers(first: int, stop: int) -> bytes:
+        said = [w.Transfer(0, n, n.to_bytes(4), 0, False) for n in range(first, stop)]
+        return b"".join(packed(one, 0, PLAIN) for one in said)
+
+    peer.feed(transfers(1000, 1003))
+    peer.hears()
+    session, seen = peer.session, []
+
+    def bad(handler: Any, arrival: Any, *_: Any) -> None:
+        seen.append(arrival.id)
+        if len(seen) == 2:
+            raise session.violated("amqp:not-allowed", "no more of this")
+
+    monkeypatch.setattr(IncomingPublishes, "on_run", LinkHandler.on_run)
+    monkeypatch.setattr(IncomingPublishes, "on_whole", bad)
+    peer.feed(transfers(1003, 1009))
+    (end,) = [one for one in peer.hears() if isinstance(one, w.End)]
+    assert end.error is not None and end.error.description == "no more of this"
+    assert seen == [1003, 1004] and not peer.engine.closing
