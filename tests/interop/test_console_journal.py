@@ -57,6 +57,11 @@ def test_the_journal(gateway: Any, tmp_path: Path, width: int, scheme: str) -> N
         if arrow_is_here():
             assert console.rows("segments")[0][:2] == ["0", "3"]
         console.shows("#main dl", "0 to 5")
+        until(lambda: len(console.rows("latest entries")) == 6, "the latest entries")
+        latest = console.rows("latest entries")
+        assert [row[0] for row in latest] == ["5", "4", "3", "2", "1", "0"]
+        assert latest[0][2:4] == ["/queues/short", "HTTP"]
+        assert [row[5] for row in latest] == ["2", "1", "0"] * 2
         page.screenshot(path=tmp_path / "journal.png", full_page=True)
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width

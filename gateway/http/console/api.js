@@ -101,6 +101,8 @@ export const api = worded({
   changeShovel: (name, action) => post(`${ADMIN}/shovels/${part(name)}/${action}`),
 
   journal: (vhost) => get(`/v1/${part(vhost)}/journal/overview`),
+  journalEntries: (vhost, start, limit, columns) =>
+    get(`/v1/${part(vhost)}/journal?start=${start}&limit=${limit}&columns=${columns.join(",")}`),
   forgetConsumer: (vhost, name) => remove(`/v1/${part(vhost)}/journal/consumers/${part(name)}`),
 
   users: () => get(`${ADMIN}/users`),

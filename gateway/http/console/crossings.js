@@ -12,6 +12,9 @@ const FIDELITY = {
 };
 const MODERN = "1.0";
 const BODY = "Body";
+// These share their encoding: a message does not tell which of them it came by.
+const ENCODINGS = { "0-9-1": "0-8 to 0-9-1" };
+const nameOf = (version) => ENCODINGS[version] ?? version;
 
 // Everything that a message has, by section and name: {value, node()}.
 function rowsOf(message) {
@@ -40,9 +43,9 @@ function table(came, seen, name) {
     return h("tr", { class: differs ? "differs" : undefined }, h("th", { scope: "row" }, key, differs && h("span", { class: "type" }, "differs")),
       cell(here.get(key)), cell(there.get(key)));
   });
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Came as ${name}, seen as ${seen.version}` },
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Came as ${name}, seen as ${nameOf(seen.version)}` },
     h("table", { class: "beside" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Property"),
-      h("th", { scope: "col" }, `Came as ${name}`), h("th", { scope: "col" }, `Seen as ${seen.version}`))), h("tbody", {}, rows)));
+      h("th", { scope: "col" }, `Came as ${name}`), h("th", { scope: "col" }, `Seen as ${nameOf(seen.version)}`))), h("tbody", {}, rows)));
 }
 
 // `look` asks for a page of the queue. The message is the one behind that at position `before`, if it
@@ -62,17 +65,17 @@ export function crossingsNode(look, position, before) {
       return;
     }
     const id = newId("version");
-    const select = h("select", { id }, one.seen_as.map((seen) => h("option", { value: seen.version }, seen.version)));
+    const select = h("select", { id }, one.seen_as.map((seen) => h("option", { value: seen.version }, nameOf(seen.version))));
     const note = h("p", { class: "hint", role: "status" });
     const place = h("div", {});
     const show = () => {
       const seen = one.seen_as.find((each) => each.version === select.value);
       say(note, sentence(seen));
-      place.replaceChildren(...(seen.message ? [table(one.message, seen, one.came_as)] : []));
+      place.replaceChildren(...(seen.message ? [table(one.message, seen, nameOf(one.came_as))] : []));
     };
     if (one.seen_as.some((seen) => seen.version === MODERN)) select.value = MODERN;
     select.addEventListener("change", show);
-    content.replaceChildren(h("div", { class: "field" }, h("label", { for: id }, `Came as ${one.came_as}; seen as`), select), note, place);
+    content.replaceChildren(h("div", { class: "field" }, h("label", { for: id }, `Came as ${nameOf(one.came_as)}; seen as`), select), note, place);
     show();
   }
 

@@ -17,6 +17,8 @@ const STANDARD = new Set(["Header", "Properties", "Only in AMQP 0-8 to 0-10"]);
 const SHOWN_ELSEWHERE = new Set(["legacy exchange", "legacy routing_key", "header first_acquirer"]);
 const MOMENTS = new Set(["properties creation_time", "properties absolute_expiry_time"]);
 const TEXTUAL = /^(text\/|application\/(xml|javascript|yaml)\b)|\+xml\b/;
+// Clients of 0-8 name the character set of a text as its coding, which is no compression.
+const CHARSET = /^(utf-?8|us-ascii|ascii|identity)$/i;
 const DEATH_COLUMNS = [
   ["count", "Count"], ["reason", "Reason"], ["queue", "Queue"], ["exchange", "Exchange"],
   ["routing-keys", "Routing keys"], ["time", "Time"],
@@ -60,7 +62,7 @@ export function bodyNode({ kind, base64 = "" } = {}, contentType = "", coding = 
   const octets = octetsOf(base64);
   if (!octets.length) return emptyBody();
   const type = String(contentType).toLowerCase();
-  const text = coding || (kind && kind !== "data") ? null : textOf(octets);
+  const text = (coding && !CHARSET.test(coding)) || (kind && kind !== "data") ? null : textOf(octets);
   if (text !== null && /^application\/json\b|\+json\b/.test(type)) {
     try {
       return pre(prettyJson(text));

@@ -3,6 +3,7 @@
 import { api } from "./api.js";
 import { confirmed, h, notify, say } from "./dom.js";
 import { count, octets, since } from "./format.js";
+import { LatestEntries } from "./journal-latest.js";
 import { LiveTable } from "./table.js";
 
 const number = (value) => value.toLocaleString();
@@ -61,9 +62,10 @@ export function open({ vhost }) {
       { label: "Newest entry", value: (one) => ago(one.newest), sort: (one) => one.newest },
     ],
   });
+  const latest = new LatestEntries(vhost);
   const more = h("p", { class: "hint" });
   const section = (title, ...nodes) => h("section", { hidden: true }, title ? h("h2", {}, title) : null, nodes);
-  const there = [section("", facts), section("Addresses", addresses.node), section("Readers", readers.node),
+  const there = [section("", facts), section("Latest entries", latest.node), section("Addresses", addresses.node), section("Readers", readers.node),
     section("Rules", rules.node), section("Segments", segments.node, more)];
   const show = (shown) => there.forEach((one) => { one.hidden = !shown; });
 
@@ -103,6 +105,7 @@ export function open({ vhost }) {
       readers.update(told.consumers);
       rules.update(told.rules.map((one, at) => ({ ...one, key: at })));
       segments.update(told.segments);
+      if (told.journal) await latest.refresh(told).catch((error) => latest.table.fail(error));
       say(more, told.more_segments ? "Older segments are not shown." : "");
       if (told.recording && !told.journal) say(status, "Nothing is recorded yet.");
     } catch (error) {
