@@ -73,6 +73,12 @@ class Reloading:
                 text = "; ".join(str(error).splitlines())
                 self.last = LastReload(error=text)
                 log.error("settings cannot be used, those of before are kept: %s", text)
+            except Exception:
+                self.failures += 1
+                self.last = LastReload(
+                    error="internal error, the log has it: start the gateway again"
+                )
+                log.exception("internal error in a reload")
 
     async def _take(self, prepared: Prepared) -> LastReload:
         settings, given, before = self.settings, prepared.settings, self.settings.amqp.tls
