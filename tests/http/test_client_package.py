@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway import __version__
 from gateway.http.problems import ALL_ROWS, BY_STATUS
+from tests.http import client_types
 
 HTTP = Path(__file__).parents[2] / "gateway" / "http"
 PACKAGE = HTTP / "client"
@@ -30,6 +31,12 @@ def test_its_kinds_of_problems_are_those_of_the_gateway() -> None:
     rows = [*ALL_ROWS, *BY_STATUS.values()]
     union = (PACKAGE / "problems.js").read_text().partition("ProblemKind")[0]
     assert set(re.findall(r'"([a-z-]+)"', union)) == {row.kind for row in rows}
+
+
+def test_its_answers_are_those_of_the_description() -> None:
+    assert (PACKAGE / "answers.js").read_text() == client_types.module(), (
+        "run: python -m tests.http.client_types > gateway/http/client/answers.js"
+    )
 
 
 def test_the_console_has_no_copy_of_it() -> None:
@@ -63,7 +70,15 @@ def test_its_readme_is_short_and_names_what_there_is() -> None:
     text = (PACKAGE / "README.md").read_text()
     assert len(text.splitlines()) <= 45
     called = set(re.findall(r"gateway\.(\w+)\(", text))
-    assert called >= {"publish", "publishBatch", "receive", "settle", "declareQueue", "follow"}
+    assert called >= {
+        "publish",
+        "publishBatch",
+        "receive",
+        "settle",
+        "declareQueue",
+        "follow",
+        "request",
+    }
     source = (PACKAGE / "gateway.js").read_text()
     for name in called:
         assert re.search(rf"^  (async )?{name}\(", source, re.MULTILINE), name

@@ -111,6 +111,19 @@ export class Gateway {
         on_error?: "continue" | "stop";
     }): Promise<Results>;
     /**
+     * Publish a request and wait for its reply: the message that is published to the request's
+     * `reply_to` (the name of a queue) with its correlation id. All requests share one queue and one
+     * stream; a reply that comes while the connection is broken is not lost. Throws
+     * `ReplyTimeoutError`, and what publishing throws.
+     * @param {Target} to
+     * @param {string | Uint8Array | import("./replies.js").RequestMessage} message
+     * @param {import("./replies.js").RequestOptions} [options]
+     * @returns {Promise<import("./replies.js").Reply>}
+     */
+    request(to: Target, message: string | Uint8Array | import("./replies.js").RequestMessage, options?: import("./replies.js").RequestOptions): Promise<import("./replies.js").Reply>;
+    /** End what `request` has opened: its stream and its queue. Requests that wait are rejected. */
+    close(): Promise<void>;
+    /**
      * Take messages out of a queue and lease them. There may be none.
      * @param {string} queue
      * @param {ReceiveOptions & { signal?: AbortSignal }} [options]
@@ -138,8 +151,7 @@ export class Gateway {
      * @param {{ limit?: number, after?: string, view?: "simple" | "full",
      *   payload?: "auto" | "base64", crossings?: boolean }} [page]  `after`: what the page before gave
      *   as `next`; `crossings`: each message also as readers of other versions get it
-     * @returns {Promise<{ ready: number, next: string | null, messages: { position: string,
-     *   deliveries: number, expires?: string, message: any, came_as?: string, seen_as?: any[] }[] }>}
+     * @returns {Promise<import("./answers.js").Page>}
      */
     browse(queue: string, page?: {
         limit?: number;
@@ -147,18 +159,7 @@ export class Gateway {
         view?: "simple" | "full";
         payload?: "auto" | "base64";
         crossings?: boolean;
-    }): Promise<{
-        ready: number;
-        next: string | null;
-        messages: {
-            position: string;
-            deliveries: number;
-            expires?: string;
-            message: any;
-            came_as?: string;
-            seen_as?: any[];
-        }[];
-    }>;
+    }): Promise<import("./answers.js").Page>;
     /**
      * Follow events for as long as the loop goes on, over any number of connections. An exchange
      * gives copies of its messages. A queue is consumed.
@@ -169,79 +170,84 @@ export class Gateway {
     /**
      * @param {string} name
      * @param {Declared & { priority_levels?: 1 | 2 | 10 }} [options]
+     * @returns {Promise<QueueDetail>}
      */
     declareQueue(name: string, options?: Declared & {
         priority_levels?: 1 | 2 | 10;
-    }): Promise<any>;
+    }): Promise<QueueDetail>;
     /**
      * @param {string} name
      * @param {Declared & { type?: string, internal?: boolean }} [options]  direct unless set
+     * @returns {Promise<ExchangeView>}
      */
     declareExchange(name: string, options?: Declared & {
         type?: string;
         internal?: boolean;
-    }): Promise<any>;
+    }): Promise<ExchangeView>;
     /**
      * The `id` of the answer names the binding.
      * @param {Binding} binding
-     * @returns {Promise<Required<Binding> & { id: string, vhost: string }>}
+     * @returns {Promise<BindingView>}
      */
-    bind(binding: Binding): Promise<Required<Binding> & {
-        id: string;
-        vhost: string;
-    }>;
-    /** @param {string} id */
-    unbind(id: string): Promise<any>;
+    bind(binding: Binding): Promise<BindingView>;
+    /**
+     * @param {string} id
+     * @returns {Promise<null>}
+     */
+    unbind(id: string): Promise<null>;
     /**
      * The number of messages that were lost with it.
      * @param {string} name
      * @param {{ if_unused?: boolean, if_empty?: boolean }} [only]
-     * @returns {Promise<{ messages: number }>}
+     * @returns {Promise<import("./answers.js").Removed>}
      */
     deleteQueue(name: string, only?: {
         if_unused?: boolean;
         if_empty?: boolean;
-    }): Promise<{
-        messages: number;
-    }>;
+    }): Promise<import("./answers.js").Removed>;
     /**
      * @param {string} name
      * @param {{ if_unused?: boolean }} [only]
+     * @returns {Promise<null>}
      */
     deleteExchange(name: string, only?: {
         if_unused?: boolean;
-    }): Promise<any>;
+    }): Promise<null>;
     /**
      * Remove the messages that nobody has received.
      * @param {string} name
-     * @returns {Promise<{ messages: number }>}
+     * @returns {Promise<import("./answers.js").Removed>}
      */
-    purgeQueue(name: string): Promise<{
-        messages: number;
-    }>;
-    /** @param {string} name */
-    queue(name: string): Promise<any>;
-    /** @param {string} name */
-    exchange(name: string): Promise<any>;
-    /** @returns {Promise<any[]>} */
-    queues(): Promise<any[]>;
-    /** @returns {Promise<any[]>} */
-    exchanges(): Promise<any[]>;
-    /** @returns {Promise<any[]>} */
-    bindings(): Promise<any[]>;
-    /** @returns {Promise<any[]>} */
-    consumers(): Promise<any[]>;
+    purgeQueue(name: string): Promise<import("./answers.js").Removed>;
+    /**
+     * @param {string} name
+     * @returns {Promise<QueueDetail>}
+     */
+    queue(name: string): Promise<QueueDetail>;
+    /**
+     * @param {string} name
+     * @returns {Promise<ExchangeView>}
+     */
+    exchange(name: string): Promise<ExchangeView>;
+    /** @returns {Promise<QueueDetail[]>} */
+    queues(): Promise<QueueDetail[]>;
+    /** @returns {Promise<ExchangeView[]>} */
+    exchanges(): Promise<ExchangeView[]>;
+    /** @returns {Promise<BindingView[]>} */
+    bindings(): Promise<BindingView[]>;
+    /** @returns {Promise<ConsumerView[]>} */
+    consumers(): Promise<ConsumerView[]>;
     /**
      * Who the gateway takes the caller for.
-     * @returns {Promise<{ user: string, scheme: string, expires_at: string | null }>}
+     * @returns {Promise<import("./answers.js").Session>}
      */
-    session(): Promise<{
-        user: string;
-        scheme: string;
-        expires_at: string | null;
-    }>;
+    session(): Promise<import("./answers.js").Session>;
     #private;
 }
+export type QueueDetail = import("./answers.js").QueueDetail;
+export type ExchangeView = import("./answers.js").ExchangeView;
+export type BindingView = import("./answers.js").BindingView;
+export type ConsumerView = import("./answers.js").ConsumerView;
 /**
  * The body of a message. Text, or octets; or said in JSON. What is received has one of the last.
  */
@@ -308,6 +314,11 @@ export type PublishOptions = {
      */
     key?: string | boolean | undefined;
     signal?: AbortSignal | undefined;
+    /**
+     * how often it is repeated, where that is safe; that of the gateway
+     * unless set
+     */
+    retries?: number | undefined;
 };
 export type Receipt = {
     outcome: string;

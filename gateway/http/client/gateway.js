@@ -2,12 +2,19 @@
 // HTTP API, which `/openapi.json` of each gateway describes.
 
 import { follow } from "./follow.js";
+import { newId } from "./identifiers.js";
+import { Replies } from "./replies.js";
 import { Requests } from "./requests.js";
 
 const MESSAGE = "application/vnd.amqp-gateway.message+json";
 const BATCH = "application/vnd.amqp-gateway.batch+json";
 
 const part = encodeURIComponent;
+
+/** @typedef {import("./answers.js").QueueDetail} QueueDetail */
+/** @typedef {import("./answers.js").ExchangeView} ExchangeView */
+/** @typedef {import("./answers.js").BindingView} BindingView */
+/** @typedef {import("./answers.js").ConsumerView} ConsumerView */
 
 /**
  * The body of a message. Text, or octets; or said in JSON. What is received has one of the last.
@@ -47,6 +54,8 @@ const part = encodeURIComponent;
  * @property {string | boolean} [key]  makes it safe to send again what got no answer, for this
  *   package and for the caller, who says the same key then; `true`: a new one
  * @property {AbortSignal} [signal]
+ * @property {number} [retries]  how often it is repeated, where that is safe; that of the gateway
+ *   unless set
  */
 
 /**
@@ -121,13 +130,6 @@ function base64(octets) {
 function messageOf(given) {
   const message = typeof given === "string" || given instanceof Uint8Array ? { body: given } : given;
   return message.body instanceof Uint8Array ? { ...message, body: { base64: base64(message.body) } } : message;
-}
-
-// `crypto.randomUUID` is absent from pages over plain http, and all of `crypto` from Node 18.
-function newId() {
-  const random = globalThis.crypto?.getRandomValues(new Uint32Array(4))
-    ?? [0, 0, 0, 0].map(() => Math.random() * 2 ** 32);
-  return Array.from(random, (one) => (one >>> 0).toString(36)).join("-");
 }
 
 /** @param {Record<string, any>} given */
@@ -212,6 +214,9 @@ export class Delivery {
 
 /** One virtual host of a gateway. */
 export class Gateway {
+  /** @type {Replies | null} */
+  #replies = null;
+
   /**
    * @param {string | URL} [base]  such as https://gateway.example; without one the page's origin
    * @param {import("./requests.js").Access & { vhost?: string }} [options]
@@ -242,10 +247,11 @@ export class Gateway {
    * @param {Record<string, string>} fields
    * @param {PublishOptions} options
    */
-  #post(to, body, fields, { key, signal }) {
+  #post(to, body, fields, { key, signal, retries }) {
     const headers = { ...fields };
     if (key) headers["Idempotency-Key"] = `"${key === true ? newId() : key}"`;
-    return this.requests.call("POST", this.#messages(to), { body, headers, signal, repeatable: Boolean(key) });
+    const repeatable = Boolean(key);
+    return this.requests.call("POST", this.#messages(to), { body, headers, signal, retries, repeatable });
   }
 
   /**
@@ -285,6 +291,30 @@ export class Gateway {
     return this.#post(to, body, { "Content-Type": BATCH }, more);
   }
 
+  // --- requests and replies ----------------------------------------------------------------------
+
+  /**
+   * Publish a request and wait for its reply: the message that is published to the request's
+   * `reply_to` (the name of a queue) with its correlation id. All requests share one queue and one
+   * stream; a reply that comes while the connection is broken is not lost. Throws
+   * `ReplyTimeoutError`, and what publishing throws.
+   * @param {Target} to
+   * @param {string | Uint8Array | import("./replies.js").RequestMessage} message
+   * @param {import("./replies.js").RequestOptions} [options]
+   * @returns {Promise<import("./replies.js").Reply>}
+   */
+  request(to, message, options = {}) {
+    this.#replies ??= new Replies(this);
+    return this.#replies.request(to, messageOf(message), options);
+  }
+
+  /** End what `request` has opened: its stream and its queue. Requests that wait are rejected. */
+  async close() {
+    const replies = this.#replies;
+    this.#replies = null;
+    await replies?.close();
+  }
+
   // --- receiving ---------------------------------------------------------------------------------
 
   /**
@@ -322,8 +352,7 @@ export class Gateway {
    * @param {{ limit?: number, after?: string, view?: "simple" | "full",
    *   payload?: "auto" | "base64", crossings?: boolean }} [page]  `after`: what the page before gave
    *   as `next`; `crossings`: each message also as readers of other versions get it
-   * @returns {Promise<{ ready: number, next: string | null, messages: { position: string,
-   *   deliveries: number, expires?: string, message: any, came_as?: string, seen_as?: any[] }[] }>}
+   * @returns {Promise<import("./answers.js").Page>}
    */
   browse(queue, page = {}) {
     return this.requests.call("GET", `${this.path}/queues/${part(queue)}/messages${queryOf(page)}`);
@@ -346,6 +375,7 @@ export class Gateway {
   /**
    * @param {string} name
    * @param {Declared & { priority_levels?: 1 | 2 | 10 }} [options]
+   * @returns {Promise<QueueDetail>}
    */
   declareQueue(name, options = {}) {
     return this.requests.call("PUT", `${this.admin}/queues/${part(name)}`, { body: options });
@@ -354,6 +384,7 @@ export class Gateway {
   /**
    * @param {string} name
    * @param {Declared & { type?: string, internal?: boolean }} [options]  direct unless set
+   * @returns {Promise<ExchangeView>}
    */
   declareExchange(name, options = {}) {
     return this.requests.call("PUT", `${this.admin}/exchanges/${part(name)}`, { body: options });
@@ -362,13 +393,16 @@ export class Gateway {
   /**
    * The `id` of the answer names the binding.
    * @param {Binding} binding
-   * @returns {Promise<Required<Binding> & { id: string, vhost: string }>}
+   * @returns {Promise<BindingView>}
    */
   bind(binding) {
     return this.requests.call("POST", `${this.admin}/bindings`, { body: binding, repeatable: true });
   }
 
-  /** @param {string} id */
+  /**
+   * @param {string} id
+   * @returns {Promise<null>}
+   */
   unbind(id) {
     return this.requests.call("DELETE", `${this.admin}/bindings/${part(id)}`);
   }
@@ -377,7 +411,7 @@ export class Gateway {
    * The number of messages that were lost with it.
    * @param {string} name
    * @param {{ if_unused?: boolean, if_empty?: boolean }} [only]
-   * @returns {Promise<{ messages: number }>}
+   * @returns {Promise<import("./answers.js").Removed>}
    */
   deleteQueue(name, only = {}) {
     return this.requests.call("DELETE", `${this.admin}/queues/${part(name)}${queryOf(only)}`);
@@ -386,6 +420,7 @@ export class Gateway {
   /**
    * @param {string} name
    * @param {{ if_unused?: boolean }} [only]
+   * @returns {Promise<null>}
    */
   deleteExchange(name, only = {}) {
     return this.requests.call("DELETE", `${this.admin}/exchanges/${part(name)}${queryOf(only)}`);
@@ -394,45 +429,51 @@ export class Gateway {
   /**
    * Remove the messages that nobody has received.
    * @param {string} name
-   * @returns {Promise<{ messages: number }>}
+   * @returns {Promise<import("./answers.js").Removed>}
    */
   purgeQueue(name) {
     return this.requests.call("DELETE", `${this.admin}/queues/${part(name)}/messages`);
   }
 
-  /** @param {string} name */
+  /**
+   * @param {string} name
+   * @returns {Promise<QueueDetail>}
+   */
   queue(name) {
     return this.requests.call("GET", `${this.admin}/queues/${part(name)}`);
   }
 
-  /** @param {string} name */
+  /**
+   * @param {string} name
+   * @returns {Promise<ExchangeView>}
+   */
   exchange(name) {
     return this.requests.call("GET", `${this.admin}/exchanges/${part(name)}`);
   }
 
-  /** @returns {Promise<any[]>} */
+  /** @returns {Promise<QueueDetail[]>} */
   async queues() {
     return (await this.requests.call("GET", `${this.admin}/queues`)).queues;
   }
 
-  /** @returns {Promise<any[]>} */
+  /** @returns {Promise<ExchangeView[]>} */
   async exchanges() {
     return (await this.requests.call("GET", `${this.admin}/exchanges`)).exchanges;
   }
 
-  /** @returns {Promise<any[]>} */
+  /** @returns {Promise<BindingView[]>} */
   async bindings() {
     return (await this.requests.call("GET", `${this.admin}/bindings`)).bindings;
   }
 
-  /** @returns {Promise<any[]>} */
+  /** @returns {Promise<ConsumerView[]>} */
   async consumers() {
     return (await this.requests.call("GET", `${this.admin}/consumers`)).consumers;
   }
 
   /**
    * Who the gateway takes the caller for.
-   * @returns {Promise<{ user: string, scheme: string, expires_at: string | null }>}
+   * @returns {Promise<import("./answers.js").Session>}
    */
   session() {
     return this.requests.call("GET", "/v1/session");

@@ -39,6 +39,9 @@ export class UnreachableError extends GatewayError {
 /** An event stream has ended for good, and says why. */
 export class StreamClosedError extends GatewayError {
 }
+/** No reply came in time. The request may have been done: its reply may just be late. */
+export class ReplyTimeoutError extends GatewayError {
+}
 /** The gateway has refused a request. */
 export class ProblemError extends GatewayError {
     /**

@@ -44,6 +44,11 @@ export class StreamClosedError extends GatewayError {
   name = "StreamClosedError";
 }
 
+/** No reply came in time. The request may have been done: its reply may just be late. */
+export class ReplyTimeoutError extends GatewayError {
+  name = "ReplyTimeoutError";
+}
+
 /** The gateway has refused a request. */
 export class ProblemError extends GatewayError {
   name = "ProblemError";

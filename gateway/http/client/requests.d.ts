@@ -80,4 +80,8 @@ export type Call = {
      * effect; so it is with GET and PUT, and with an `Idempotency-Key`
      */
     repeatable?: boolean | undefined;
+    /**
+     * another number than that of `Access`
+     */
+    retries?: number | undefined;
 };

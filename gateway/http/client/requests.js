@@ -30,6 +30,7 @@ const PASSING_CONFLICT = "idempotency-in-progress";
  * @property {AbortSignal} [signal]
  * @property {boolean} [repeatable]  whether a repetition does no harm if the first request had an
  *   effect; so it is with GET and PUT, and with an `Idempotency-Key`
+ * @property {number} [retries]  another number than that of `Access`
  */
 
 /** @param {any} body */
@@ -113,6 +114,7 @@ export class Requests {
    */
   async send(method, path, call = {}) {
     const repeatable = call.repeatable ?? (method === "GET" || method === "PUT");
+    const retries = call.retries ?? this.retries;
     const never = new AbortController().signal;
     let renewed = !this.renewable;
     for (let failures = 0; ; failures += 1) {
@@ -126,7 +128,7 @@ export class Requests {
           renewed = true;
           continue;
         }
-        if (failures >= this.retries || !mayRepeat(error, repeatable)) throw error;
+        if (failures >= retries || !mayRepeat(error, repeatable)) throw error;
         if (error instanceof ProblemError) wait = Math.max(wait, error.retryAfterMs);
       }
       await sleep(wait, call.signal ?? never);

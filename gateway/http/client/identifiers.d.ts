@@ -1,0 +1,2 @@
+/** A new identifier that nobody else has. */
+export function newId(): string;
