@@ -199,7 +199,7 @@ def reference(model: type[BaseModel]) -> dict[str, Any]:
 def example_of(model: type[BaseModel]) -> dict[str, Any]:
     """An example of a shape: the members that have one."""
     fields = model.model_fields.items()
-    return {name: field.examples[0] for name, field in fields if field.examples}
+    return {field.alias or name: field.examples[0] for name, field in fields if field.examples}
 
 
 def json_content(

@@ -69,6 +69,8 @@ class FieldError(Shape):
 class ProblemDocument(Shape):
     """Every error of every route (RFC 9457). Some have further members."""
 
+    model_config = ConfigDict(frozen=True, defer_build=True, extra="allow")
+
     type: str = Field(examples=["/problems/unroutable"])
     title: str
     status: int

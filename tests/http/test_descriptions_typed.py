@@ -27,6 +27,7 @@ ANY_JSON = {
     "AmqpValue": {"[]"},
     "Argument": {"[][]"},
     "JsonObject": {"*"},
+    "ProblemDocument": {"*"},
     "MessageBody": {"json"},
     "ShownBody": {"json"},
     "NewMessage": {"redelivered", "delivery_count"},

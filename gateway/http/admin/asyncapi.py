@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.responses import Response
 
@@ -24,6 +25,7 @@ from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
 from gateway.http.admin.asyncapi_routes import safe
 from gateway.http.admin.topology import readable
 from gateway.http.description import BINARY, REFERENCE
+from gateway.http.events.control_events import CONTROL_EVENTS
 from gateway.http.message_models import EventMessage
 from gateway.http.portions import Portioned, encoded, portions
 from gateway.http.prepared_content import PreparedContent
@@ -69,6 +71,8 @@ def node_channel(kind: str, one: Node) -> dict[str, Any]:
     }
 
 
+HTTP_GET = {"http": {"method": "GET", "bindingVersion": "0.3.0"}}
+
 Entry = tuple[str, str, dict[str, Any]]
 """An entry: its part ("channels", "operations"), its key and its value."""
 
@@ -79,6 +83,7 @@ class Document:
     def __init__(self, call: Call) -> None:
         self.call = call
         self.access = call.context.broker.access
+        self.streams_shown = False
 
     def allowed(self, right: str, action: Action, vhost: str, kind: str, name: str) -> bool:
         return self.access.allows(self.call.user, vhost, right, name) and self.call.principal.may(
@@ -100,8 +105,18 @@ class Document:
         for way, right, action, method, address in ways:
             if not self.allowed(right, action, vhost, kind, name):
                 continue
+            if way == "receive":
+                yield from self.streams()
             http = {"http": {"method": method, "bindingVersion": "0.3.0"}}
             yield from self.put(way, key, channel, f"Over HTTP: {method} {address}", http, key)
+
+    def streams(self) -> Iterator[Entry]:
+        """The channel of event streams of any sources, once."""
+        if not self.streams_shown:
+            self.streams_shown = True
+            channel = asyncapi_routes.STREAM
+            summary = f"GET {channel['address']}"
+            yield from self.put("receive", "events", channel, summary, HTTP_GET, "events")
 
     def route(self, route: DeclaredRoute) -> Iterator[Entry]:
         """Entries of a declared route."""
@@ -185,10 +200,9 @@ def whole(call: Call) -> Iterator[bytes]:
 
 @cache
 def event_schemas() -> dict[str, Any]:
-    """The schema of an event, and those that it refers to."""
-    _, told = models_json_schema(
-        [(EventMessage, "validation"), (JsonObject, "validation")], ref_template=REFERENCE
-    )
+    """The schemas of events, and those that they refer to."""
+    models: tuple[type[BaseModel], ...] = (EventMessage, JsonObject, *CONTROL_EVENTS)
+    _, told = models_json_schema([(one, "validation") for one in models], ref_template=REFERENCE)
     return {**told["$defs"], "JsonValue": ANY_JSON}
 
 
@@ -248,6 +262,7 @@ def frame(call: Call) -> dict[str, Any]:
         "components": {
             "messages": {
                 "event": asyncapi_routes.EVENT,
+                **asyncapi_routes.control_messages(),
                 "message": {
                     "name": "message",
                     "title": "Any message",

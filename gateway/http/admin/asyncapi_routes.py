@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 from gateway.config.web import DeclaredRoute
 from gateway.http.access.catalogue import PARAMETER
+from gateway.http.description import example_of, reference
+from gateway.http.events.control_events import CONTROL_EVENTS
 
 DRAFT = re.compile(r"draft[-/]([0-9]{2,4}(?:-[0-9]{2})?)")
 HTTP = [{"$ref": "#/servers/http"}]
@@ -58,12 +60,43 @@ def anchored(route: DeclaredRoute) -> dict[str, Any]:
     return {"$id": name, **(route.schema_document or {})}
 
 
+def control_messages() -> dict[str, Any]:
+    """A message for each kind of event in which a stream says something of itself."""
+    return {
+        one.kind: {
+            "name": one.kind,
+            "title": f"{one.kind} (event: line)",
+            "summary": " ".join((one.__doc__ or "").split()),
+            "contentType": "application/json",
+            "payload": reference(one),
+            "examples": [{"payload": example_of(one)}],
+        }
+        for one in CONTROL_EVENTS
+    }
+
+
+EVENTS = {
+    name: {"$ref": f"#/components/messages/{name}"}
+    for name in ("event", *(one.kind for one in CONTROL_EVENTS))
+}
+STREAM: dict[str, Any] = {
+    "address": "/v1/{vhost}/events",
+    "title": "Event streams",
+    "description": "Server-sent events of the sources that the parameter `source` names. Messages "
+    "have no `event:` line, unless the parameter `event` asks for one; events of the stream itself "
+    "are named `gateway.…`. Comments (`: hb`) are signs of life.",
+    "parameters": {"vhost": {"description": "virtual host, percent-encoded: `/` is `%2F`"}},
+    "servers": HTTP,
+    "messages": EVENTS,
+}
+
+
 def events_channel(route: DeclaredRoute) -> dict[str, Any]:
     return {
         "address": f"{path_of(route)}/events",
         "title": f"Events of {route.name}",
         "servers": HTTP,
-        "messages": {"event": {"$ref": "#/components/messages/event"}},
+        "messages": EVENTS,
     }
 
 

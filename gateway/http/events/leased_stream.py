@@ -13,6 +13,12 @@ from gateway.broker.local import LocalChannel, LocalClient
 from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.principal import Principal
+from gateway.http.events.control_events import (
+    CloseEvent,
+    ControlEvent,
+    LockLostEvent,
+    SettledEvent,
+)
 from gateway.http.events.hub import Hub
 from gateway.http.events.rendering import control, data_head, data_line
 from gateway.http.events.sources import AT_ONCE, SourceName
@@ -115,11 +121,12 @@ class LeasedStream(EventStream):
     def tick(self, now: float, wall: float) -> None:
         super().tick(now, wall)
         if self.client is not None and self.client.closed and not self.finished:
-            self.end({"reason": "the virtual host was deleted"}, False)
+            self.end(CloseEvent(reason="the virtual host was deleted", reconnect=False))
         try:
             self.need(self.vhost, self.name)
         except Problem:
-            self.end({"reason": "the permission to read was withdrawn"}, False)
+            text = "the permission to read was withdrawn"
+            self.end(CloseEvent(reason=text, reconnect=False))
 
     def part(self) -> None:
         """Within a turn."""
@@ -173,11 +180,10 @@ class LeasedStream(EventStream):
             self.channel.settle(delivery, outcome, notes)
         if leased is not None and self.tag is not None:
             state = leased.lease.state
-            told = {"token": leased.token}
+            told: ControlEvent = LockLostEvent(token=leased.token)
             if state.settled:
-                told["outcome"] = state.value
-            kind = "gateway.settled" if state.settled else "gateway.lock-lost"
-            self.pending.append(control(kind, told))
+                told = SettledEvent(token=leased.token, outcome=state.value)
+            self.pending.append(control(told))
             self.wake()
         self.update_quotas()
         self.close_channel()
@@ -223,7 +229,7 @@ class LeasedStream(EventStream):
     def cancelled(self, tag: str) -> None:
         self.tag = None
         self.update_quotas()
-        self.end({"reason": "it was deleted", "source": self.shown}, False)
+        self.end(CloseEvent(reason="it was deleted", source=self.shown, reconnect=False))
 
 
 def open_leased(

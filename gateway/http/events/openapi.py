@@ -19,6 +19,7 @@ from gateway.http.description import (
     reference,
     row_responses,
 )
+from gateway.http.events.control_events import Subscription
 from gateway.http.events.stream_request import StreamChange, StreamQuery
 from gateway.http.message_models import EventMessage
 from gateway.http.schemas import Shape
@@ -123,20 +124,6 @@ class StreamState(Shape):
     event: str = Field(examples=["none"])
     ack: str = Field(examples=["none"])
     sources: list[StreamSource] = Field(examples=[[example_of(StreamSource)]])
-
-
-class Subscription(Shape):
-    """One listener. ``protocol`` is ``http`` for streams, ``amqp`` for consumers; ``kind`` is
-    ``queue``, ``exchange`` or ``route``."""
-
-    kind: str = Field(examples=["exchange"])
-    name: str = Field(examples=["amq.topic"])
-    binding: str | None = Field(examples=["#"])
-    protocol: str = Field(examples=["http"])
-    user: str = Field(examples=["guest"])
-    stream: str | None = Field(default=None, examples=["5f0c8d1e0b9a4c7d"])
-    since: str | None = Field(default=None, examples=["2026-08-21T10:00:00.000Z"])
-    consumer: str | None = None
 
 
 class Subscriptions(Shape):

@@ -7,7 +7,7 @@ of the stream (``stream``). ``refusal`` is the answer when one of the steps fail
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -25,6 +25,12 @@ from gateway.http.client.served import CLIENT_ROUTE, serve_client
 from gateway.http.context import Context
 from gateway.http.description import Described
 from gateway.http.events import openapi as described
+from gateway.http.events.control_events import (
+    CloseEvent,
+    ErrorEvent,
+    SourceOpening,
+    WarnEvent,
+)
 from gateway.http.events.cursor import DIGEST_OCTETS, ELSEWHERE, END, Forged, Positions
 from gateway.http.events.hub import Hub
 from gateway.http.events.leased_stream import open_leased
@@ -44,6 +50,7 @@ from gateway.http.events.stream_request import (
 from gateway.http.octets import Octets
 from gateway.http.problems import Problem, of_refusal
 from gateway.http.request_parameters import authenticate, existing_vhost, read_limited
+from gateway.http.schemas import ProblemDocument
 
 BODY_OCTETS = 64 * 1024
 METHODS = ("GET", "POST", "QUERY")
@@ -189,8 +196,8 @@ class EventsEndpoint:
             stream = open_stream(self.hub, vhost, caller, wanted, browser, recalled=recalled)
         most = self.settings.browser_streams_max
         if browser and most and have + 1 >= self.settings.browser_streams_warn:
-            told = {"type": "browser-connections", "streams": have + 1, "most": most}
-            stream.pending.append(control("gateway.warn", told))
+            warned = WarnEvent(type="browser-connections", streams=have + 1, most=most)
+            stream.pending.append(control(warned))
         return stream
 
     async def recall(
@@ -486,16 +493,15 @@ def first_connect(
     return max(latest, oldest), Resume.fresh
 
 
-def source_opened(opened: OpenedSource) -> dict[str, Any]:
+def source_opened(opened: OpenedSource) -> SourceOpening:
     """One source in ``gateway.open``. ``offset``: of the next event."""
     reading, resume = opened
     source = reading.source
-    shown: dict[str, Any] = {"source": reading.shown, "resume": resume.name}
     following = max(reading.position, source.reach - 1) + 1
-    shown["offset"] = source.offset(following)
+    shown = {"source": reading.shown, "resume": resume.name, "offset": source.offset(following)}
     if source.name.kind == "exchange":
         shown["journal"] = "durable" if source.name.durable else "memory"
-    return shown
+    return SourceOpening(**shown)
 
 
 def report_gaps(
@@ -525,9 +531,9 @@ def refusal(
         wait = max(wait, CROWDED_RETRY_MS)
     elif problem.row.retry_after:
         wait = max(wait, problem.retry_after * 1000)
-    reason = {"reason": problem.detail, "reconnect": again}
-    body = control("gateway.error", {"problem": document}, retry_ms=wait)
-    body += control("gateway.close", reason, None if again else END.encode())
+    body = control(ErrorEvent(problem=ProblemDocument(**document)), retry_ms=wait)
+    last = CloseEvent(reason=problem.detail, reconnect=again)
+    body += control(last, None if again else END.encode())
     answer = Response(body, headers=STREAM_HEADERS)
     del answer.headers["content-length"]  # as of any stream
     return answer

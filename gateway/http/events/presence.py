@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
 from gateway.http.context import Context
+from gateway.http.events.control_events import CloseEvent
 from gateway.http.events.stream import EventStream, Options, Resume
 from gateway.http.message_json import compact
 from gateway.http.problems import Problem
@@ -152,7 +153,7 @@ class PresenceStream(EventStream):
         self.looked = now
         broker = self.hub.broker
         if self.vhost not in broker.vhosts or not broker.access.may_enter(self.user, self.vhost):
-            self.end({"reason": "no permission in the virtual host"}, False)
+            self.end(CloseEvent(reason="no permission in the virtual host", reconnect=False))
             return
         before = self.there
         self.there, _ = self.look()

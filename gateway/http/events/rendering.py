@@ -13,6 +13,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from gateway.bodies import Body
+from gateway.http.events.control_events import ControlEvent, WarnEvent
 from gateway.http.message_json import (
     LINE_ENDS,
     NOT_TEXT,
@@ -78,14 +79,13 @@ def data_head(source: str) -> bytes:
     return b'data: {"source":' + compact(source)
 
 
-def control(
-    event: str, data: dict[str, Any], cursor: bytes | None = None, retry_ms: int | None = None
-) -> bytes:
-    """A control event such as ``gateway.open``. A cursor and a reconnect time always stand in an
+def control(event: ControlEvent, cursor: bytes | None = None, retry_ms: int | None = None) -> bytes:
+    """A control event. A cursor and a reconnect time always stand in an
     event: simple clients make an empty message of a block without data."""
     retry = b"retry: %d\n" % retry_ms if retry_ms is not None else b""
     line = b"id: " + cursor + b"\n" if cursor is not None else b""
-    return b"%b%bevent: %b\ndata: %b\n\n" % (retry, line, event.encode(), compact(data))
+    data = compact(event.model_dump(exclude_unset=True, by_alias=True))
+    return b"%b%bevent: %b\ndata: %b\n\n" % (retry, line, event.kind.encode(), data)
 
 
 def jittered(reconnect_ms: int) -> int:
@@ -130,13 +130,12 @@ def text_line(source: str, position: int, message: Message) -> Octets:
             if b"\r" not in body:
                 return b"data: " + body.replace(b"\n", b"\ndata: ") + b"\n\n"
             reason = "the body has a carriage return"
-    told = {"type": "not-text", "source": source, "position": position, "reason": reason}
-    return control("gateway.warn", told)
+    return control(WarnEvent(type="not-text", source=source, position=position, reason=reason))
 
 
 def too_large(source: str, position: int, message: Message) -> bytes:
-    told = {"type": "too-large", "source": source, "position": position}
-    return control("gateway.warn", {**told, "octets": len(message.body)})
+    octets = len(message.body)
+    return control(WarnEvent(type="too-large", source=source, position=position, octets=octets))
 
 
 # --- CloudEvents --------------------------------------------------------------------------------

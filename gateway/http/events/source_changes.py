@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from gateway.bridge.waiting import know, until_answered
 from gateway.http import problems
+from gateway.http.events.control_events import SourcesEvent
 from gateway.http.events.opening import (
     NO_PLACES,
     check_count,
@@ -131,7 +132,7 @@ def apply(
             hub.leave_source(stream, reading.source)
     stream.update_direct()
     hub.count(stream, stream.vhost)
-    told = {"added": list(map(source_opened, added)), "removed": [one.shown for one in gone]}
+    told = SourcesEvent(added=list(map(source_opened, added)), removed=[one.shown for one in gone])
     gaps, cursor = report_gaps(stream, added)
-    stream.pending += [control("gateway.sources", told, cursor), *gaps]
+    stream.pending += [control(told, cursor), *gaps]
     stream.wake()

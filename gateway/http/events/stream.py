@@ -18,6 +18,17 @@ from starlette.types import Receive, Scope, Send
 from gateway.http.access.catalogue import Filled
 from gateway.http.access.principal import Action, Principal
 from gateway.http.access.protocol import Pipe, pipe_of
+from gateway.http.events.control_events import (
+    CloseEvent,
+    CursorEvent,
+    DrainEvent,
+    GapEvent,
+    KeepaliveEvent,
+    LagEvent,
+    OpenEvent,
+    ReauthEvent,
+    WarnEvent,
+)
 from gateway.http.events.cursor import END
 from gateway.http.events.hub import Hub
 from gateway.http.events.journal import Journal
@@ -148,16 +159,13 @@ class EventStream:
         self.resume = resume
         fields = {**STREAM_HEADERS, "amqp-stream-id": self.identity, "amqp-resume": resume.name}
         self.headers = [(name.encode(), value.encode()) for name, value in fields.items()]
-        opened: dict[str, Any] = {
-            "stream": self.identity,
-            "resume": resume.name,
-            "heartbeat": self.options.heartbeat,
-            **told,
-        }
         if self.caller.expires is not None:
-            opened["expires_at"] = moment(int(self.caller.expires * 1000))
+            told["expires_at"] = moment(int(self.caller.expires * 1000))
+        opened = OpenEvent(
+            stream=self.identity, resume=resume.name, heartbeat=self.options.heartbeat, **told
+        )
         wait = jittered(self.hub.settings.reconnect_ms)
-        self.pending = [control("gateway.open", opened, cursor, wait)]
+        self.pending = [control(opened, cursor, wait)]
 
     def read(self, source: Source, position: int) -> Reading:
         """Begin to read a source that has been joined."""
@@ -238,26 +246,26 @@ class EventStream:
                 source.release(reading.view)
         self.readings = [one for one in self.readings if one.source is not source]
         self.update_direct()
-        told: dict[str, Any] = {"source": self.label(source.name), "reason": text}
+        label = self.label(source.name)
         if self.readings:
-            self.pending.append(control("gateway.warn", {"type": "source-lost"} | told))
+            warned = WarnEvent(type="source-lost", source=label, reason=text)
+            self.pending.append(control(warned))
             self.wake()
         else:
-            self.end(told, False)
+            self.end(CloseEvent(reason=text, source=label, reconnect=False))
 
     def close(self, reason: str, reconnect: bool = True, retry_ms: int | None = None) -> None:
-        told: dict[str, Any] = {"reason": reason}
-        if retry_ms is not None:
-            self.pending.append(control("gateway.drain", {"retry": retry_ms}, retry_ms=retry_ms))
-            told["retry"] = retry_ms
-        self.end(told, reconnect)
+        if retry_ms is None:
+            self.end(CloseEvent(reason=reason, reconnect=reconnect))
+            return
+        self.pending.append(control(DrainEvent(retry=retry_ms), retry_ms=retry_ms))
+        self.end(CloseEvent(reason=reason, reconnect=reconnect, retry=retry_ms))
 
-    def end(self, told: dict[str, Any], reconnect: bool) -> None:
+    def end(self, last: CloseEvent) -> None:
         """A browser always reconnects; with the cursor of the end it gets 204."""
         if self.finished:
             return
-        told["reconnect"] = reconnect
-        self.pending.append(control("gateway.close", told, None if reconnect else END.encode()))
+        self.pending.append(control(last, None if last.reconnect else END.encode()))
         self.finished = True
         self.wake()
 
@@ -297,8 +305,8 @@ class EventStream:
         if now - self.wrote_at >= self.options.heartbeat and not self.pending:
             beat = HEARTBEAT
             if self.options.keepalive:
-                told = {"time": moment(int(wall * 1000)), "cursor": self.cursor().decode()}
-                beat = control("gateway.keepalive", told)
+                time = moment(int(wall * 1000))
+                beat = control(KeepaliveEvent(time=time, cursor=self.cursor().decode()))
             self.pending.append(beat)
             self.wake()
 
@@ -312,8 +320,8 @@ class EventStream:
             and wall >= self.since + REAUTH_SHARE * (expires - self.since)
         ):
             self.reminded = True
-            told = {"expires_at": moment(int(expires * 1000)), "refresh": self.path}
-            self.pending.append(control("gateway.reauth", told))
+            moment_of_end = moment(int(expires * 1000))
+            self.pending.append(control(ReauthEvent(expires_at=moment_of_end, refresh=self.path)))
             self.wake()
         elif wall - self.opened >= self.hub.settings.stream_seconds > 0:
             self.close("the stream has lived long enough", True, self.hub.settings.reconnect_ms)
@@ -327,18 +335,18 @@ class EventStream:
         out."""
         for reading in self.readings:
             if reading.dropped:
-                told = {
-                    "source": reading.shown,
-                    "behind": reading.source.journal.head - reading.position,
-                    "dropped": reading.dropped,
-                }
+                lag = LagEvent(
+                    source=reading.shown,
+                    behind=reading.source.journal.head - reading.position,
+                    dropped=reading.dropped,
+                )
                 self.hub.dropped += reading.dropped
                 reading.dropped = 0
-                self.pending.append(control("gateway.lag", told))
+                self.pending.append(control(lag))
                 self.wake()
         if any([one.position != one.told for one in self.readings]):
             cursor = self.cursor()
-            self.pending.append(control("gateway.cursor", {"cursor": cursor.decode()}, cursor))
+            self.pending.append(control(CursorEvent(cursor=cursor.decode()), cursor))
             self.wake()
 
     # --- output ---------------------------------------------------------------------------------
@@ -381,16 +389,18 @@ class EventStream:
         if gap is None:
             return True
         if close and reading.slow is Slow.CLOSE:
-            self.end({"reason": "slow", "source": reading.shown}, True)
+            self.end(CloseEvent(reason="slow", source=reading.shown, reconnect=True))
             return False
         self.hub.gaps += 1
         reading.position = min(gap.end, reading.source.journal.first - 1)
-        detail: dict[str, Any] = {"source": reading.shown, "from": None, "to": None}
-        if gap.lost is not None:
-            offset = reading.source.offset
-            detail |= {"from": offset(gap.start), "to": offset(gap.end)}
-        detail["lost"] = gap.lost
-        pending.append(control("gateway.gap", detail, self.cursor()))
+        known, offset = gap.lost is not None, reading.source.offset
+        missed = GapEvent(
+            source=reading.shown,
+            first=offset(gap.start) if known else None,
+            to=offset(gap.end) if known else None,
+            lost=gap.lost,
+        )
+        pending.append(control(missed, self.cursor()))
         return True
 
     def take_from(self, reading: Reading, pending: list[Octets]) -> None:
