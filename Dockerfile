@@ -12,7 +12,7 @@ RUN apt-get update -qq \
     && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir "/src[spark]" && useradd --system --create-home gateway \
     && mkdir -p /data /shared/journal /shared/tables && chown -R gateway /data /shared
-ENV PYSPARK_PYTHON=/usr/local/bin/python
+ENV PYSPARK_PYTHON=python
 USER gateway
 WORKDIR /home/gateway
 VOLUME /data /shared

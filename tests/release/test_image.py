@@ -82,3 +82,15 @@ def test_its_health_check(tmp_path: Path) -> None:
     # Publishers are held.
     with Running(tmp_path, limits__disk_free_octets=1 << 60) as full:
         until(lambda: health_check(full.http_port) == 1, "not ready")
+
+
+def test_any_base_with_python_will_do() -> None:
+    """No stage has an image, or the place of a program, of its own."""
+    known = ["${BASE}"]
+    for name, steps in stages().items():
+        for word, rest in steps:
+            if word == "FROM":
+                assert rest.partition(" AS ")[0] in known
+            assert word != "ENV" or not re.search(r"=\S*/bin/", rest), rest
+        known.append(name)
+    assert "ARG BASE=python:3.11-slim-bookworm" in RECIPE
