@@ -96,7 +96,10 @@ def follow_port(
 
 def show_line(flow: str, version: str, shown: "Shown") -> None:
     text = f"{flow:>3} {version or '-':<7} {shown}"
-    out.print(text, style=STYLES.get(version), markup=False, highlight=False, soft_wrap=True)
+    try:
+        out.print(text, style=STYLES.get(version), markup=False, highlight=False, soft_wrap=True)
+    except SystemExit:  # what rich makes of it when nobody reads
+        raise BrokenPipeError from None
 
 
 def show_record(flow: str, version: str, shown: "Shown") -> None:

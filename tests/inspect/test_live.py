@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import socketserver
@@ -29,14 +30,20 @@ HEADER = b"AMQP\x00\x00\x09\x01"
 class Inspecting:
     """``amqp-gateway inspect --listen`` before a broker. Its lines are in ``lines``."""
 
-    def __init__(self, folder: Path, broker: int, *arguments: str, **variables: str) -> None:
+    def __init__(
+        self, folder: Path, broker: int, *arguments: str, unread: Any = False, **variables: str
+    ) -> None:
+        """``unread``: its lines go to a pipe that nobody reads."""
         self.out, self.err = folder / "inspect.out", folder / "inspect.err"
         words = ["inspect", "--listen", "127.0.0.1:0", "--upstream", f"amqp://127.0.0.1:{broker}"]
-        with self.out.open("wb") as out, self.err.open("wb") as err:
+        reads, writes = os.pipe()
+        with self.out.open("wb") as file, open(writes, "wb") as pipe, self.err.open("wb") as err:
+            out = pipe if unread else file
             self.process = start(
                 "gateway", [*words, *arguments], {**environment(), **variables},
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err,
             )  # fmt: skip
+        os.close(reads)
         until(lambda: "leads to" in self.err.read_text() or self.process.poll(), "a port")
         self.port = int(self.err.read_text().partition(" leads to")[0].rpartition(":")[2])
 
@@ -65,9 +72,9 @@ class Inspecting:
 
 @contextlib.contextmanager
 def inspecting(
-    folder: Path, broker: int, *arguments: str, **variables: str
+    folder: Path, broker: int, *arguments: str, unread: Any = False, **variables: str
 ) -> Iterator[Inspecting]:
-    made = Inspecting(folder, broker, *arguments, **variables)
+    made = Inspecting(folder, broker, *arguments, unread=unread, **variables)
     try:
         yield made
     finally:
@@ -204,6 +211,17 @@ def test_colours_and_a_count(broker: Running, tmp_path: Path) -> None:
     for plain in (lines(), lines(**terminal, NO_COLOR="1")):
         assert len(plain) == 6
         assert not any("\x1b" in one for one in plain)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--json"]], ids=["text", "json"])
+def test_it_ends_when_nobody_reads(broker: Running, tmp_path: Path, arguments: list[str]) -> None:
+    with inspecting(tmp_path, broker.port, *arguments, unread=True) as shown:
+        wire = Wire(shown.port)
+        with contextlib.suppress(Gone, ConnectionError):
+            wire.opened(1)
+        assert shown.process.wait(PATIENCE) == 0
+        wire.close()
+        assert "Traceback" not in shown.err.read_text()
 
 
 def test_pika(broker: Running, tmp_path: Path) -> None:
