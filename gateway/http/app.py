@@ -77,7 +77,9 @@ def build(dependencies: HttpDependencies) -> Application:
     for routes in ROOMS:
         for route in routes(context):
             app.router.routes.append(route)
-    app.add_api_route("/openapi.json", show_openapi, include_in_schema=False)
+    app.add_api_route(
+        "/openapi.json", show_openapi, methods=["GET", "HEAD"], include_in_schema=False
+    )
     for router in (topology.router, health.router, console.router, reference_page.router):
         app.router.routes.extend(router.routes)
     labels = labels_of(app.router.routes)

@@ -207,6 +207,18 @@ def not_json(media: str) -> Problem:
     return Problem(UNSUPPORTED_MEDIA, f"{told}; add -H 'Content-Type: application/json'")
 
 
+def broken_json(error: Exception) -> Problem:
+    """A body that cannot be read. ``error``: what ``json.loads`` has raised."""
+    why = str(error)
+    if isinstance(error, RecursionError):
+        why = "it is nested too deeply"
+    elif isinstance(error, UnicodeDecodeError):
+        why = f"it is not UTF-8 at octet {error.start}"
+    elif "double quotes" in why:
+        why += "; in a shell, put single quotes around the whole body"
+    return Problem(INVALID, f"the body is not JSON: {why}")
+
+
 def misshapen(errors: list[dict[str, str]]) -> Problem:
     """A document that has these errors, of which the detail has the first ones."""
     return Problem(SCHEMA, summary(errors), errors=errors)
@@ -250,6 +262,7 @@ async def on_http(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == 405:
         headers = {"allow": ", ".join(methods_here(request))}
+        detail = f"{request.method} is not allowed here: use one of {headers['allow']}"
     return Problem(row, detail, headers=headers).response(instance_of(request))
 
 

@@ -4,7 +4,7 @@ Names stand in the *raw* path, one percent-encoded segment each, so that ``%2F``
 segment; ``access.front`` makes routing see them that way and ``path_segments`` decodes them.
 """
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Depends, Request
@@ -16,10 +16,11 @@ from gateway.http import problems
 from gateway.http.access.principal import MONITORS, Action, Principal
 from gateway.http.context import Context
 from gateway.http.dependencies import HttpDependencies
-from gateway.http.mistakes import text_of
+from gateway.http.mistakes import members_at, members_of, text_of
 from gateway.http.path_segments import decode_segment
 from gateway.http.problems import Problem
 from gateway.http.upstreams import know_path
+from gateway.similar_names import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -81,10 +82,17 @@ def read_query(query: bytes, model: type[M]) -> M:
     try:
         return model.model_validate_strings(read_parameters(query))
     except ValidationError as error:
-        texts = [
-            f"{'.'.join(map(str, one['loc']))}: {text_of(one, model)}" for one in error.errors()
-        ]
+        texts = dict.fromkeys(parameter_text(one, model) for one in error.errors())
         raise Problem(problems.INVALID, "; ".join(texts)) from None
+
+
+def parameter_text(one: Any, model: type[BaseModel]) -> str:
+    name = ".".join(map(str, members_of(one)))
+    if one["type"] == "extra_forbidden":
+        known = members_at(model, one["loc"])
+        there = f"; there are {', '.join(sorted(known))}" if known else ""
+        return f"no such parameter: {name}{did_you_mean(name, known) or there}"
+    return f"{name}: {text_of(one, model)}"
 
 
 def vhost_of(broker: Broker, segment: str) -> str:

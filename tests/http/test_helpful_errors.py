@@ -227,3 +227,61 @@ async def test_the_first_user_from_another_machine(rig: Any) -> None:
     right, wrong, other = details
     assert right == wrong and "amqp-gateway user add NAME" in right
     assert other == "Unknown user or wrong password."
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (b"{'max': 1}", "in a shell, put single quotes around the whole body"),
+        (b'{"max": 1', "Expecting ',' delimiter"),
+        (b'{"max": NaN}', "NaN is not JSON"),
+        (b'{"max": 1, "max": 2}', "an object has a member twice"),
+        (b'{"max": "\xff"}', "it is not UTF-8 at octet 9"),
+        (b"[" * 10_000, "it is nested too deeply"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/%2F/queues/orders/deliveries"),
+        ("PUT", "/v1/admin/vhosts/%2F/queues/orders"),
+        ("POST", "/v1/%2F/queues/orders/events"),
+    ],
+)
+async def test_what_is_not_json(rig: Any, method: str, path: str, sent: bytes, why: str) -> None:
+    rig.queue("orders")
+    told = await problem(rig, method, path, content=sent, headers=JSON)
+    assert told["type"] == "/problems/invalid-request"
+    assert told["detail"].startswith("the body is not JSON: ") and why in told["detail"], told
+
+
+async def test_values_and_parameters_that_are_not_taken(rig: Any) -> None:
+    """The value is named, and no branch of a union."""
+    rig.queue("orders")
+    messages, receive = QUEUE, "/v1/%2F/queues/orders/deliveries"
+    for path, text in (
+        ("?limit=0", 'limit: Input should be greater than or equal to 1; it is "0"'),
+        ("?limit=ten", '; it is "ten"'),
+        ("?after=abc", "after: String should match pattern"),
+        ("?limt=5", "no such parameter: limt (did you mean limit?)"),
+        ("?colour=5", "there are after, crossings, limit, payload, view"),
+    ):
+        told = await problem(rig, "GET", messages + path)
+        assert text in told["detail"] and "str" not in told["detail"].split(":")[0], told
+    for body, detail in (
+        ({"max": 0}, "/max: Input should be greater than or equal to 1; it is 0"),
+        ({"mode": "later"}, "/mode: Input should be 'lease' or 'auto'; it is \"later\""),
+        ({"filter": "nonsense"}, "/filter: no field 'nonsense' to filter by"),
+    ):
+        told = await problem(rig, "POST", receive, json=body)
+        assert told["detail"] == detail
+    told = await problem(rig, "PUT", "/v1/admin/users/shop", json={"password": 17})
+    assert "17" not in told["detail"], "it may be a secret"
+
+
+async def test_a_405_names_the_methods(rig: Any) -> None:
+    told = await problem(rig, "PUT", QUEUE, content=b"x")
+    assert told["detail"] == "PUT is not allowed here: use one of GET, HEAD, POST"
+    async with rig.http() as http:
+        looked = await http.head("/openapi.json")
+        assert looked.status_code == 200 and looked.headers["etag"]

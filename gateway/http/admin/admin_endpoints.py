@@ -295,7 +295,7 @@ def parse(octets: bytes) -> Any:
     try:
         value = json.loads(octets, parse_constant=refuse, object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
-        raise Problem(problems.INVALID, f"the body is not JSON: {error}") from None
+        raise problems.broken_json(error) from None
     if deeper(value, MOST_DEPTH):
         raise Problem(problems.INVALID, f"the body is nested more than {MOST_DEPTH} deep")
     return value

@@ -264,8 +264,8 @@ def read_object(body: bytes, known: Collection[str]) -> dict[str, Any]:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise invalid("the body has a lone surrogate") from None
-    except (ValueError, RecursionError):
-        raise invalid("the body is not JSON") from None
+    except (ValueError, RecursionError) as error:
+        raise problems.broken_json(error) from None
     if not isinstance(document, dict):
         raise invalid("the body is not a JSON object")
     if odd := document.keys() - known:

@@ -19,7 +19,7 @@ from gateway.http.filters import (
     read_selector,
 )
 from gateway.http.mistakes import mistakes
-from gateway.http.problems import Problem, misshapen
+from gateway.http.problems import misshapen
 from gateway.http.request_parameters import read_limited
 from gateway.strict_json import once, refuse, whole
 
@@ -224,8 +224,8 @@ async def read_json(request: Request) -> Any:
             parse_constant=refuse,
             object_pairs_hook=once,
         )
-    except (ValueError, RecursionError):
-        raise Problem(problems.INVALID, "the body is not JSON") from None
+    except (ValueError, RecursionError) as error:
+        raise problems.broken_json(error) from None
 
 
 async def read_request(request: Request, kind: type[T]) -> T:
