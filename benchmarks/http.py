@@ -9,7 +9,7 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.client import Client
@@ -31,12 +31,14 @@ MANY = 100
 
 @dataclass(frozen=True)
 class Load:
-    """What is posted again and again: ``messages`` in one request."""
+    """What is posted again and again: ``messages`` in one request, to a queue that is ``durable``
+    or not."""
 
     path: str
     kind: str
     body: bytes
     messages: int = 1
+    durable: bool = False
 
 
 def shown() -> str:
@@ -56,6 +58,12 @@ RABBIT = Load(
         }
     ).encode(),
 )
+DURABLE = replace(RAW, durable=True)
+"""The default: 201 means that the message is on disk."""
+RABBIT_DURABLE = replace(
+    RABBIT, body=RABBIT.body.replace(b'"properties": {}', b'"properties": {"delivery_mode": 2}'),
+    durable=True,
+)  # fmt: skip
 BATCH = Load(
     POST_PATH,
     "application/vnd.amqp-gateway.batch+json",
@@ -83,7 +91,7 @@ class Side:
         with contextlib.ExitStack() as stack:
             if client is not None:
                 stack.callback(client.close)
-                client.declare_queue(QUEUE)
+                client.declare_queue(QUEUE, load.durable)
                 stack.callback(client.delete_queue, QUEUE)
             file = stack.enter_context(tempfile.NamedTemporaryFile())
             Path(file.name).write_bytes(load.body)
@@ -98,7 +106,7 @@ class Side:
             if found["bad"] or not found["good"]:
                 raise Failed(f"{found['bad']} answers were {found['bad_status']}, not 2xx")
             count = found["good"] * load.messages
-            if client is not None and client.declare_queue(QUEUE) != count:
+            if client is not None and client.declare_queue(QUEUE, load.durable) != count:
                 raise Failed(f"{server.name}: not all of {count} messages are in the queue")
         return {**found, "rate": count / found["seconds"], "server_us": busy * 1e6 / count}
 
@@ -143,9 +151,16 @@ class Cell:
 
 CELLS = [
     Cell(f"POST {BODY} B, {CONNECTIONS} connections", RAW, "bare uvicorn", RAW, 0.75),
+    Cell(f"POST {BODY} B, durable, {CONNECTIONS} connections", DURABLE, "bare uvicorn", RAW),
     Cell(f"POST batch of {MANY} (JSON)", BATCH, "bare uvicorn", BATCH),
     Cell(f"POST batch of {MANY} (NDJSON)", LINES, "bare uvicorn", LINES),
     Cell(f"POST {BODY} B, {CONNECTIONS} connections", RAW, "RabbitMQ management", RABBIT),
+    Cell(
+        f"POST {BODY} B, durable, {CONNECTIONS} connections",
+        DURABLE,
+        "RabbitMQ management",
+        RABBIT_DURABLE,
+    ),
     Cell("POST in RabbitMQ's form", RABBIT, "RabbitMQ management", RABBIT),
     Cell(f"POST batch of {MANY} (JSON)", BATCH, "RabbitMQ management", RABBIT),
     Cell(f"POST batch of {MANY} (NDJSON)", LINES, "RabbitMQ management", RABBIT),

@@ -4,7 +4,7 @@
 body is here as well. A head that comes again is known by a digest of its octets and not parsed
 again; each message has its own id all the same. Whatever is not plain, and credentials that were
 not verified before, go the ordinary way (``application.py``): nothing has happened to them yet. A
-message that waits for the disk goes there after it was handed to the broker.
+message that waits for the disk is answered as soon as it is there.
 """
 
 import logging
@@ -71,8 +71,8 @@ class Endpoint(Protocol):
         """Hand a message to the broker."""
         ...
 
-    def answer_now(self, published: Published, path: str, /) -> Answer | None:
-        """The answer to one whose outcome is known."""
+    def answer_now(self, published: Published, path: str, /) -> Answer:
+        """The answer to one whose outcome is known, or will not be waited for."""
         ...
 
 
@@ -90,6 +90,7 @@ class DirectPublish:
         self.endpoints["rabbit"] = RabbitPublish(app.state.context)
         self.routes["rabbit"] = PATH
         self.broker = app.state.context.broker
+        self.publisher = app.state.context.publisher
         self.key = secrets.token_bytes(32)
         self.heads: dict[bytes, Head] = {}
         self.seen: set[bytes] = set()
@@ -189,17 +190,24 @@ class DirectPublish:
         principal = self.credentials.find(head.credentials, scope, head.origin)
         if principal is None or principal.rights is not None:
             return None
-        endpoint, path = head.endpoint, head.node.path
         try:
-            done = endpoint.publish_now(head.node, principal, head.fields, body)
-            if isinstance(done, Published):
-                if done.pending.accepted is None and done.pending.condition is None:
-                    return done
-                return endpoint.answer_now(done, path) or done
-            return done
+            done = head.endpoint.publish_now(head.node, principal, head.fields, body)
         except Exception:
             log.exception("internal error in a publish")
-            return problem_answer(Problem(INTERNAL, INTERNAL_TEXT), path)
+            return problem_answer(Problem(INTERNAL, INTERNAL_TEXT), head.node.path)
+        if not isinstance(done, Published):
+            return done
+        if done.pending.accepted is None and done.pending.condition is None:
+            return done
+        return self.answer(head, done)
+
+    def answer(self, head: Head, published: Published) -> Answer:
+        """The answer to a publish whose outcome is known, or will not be waited for. Hot."""
+        try:
+            return head.endpoint.answer_now(published, head.node.path)
+        except Exception:
+            log.exception("internal error in the answer to a publish")
+            return problem_answer(Problem(INTERNAL, INTERNAL_TEXT), head.node.path)
 
     def octets(self, head: Head, answer: Answer, defaults: Pairs, began: float) -> bytes:
         """A whole response. ``defaults``: the server's own fields. Hot."""

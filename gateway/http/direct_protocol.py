@@ -1,11 +1,12 @@
 """The HTTP/1.1 protocol that has plain publishes answered at once (``direct.py``).
 
 A request is *held* from the end of its head to the end of the read: if its body is here by then,
-it is published and answered within ``data_received``. Otherwise, and whenever ``DirectPublish``
-cannot, uvicorn's scope, cycle and task are made for it as for any request.
+it is published within ``data_received``, and answered there too unless its message waits for the
+disk. Otherwise, and whenever ``DirectPublish`` cannot, uvicorn's scope, cycle and task are made for
+it as for any request.
 """
 
-from asyncio import Transport
+from asyncio import TimerHandle, Transport
 from time import perf_counter
 from typing import Any
 
@@ -13,10 +14,32 @@ from gateway.http.access.protocol import BoundedProtocol
 from gateway.http.application import Application
 from gateway.http.direct import LONGEST_HEAD, DirectPublish, Head
 from gateway.http.publish.messages import Published
-from gateway.http.publish.publisher import PUBLISHED
+from gateway.http.publish.results import Answer
 
 AT_ONCE = 64
 """Most requests that are answered within one read: others are served in between."""
+
+
+class Waiting:
+    """Stands in the place of uvicorn's cycle while a message waits for its outcome: requests behind
+    it are put in line, and a server that stops waits for the answer."""
+
+    __slots__ = (
+        "head", "published", "timer", "response_complete", "response_started", "keep_alive",
+        "disconnected", "more_body", "message_event",
+    )  # fmt: skip
+
+    def __init__(self, head: Head, published: Published, timer: TimerHandle) -> None:
+        self.head = head
+        self.published = published
+        self.timer = timer
+        self.response_complete = self.response_started = False
+        self.keep_alive = True
+        self.disconnected = self.more_body = False
+        self.message_event = self
+
+    def set(self) -> None:
+        """As of the event that uvicorn sets when the connection is lost: nobody awaits it."""
 
 
 class DirectProtocol(BoundedProtocol):
@@ -29,13 +52,12 @@ class DirectProtocol(BoundedProtocol):
         """Whether the parser is between two requests."""
         self.held: Head | None = None
         self.held_body = b""
+        self.waiting: Waiting | None = None
         self.octets: bytes | None = None
         """Those of the first head of this read, if the parser finds it plain."""
         self.began = self.idle_since = 0.0
         self.left = 0
         """How many requests of this read can be answered at once."""
-        self.published: Published | None = None
-        """The message of the next request; it waits for its outcome."""
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -76,7 +98,7 @@ class DirectProtocol(BoundedProtocol):
 
     def begin_request(self) -> None:
         octets, self.octets = self.octets, None
-        if self.left and self.published is None and self.free():
+        if self.left and self.free():
             parser: Any = self.parser
             head = None
             if parser.should_keep_alive() and parser.get_http_version() == "1.1":
@@ -88,15 +110,7 @@ class DirectProtocol(BoundedProtocol):
                 if octets is not None and lines_of(octets) == len(self.headers) + 2:
                     self.direct.remember(octets, head)
                 return
-        self.begin_cycle()
-
-    def begin_cycle(self) -> None:
-        """As any other request."""
         super().begin_request()
-        published, self.published = self.published, None
-        if published is not None:
-            scope: Any = self.scope
-            scope[PUBLISHED] = published
 
     def on_body(self, body: bytes) -> None:
         if self.held is None:
@@ -119,30 +133,54 @@ class DirectProtocol(BoundedProtocol):
         """The request that is held goes the ordinary way."""
         body = self.held_body
         self.held, self.held_body = None, b""
-        self.begin_cycle()
+        super().begin_request()
         if body:
             super().on_body(body)
 
     # --- to the client --------------------------------------------------------------------------
 
     def answer(self, head: Head, body: bytes) -> bool:
-        """Publish, and write the answer. If not, the request has to go the ordinary way. Hot."""
-        direct = self.direct
-        answer = direct.publish(head, body, self.client)
+        """Publish, and write the answer if it is known. If not, the request has to go the ordinary
+        way. Hot."""
+        answer = self.direct.publish(head, body, self.client)
         if answer is None:
             return False
         if isinstance(answer, Published):
-            self.published = answer
-            return False
+            timer = self.loop.call_later(self.direct.publisher.seconds, self.conclude)
+            cycle: Any = Waiting(head, answer, timer)
+            self.cycle = self.waiting = cycle
+            answer.pending.waiter = self.conclude
+        else:
+            self.write(head, answer)
+        return True
+
+    def conclude(self) -> None:
+        """Write the answer to the message that waits: its outcome is known, or its time is up."""
+        waiting, self.waiting = self.waiting, None
+        assert waiting is not None
+        waiting.timer.cancel()
+        waiting.published.pending.waiter = None
+        waiting.response_complete = True
+        answer = self.direct.answer(waiting.head, waiting.published)
+        if self.transport.is_closing():
+            return
+        self.write(waiting.head, answer)
+        if not waiting.keep_alive:
+            self.transport.close()
+        elif self.pipeline:
+            self.server_state.total_requests -= 1  # it is counted once more
+            self.on_response_complete()
+
+    def write(self, head: Head, answer: Answer) -> None:
+        """Hot."""
         state = self.server_state
-        self.transport.write(direct.octets(head, answer, state.default_headers, self.began))
+        self.transport.write(self.direct.octets(head, answer, state.default_headers, self.began))
         state.total_requests += 1
         if answer.status >= 400 and (b"connection", b"close") in answer.headers:
             self.transport.close()
         self.idle_since = self.loop.time()
         if self.timeout_keep_alive_task is None:
             self.wait_idle(self.timeout_keep_alive)
-        return True
 
     def wait_idle(self, seconds: float) -> None:
         task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
@@ -151,7 +189,9 @@ class DirectProtocol(BoundedProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Answers at once do not set the timer anew: it looks when the last one was."""
         left = self.idle_since + self.timeout_keep_alive - self.loop.time()
-        if left > 0.001 and not self.transport.is_closing():
+        if self.waiting is not None:
+            self.wait_idle(self.timeout_keep_alive)
+        elif left > 0.001 and not self.transport.is_closing():
             self.wait_idle(left)
         else:
             super().timeout_keep_alive_handler()

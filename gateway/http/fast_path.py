@@ -20,7 +20,6 @@ from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Node, Target, queue_segment, routing_key
 from gateway.http.publish.messages import PublishEndpoint
 from gateway.http.publish.preferences import FORMATS, MARKS
-from gateway.http.publish.publisher import PUBLISHED
 from gateway.http.publish.results import Answer
 
 LONGEST = 2400
@@ -98,9 +97,6 @@ class FastPath:
         """The answer to a plain publish; ``None`` if the client has disconnected. Hot."""
         endpoint = scope["endpoint"] = self.endpoints[node.noun]
         scope["path"] = node.path
-        published = scope.get(PUBLISHED)
-        if published is not None:
-            return endpoint.finish(published, node.path)
         caller = self.credentials.authenticate(scope, fields)
         length = fields.get(b"content-length", b"0")
         return endpoint.answer(scope, receive, caller, length, node)

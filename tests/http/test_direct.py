@@ -1,20 +1,23 @@
 """Plain publishes that are answered within a read: as the ordinary way does, and only those."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import random
 from collections import Counter
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from gateway.http.direct import MOST_HEADS, MOST_SEEN, DirectPublish
-from gateway.http.direct_protocol import AT_ONCE, lines_of
+from gateway.http.direct_protocol import AT_ONCE, DirectProtocol, lines_of
 from gateway.operations import DeleteQueue
 from tests.http.test_fast_path import ASKED, CALLER, QUEUE, prepared, request, served, talk
 
+KEPT = "/v1/%2F/queues/kept/messages"
 ROUTE = "/v1/{vhost}/queues/{queue}/messages"
 AUTHORIZATION = f"Authorization: {CALLER['authorization']}"
 
@@ -156,13 +159,12 @@ async def test_a_slow_disk_delays_the_answer_and_those_behind_it(
     rig = make_rig(volatile=False)
     rig.queue("orders")
     rig.queue("kept", durable=True)
-    kept = "/v1/%2F/queues/kept/messages"
     async with served(rig) as port:
         for _ in range(4):
-            await talk(port, raw(kept, {}), 1)
+            await talk(port, raw(KEPT, {}), 1)
         rig.held = True
         answered.clear()
-        asked = raw(kept, {}) + raw(QUEUE, {"x-request-id": "second"})
+        asked = raw(KEPT, {}) + raw(QUEUE, {"x-request-id": "second"})
         told = asyncio.create_task(talk(port, asked, 2))
         await rig.until(lambda: answered["Published"])
         assert not told.done()
@@ -174,6 +176,71 @@ async def test_a_slow_disk_delays_the_answer_and_those_behind_it(
     assert (rig.depth("kept"), rig.depth("orders")) == ((5, 0), (1, 0))
     counted = rig.app.state.context.counters
     assert sum(counted.requests.values()) == sum(counted.published.values()) == 6
+
+
+@contextlib.asynccontextmanager
+async def waiting(make_rig: Any, answered: Counter[str], **settings: Any) -> AsyncIterator[Any]:
+    """A rig whose disk is held, and a connection with a durable message that waits for it."""
+    rig = make_rig(volatile=False, **settings)
+    rig.queue("kept", durable=True)
+    async with served(rig) as port:
+        for _ in range(4):
+            await talk(port, raw(KEPT, {}), 1)
+        rig.held = True
+        answered.clear()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(raw(KEPT, {}))
+        await rig.until(lambda: answered["Published"])
+        try:
+            yield rig, reader, writer
+        finally:
+            rig.release()
+            writer.close()
+
+
+async def test_a_time_limit_ends_the_wait(make_rig: Any, answered: Counter[str]) -> None:
+    async with waiting(make_rig, answered, confirm_seconds=0.05) as (rig, reader, writer):
+        ((status, _),) = await asyncio.wait_for(read_all(reader, 1), 10)
+        assert "504" in status
+        rig.release()
+        writer.write(raw(KEPT, {}))
+        ((status, _),) = await asyncio.wait_for(read_all(reader, 1), 10)
+        assert "201" in status
+        assert rig.depth("kept")[0] == 6
+
+
+async def test_a_client_may_go_while_it_waits(make_rig: Any, answered: Counter[str]) -> None:
+    async with waiting(make_rig, answered) as (rig, reader, writer):
+        writer.transport.abort()
+        rig.release()
+        await rig.until(lambda: rig.depth("kept") == (5, 0))
+
+
+async def test_a_server_that_stops_answers_first(
+    make_rig: Any, answered: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections = []
+    made = DirectProtocol.connection_made
+
+    def kept(self: DirectProtocol, transport: Any) -> None:
+        connections.append(self)
+        made(self, transport)
+
+    monkeypatch.setattr(DirectProtocol, "connection_made", kept)
+    async with waiting(make_rig, answered) as (rig, reader, writer):
+        connections[-1].shutdown()
+        rig.release()
+        ((status, _),) = await asyncio.wait_for(read_all(reader, 1), 10)
+        assert "201" in status
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+
+
+async def test_a_lost_virtual_host_is_told(make_rig: Any, answered: Counter[str]) -> None:
+    async with waiting(make_rig, answered) as (rig, reader, writer):
+        (channel,) = rig.app.state.context.publisher.channels.values()
+        channel.client.close()
+        ((status, _),) = await asyncio.wait_for(read_all(reader, 1), 10)
+        assert "502" in status
 
 
 async def test_no_more_than_some_within_one_read(make_rig: Any, answered: Counter[str]) -> None:

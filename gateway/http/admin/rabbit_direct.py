@@ -10,6 +10,7 @@ from typing import Any
 from gateway.errors import Refusal
 from gateway.http.access.principal import Action, Principal
 from gateway.http.admin.admin_endpoints import AT_ONCE, parse
+from gateway.http.admin.rabbit_answers import rabbit_error
 from gateway.http.admin.rabbit_messages import (
     encoded_properties,
     exchange_named,
@@ -77,10 +78,11 @@ class RabbitPublish:
             return None
         return Published(pending, prepared, vhost, target)
 
-    def answer_now(self, published: Published, path: str) -> Answer | None:
-        """The answer to a publish whose outcome is known; ``None``: the endpoint gives it."""
+    def answer_now(self, published: Published, path: str) -> Answer:
+        """The answer to a publish whose outcome is known, or will not be waited for."""
         try:
             made = routed(published.pending)
-        except Problem:
-            return None
+        except Problem as error:
+            response = rabbit_error(error)
+            return Answer(response.status_code, response.raw_headers, bytes(response.body))
         return answer_of(200, "application/json", json.dumps(made).encode())

@@ -28,7 +28,7 @@ from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Target
 from gateway.http.publish.documents import STRING, Document, open_document
 from gateway.http.publish.messages import message_of
-from gateway.http.publish.publisher import PUBLISHED, PendingPublish
+from gateway.http.publish.publisher import PendingPublish
 from gateway.http.publish.templates import Prepared
 from gateway.http.typed_json import BadForm
 from gateway.message import DIALECTS, Message, Properties, Table
@@ -184,10 +184,6 @@ def read_small_payload(payload: Any, encoding: Any) -> bytes:
 
 
 async def rabbit_publish(call: Call) -> dict[str, Any]:
-    handed = call.request.scope.get(PUBLISHED)
-    if handed is not None:
-        await call.context.publisher.wait(handed.pending, call.context.publisher.seconds)
-        return routed(handed.pending)
     body: dict[str, Any] = call.body
     key = read_key(body)
     exchange = exchange_named(call.names["exchange"])

@@ -158,11 +158,6 @@ class PublishEndpoint:
         except Problem as error:
             return problem_answer(self.as_problem(error), path)
 
-    async def finish(self, published: Published, path: str) -> Answer:
-        """The answer to a publish when its outcome is known, or its time is up."""
-        await self.publisher.wait(published.pending, self.publisher.seconds)
-        return self.answer_now(published, path)
-
     def conclude(self, published: Published) -> Answer:
         """The answer to an accepted publish. Raises ``Problem`` for any other."""
         pending, prepared, vhost, target = published

@@ -18,14 +18,11 @@ from gateway.http.observe.trace import stamp
 from gateway.http.problems import Problem
 from gateway.message import Message
 
-PUBLISHED = "gateway.published"
-"""Key in a scope: the message of the request, which was handed to the broker before and waits for
-its outcome (``gateway/http/direct.py``)."""
-
 
 class PendingPublish:
     """The outcome of one publish. ``accepted`` is ``None`` until the broker has confirmed it or
-    rejected it; ``taken`` is false where it is known before that that it will not be accepted."""
+    rejected it; ``taken`` is false where it is known before that that it will not be accepted.
+    ``waiter`` is called once, when the outcome is known or will never be."""
 
     __slots__ = (
         "accepted", "condition", "text", "waiter", "lost", "taken", "began", "durability", "meter",
@@ -37,7 +34,7 @@ class PendingPublish:
         self.lost = False
         self.condition: Condition | None = None
         self.text = ""
-        self.waiter: asyncio.Future[None] | None = None
+        self.waiter: Callable[[], None] | None = None
         self.taken = True
         self.durability = MEMORY
         self.meter = meter
@@ -70,8 +67,9 @@ class PendingPublish:
         self.wake()
 
     def wake(self) -> None:
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
+        waiter, self.waiter = self.waiter, None
+        if waiter is not None:
+            waiter()
 
 
 class PublishChannel:
@@ -138,10 +136,11 @@ class Publisher:
         """Until the outcome is known, or the time is up. For one waiter at a time."""
         if pending.accepted is not None or pending.condition is not None or pending.lost:
             return
-        pending.waiter = asyncio.get_running_loop().create_future()
+        known = asyncio.Event()
+        pending.waiter = known.set
         try:
             async with asyncio.timeout(seconds):
-                await pending.waiter
+                await known.wait()
         except TimeoutError:
             pass
 
