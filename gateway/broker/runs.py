@@ -37,7 +37,7 @@ def publish_run(
     if (
         exchange is None
         or not path.plain
-        or path.recorder is not None
+        or (path.recorder is not None and durable)
         or ttl is not None
         or user_id is not None
         or expiry is not None
@@ -75,6 +75,9 @@ def publish_run(
         backlog = queue.backlog
         lane = backlog.lane(priority) if backlog.ranked else backlog.lanes[0]
         count = hand_unsettled(queue, lane, consumer, run, path.origin, clock, until)
+    if path.recorder is not None:
+        for message in islice(run, count):
+            path.recorder.record(message, path.origin)
     if path.confirms is not None:
         path.confirms.add_safe(count)
         path.confirming[path] = None

@@ -1,13 +1,16 @@
 """Recorded messages, their places, and that they are as safe as the publishes."""
 
+import math
 import random
 import sqlite3
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 
 from gateway.bodies import LargeBody, Spool
 from gateway.broker.journal import RecordingRule
+from gateway.broker.runs import publish_run
 from gateway.errors import StoreError
 from gateway.journal.entries import ALL
 from gateway.journal.tail import Tail
@@ -42,6 +45,28 @@ def test_positions_and_offsets(tmp_path: Path) -> None:
     assert [one.message.body for one in found] == [b"0", b"1", b"2", b"3", b"4"]
     assert found[0].stamp == 1_000_000
     assert [one.pos for one in recording.entries(3)] == [3, 4]
+
+
+def test_messages_that_are_published_together_are_recorded(tmp_path: Path) -> None:
+    recording = Recording(tmp_path)
+    consumer = recording.another()
+    consumer.start(consumer.subscribe("orders", "tag", no_ack=True, credit=3))
+    alike = [message(b"%d" % number, b"", "", "orders") for number in range(5)]
+    transient = alike[0].essentials._replace(durable=False)
+    for one in alike:
+        one.essentials, one.exchange, one.key = transient, alike[0].exchange, alike[0].key
+    path = recording.channel.publish_path
+    path.publish(alike[0])  # from now on the exchange is known
+    taken = publish_run(path, alike, 1, False, perf_counter, math.inf)
+    assert taken == 2
+    for one in alike[1 + taken :]:
+        path.publish(one)
+    recording.commit()
+    assert recording.heard.bodies() == ["0", "1", "2"]
+    assert bodies(recording) == [b"0", b"1", b"2", b"3", b"4"]
+    kept = [message(b"kept", b"", "", "orders")]
+    kept[0].essentials = kept[0].essentials._replace(durable=True)
+    assert publish_run(path, kept, 0, False, perf_counter, math.inf) == 0
 
 
 @pytest.mark.parametrize("durable", [True, False])
