@@ -45,10 +45,15 @@ def parameter_name(one: Entry) -> str:
     return f"{one.get('component')} {one.get('name')} in {one['vhost']}"
 
 
+def topic_permission_name(one: Entry) -> str:
+    return f"{one['user']} at {one['exchange']} in {one['vhost']}"
+
+
 KINDS: dict[str, Name] = {
     "vhosts": lambda one: str(one["name"]),
     "users": lambda one: str(one["name"]),
     "permissions": in_vhost("user"),
+    "topic_permissions": topic_permission_name,
     "policies": in_vhost("name"),
     "parameters": parameter_name,
     "exchanges": in_vhost("name"),

@@ -60,6 +60,14 @@ class PermissionPart(Part):
     read: str
 
 
+class TopicPermissionPart(Part):
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
 class ExchangePart(Part):
     vhost: str | None = None
     name: str
@@ -106,8 +114,8 @@ class PolicyPart(PolicyValue):
 
 
 class Definitions(Part):
-    """RabbitMQ's definitions. Topic permissions and parameters other than operator policies are not
-    applied, and reported so."""
+    """RabbitMQ's definitions. Parameters other than operator policies are not applied, and reported
+    so."""
 
     rabbit_version: str | None = None
     rabbitmq_version: str | None = None
@@ -119,7 +127,7 @@ class Definitions(Part):
     exchanges: list[ExchangePart] = []
     queues: list[QueuePart] = []
     bindings: list[BindingPart] = []
-    topic_permissions: list[dict[str, Any]] = []
+    topic_permissions: list[TopicPermissionPart] = []
     parameters: list[dict[str, Any]] = []
     global_parameters: list[dict[str, Any]] = []
     policies: list[PolicyPart] = []

@@ -45,6 +45,17 @@ resource "rabbitmq_exchange" "orders" {
   }
 }
 
+# Routing keys of its own region alone, at the topic exchange.
+resource "rabbitmq_topic_permissions" "app" {
+  user  = rabbitmq_permissions.app.user
+  vhost = rabbitmq_vhost.shop.name
+  permissions {
+    exchange = rabbitmq_exchange.orders.name
+    write    = "^eu\\."
+    read     = ".*"
+  }
+}
+
 resource "rabbitmq_exchange" "late" {
   name  = "late"
   vhost = rabbitmq_vhost.shop.name

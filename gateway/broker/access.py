@@ -16,6 +16,8 @@ from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped
 from gateway.broker.names import MOST_OCTETS, check_name
 from gateway.broker.policy_patterns import compile_pattern
 from gateway.broker.store import Record
+from gateway.broker.topic_permissions import KIND as TOPICS
+from gateway.broker.topic_permissions import TopicPermissions
 from gateway.errors import Condition, Refusal
 
 ITERATIONS = 16_384
@@ -25,7 +27,7 @@ MOST_PASSWORD_OCTETS = 1024
 SCRAM = ScramMechanism("SCRAM-SHA-256")
 TAGS = ("administrator", "monitoring", "impersonator")
 
-KINDS = ("user", "permission")
+KINDS = ("user", "permission", TOPICS)
 """Of records that are kept here."""
 
 
@@ -184,11 +186,14 @@ class Access:
         self._users: dict[str, User] = {}
         self._permissions: dict[tuple[str, str], Permission] = {}
         self._patterns: dict[str, Callable[[str], bool]] = {}
+        self.topics = TopicPermissions(records, lambda: self.changed())
         self.reload(records.records(*KINDS))
 
     def reload(self, records: Iterable[Record]) -> None:
         """Take users and permissions from the records of a store."""
         before = list(self._users)
+        records = list(records)
+        self.topics.reload(records)
         self._users.clear()
         self._permissions.clear()
         for kind, key, value in records:
@@ -313,6 +318,8 @@ class Access:
         self._known(name)
         for permission in self.permissions_of(name):
             self.clear_permissions(name, permission.vhost)
+        for topic in self.topics.all(user=name):
+            self.topics.clear(name, topic.vhost)
         del self._users[name]
         self.records.forget("user", (name,))
         self.changed()

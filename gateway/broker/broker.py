@@ -161,6 +161,8 @@ class Broker:
         del self.vhosts[name]
         for user in self.access.permissions_in(name):
             self.access.clear_permissions(user, name)
+        for topic in self.access.topics.all(vhost=name):
+            self.access.topics.clear(topic.user, name)
         branches = self._branches.pop(vhost, None)
         if branches is not None:
             branches.close()

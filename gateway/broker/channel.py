@@ -420,6 +420,7 @@ class Channel:
         if old is None:
             return "gone"
         message = old.routed_as(exchange, key, old.essentials._replace(expiry=None))
+        path.check_topics(target, message)
         queues = path.routed(target, message)
         if not queues:
             return "unroutable"

@@ -485,7 +485,7 @@ class LocalTransaction:
         channel = self._channel
         channel.publish(message, True)
         vhost = channel.vhost
-        exchange = channel.publish_path.writable[message.exchange]
+        exchange = vhost.exchange(message.exchange)
         queues = exchange.routes.get(message.key)
         if queues is None:
             queues = vhost.router.route(exchange, message)

@@ -37,6 +37,15 @@ class PermissionCache:
             )
         self.grant(right, name)
 
+    def is_narrowed(self, exchange: str) -> bool:
+        """Whether a topic permission says which routing keys the user may use there."""
+        return self.access.topics.of(self.user, self.vhost, exchange) is not None
+
+    def need_topic(self, right: str, exchange: str, key: str) -> None:
+        """Refuse (403) unless the user may publish ("write") this routing key to a topic exchange,
+        or bind ("read") it."""
+        self.access.topics.need(self.user, self.vhost, exchange, right, key)
+
     def grant(self, right: str, name: str) -> None:
         """The user has this right: the caller has checked it, or acts for the gateway itself."""
         if len(self.allowed) >= MOST_REMEMBERED:

@@ -11,7 +11,7 @@ from typing import Protocol
 from gateway.broker.answers import Answers
 from gateway.broker.confirms import SAFE, Confirms
 from gateway.broker.deadletters import header_keys, peek_properties, reencoded
-from gateway.broker.exchanges import Exchange
+from gateway.broker.exchanges import Exchange, Topic
 from gateway.broker.limits import type_name
 from gateway.broker.names import ALWAYS_FITS, check_key
 from gateway.broker.outbound import Outbound
@@ -362,6 +362,7 @@ class PublishPath:
         exchange = self.writable.get(message.exchange)
         if exchange is None:
             exchange = self.find_writable(message.exchange)
+            self.check_topics(exchange, message)
         if message.essentials.user_id is not None:
             self.permissions.check_user(message.essentials.user_id)
         most = self.state.limits.max_message
@@ -381,8 +382,20 @@ class PublishPath:
                 Condition.ACCESS_REFUSED,
                 f"cannot publish to internal {self.vhost.title('exchange', name)}",
             )
-        self.writable[name] = exchange
+        # One whose routing keys matter is looked at for each message.
+        if not (exchange.type == Topic.type and self.permissions.is_narrowed(name)):
+            self.writable[name] = exchange
         return exchange
+
+    def check_topics(self, exchange: Exchange, message: Message) -> None:
+        """Refuses (403) routing keys that the user may not publish to a topic exchange."""
+        if exchange.type != Topic.type:
+            return
+        keys = [message.key]
+        if message.essentials.has_headers and message.header.find(COPIES) >= 0:
+            keys += read_copies(message)[1]
+        for key in keys:
+            self.permissions.need_topic("write", exchange.name, key)
 
     def routed(self, exchange: Exchange, message: Message) -> tuple[Queue, ...]:
         """The queues of a message that is published. Refuses a routing key that is too long; one

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from gateway.broker.answers import Answers
-from gateway.broker.exchanges import Binding, Destination
+from gateway.broker.exchanges import Binding, Destination, Topic
 from gateway.broker.limits import check_same_flags
 from gateway.broker.permissions import PermissionCache
 from gateway.broker.queues import Queue, QueueOwner
@@ -277,6 +277,9 @@ class TopologyRequests:
             self.refuse_default(op.source)
         self.permissions.need("write", kind, name)
         self.permissions.need("read", "exchange", op.source)
+        source = self.vhost.exchanges.get(op.source)
+        if source is not None and source.type == Topic.type:
+            self.permissions.need_topic("read", op.source, key)
         return name, key
 
     def binding(self, op: Bind | Unbind, name: str, key: str) -> Binding:

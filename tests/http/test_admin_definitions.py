@@ -53,7 +53,10 @@ RABBITMQ = {
         {"user": "nobody", "vhost": "/", "configure": "", "write": "", "read": ""},
         {"user": "bob", "vhost": "none", "configure": "", "write": "", "read": ""},
     ],
-    "topic_permissions": [{"user": "bob", "vhost": "/", "exchange": "x"}],
+    "topic_permissions": [
+        {"user": "bob", "vhost": "shop", "exchange": "x", "write": "^a", "read": ".*"},
+        {"user": "nobody", "vhost": "/", "exchange": "x", "write": "", "read": ""},
+    ],
     "parameters": [{"component": "shovel", "name": "s", "vhost": "/", "value": {}}],
     "global_parameters": [{"name": "internal_cluster_id", "value": "id"}],
     "policies": [{"vhost": "/", "name": "ttl", "pattern": "", "definition": {}}],
@@ -110,7 +113,7 @@ async def test_rabbitmq_definitions_are_applied_and_the_rest_is_named(rig: Any) 
             "policy 'ttl'",
             "parameter 's'",
             "global parameter 'internal_cluster_id'",
-            "topic permission of 'bob'",
+            "topic permission of 'nobody'",
         ):
             assert part in missing
         assert (await http.put("/v1/admin/users/bob", json={"password": "new"})).status_code == 200
@@ -122,6 +125,10 @@ async def test_rabbitmq_definitions_are_applied_and_the_rest_is_named(rig: Any) 
             "/v1/shop/exchanges/x/messages?routing_key=a.b", content=b"it is routed"
         )
         assert sent.status_code == 201
+        sent = await http.post("/v1/shop/exchanges/x/messages?routing_key=b.a", content=b"narrowed")
+        assert sent.status_code == 403
+        document = (await http.get(PATH)).json()
+        assert document["topic_permissions"] == RABBITMQ["topic_permissions"][:1]
 
 
 async def test_own_definitions_go_round(rig: Any, make_rig: Any) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from gateway.http.access.principal import Principal
 from gateway.http.admin import rabbit_messages
+from gateway.http.journal.rights import readable
 
 PUBLISH = "/api/exchanges/%2F/amq.default/publish"
 GET = "/api/queues/%2F/q/get"
@@ -242,3 +244,46 @@ async def test_headers_of_very_many_values_are_refused(rig: Any) -> None:
                 answer = await http.post("/api/exchanges/%2F/amq.default/publish", json=body)
                 assert answer.status_code == status, answer.text
     assert rig.depth("orders") == (2, 0)
+
+
+async def test_topic_permissions(rig: Any) -> None:
+    given = {"exchange": "amq.topic", "write": "^a", "read": "^{username}"}
+    path = "/api/topic-permissions/%2F/weak"
+    async with rig.http("guest:guest") as http:
+        assert (await http.get("/api/topic-permissions")).json() == []
+        assert (await http.get(path)).status_code == 404
+        assert (await http.put(path, json=given)).status_code == 201
+        assert (await http.put(path, json=given)).status_code == 204
+        shown = [{"user": "weak", "vhost": "/"} | given]
+        for where in ("topic-permissions", "users/weak/topic-permissions",
+                      "vhosts/%2F/topic-permissions", "topic-permissions/%2F/weak"):  # fmt: skip
+            assert (await http.get("/api/" + where)).json() == shown, where
+        assert (await http.get("/api/users/guest/topic-permissions")).json() == []
+        for wrong in ({}, given | {"write": 5}, given | {"write": "("}):
+            assert (await http.put(path, json=wrong)).status_code == 400, wrong
+        for where in ("/api/topic-permissions/none/weak", "/api/topic-permissions/%2F/none"):
+            assert (await http.put(where, json=given)).status_code == 404
+        assert (await http.delete(path)).status_code == 204
+        assert (await http.get("/api/topic-permissions")).json() == []
+    async with rig.http("weak:weak") as http:
+        assert (await http.put(path, json=given)).status_code == 401
+
+
+async def test_topic_permissions_narrow_streams_and_the_journal(rig: Any) -> None:
+    rig.exchange("shop")
+    async with rig.http("guest:guest") as http:
+        given = {"exchange": "shop", "write": "^a", "read": "^a"}
+        answer = await http.put("/api/topic-permissions/%2F/guest", json=given)
+        assert answer.status_code == 201
+        for key, status in (("a.b", 201), ("b.a", 403)):
+            sent = await http.post(
+                f"/v1/%2F/exchanges/shop/messages?routing_key={key}", content=b"x"
+            )
+            # Nothing is bound, so an accepted message has no route.
+            assert sent.status_code == (409 if status == 201 else status), sent.text
+        answer = await http.get("/v1/%2F/events?source=exchange:shop%3Fbinding=b.%23")
+        assert answer.status_code == 403
+        assert "read access to topic 'b.#'" in answer.json()["detail"]
+    principal = Principal("guest")
+    for address, seen in (("/exchanges/shop", False), ("/exchanges/amq.topic", True)):
+        assert readable(rig.broker, principal, "/")("/", address) is seen

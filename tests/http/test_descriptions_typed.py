@@ -41,7 +41,7 @@ ANY_JSON = {
     "QueuePart": {"arguments*"},
     "BindingPart": {"arguments*"},
     "PolicyPart": {"definition*"},
-    "Definitions": {"topic_permissions[]*", "parameters[]*", "global_parameters[]*"},
+    "Definitions": {"parameters[]*", "global_parameters[]*"},
     "ImportedTopology": {"definitions*"},
     "QueueDetail": {"effective_policy_definition*"},
     # Columns that are lists of structures.

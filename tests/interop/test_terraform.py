@@ -21,6 +21,7 @@ PROVIDER = "terraform-provider-rabbitmq"
 SAME, DIFFERENT = 0, 2
 """Exit status of a plan: there is nothing to do, or something."""
 OBJECTS = (
+    "topic-permissions/shop/app",
     "vhosts/shop", "users/app", "permissions/shop/app", "exchanges/shop/orders",
     "exchanges/shop/late", "queues/shop/new", "queues/shop/kept", "policies/shop/limits",
     "operator-policies/shop/most",

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from gateway.broker.broker import Broker
+from gateway.errors import Refusal
 from gateway.http import problems
 from gateway.http.access.rights import Action, Right
 from gateway.http.problems import Problem
@@ -75,6 +76,14 @@ class Principal(NamedTuple):
         elif behind is None:
             told += broker.access.reason(self.user, vhost, permission)
         raise Problem(problems.FORBIDDEN, told)
+
+    def need_topic(self, broker: Broker, right: str, vhost: str, exchange: str, key: str) -> None:
+        """Raises ``Problem`` (403) if a topic permission keeps this routing key of an exchange from
+        the user. ``right`` is "write" or "read"."""
+        try:
+            broker.access.topics.need(self.user, vhost, exchange, right, key)
+        except Refusal as refusal:
+            raise Problem(problems.FORBIDDEN, refusal.text) from None
 
     def need_admin(self, broker: Broker, *tags: str) -> None:
         """Raises ``Problem`` (403) unless the user has one of the tags and the credential carries

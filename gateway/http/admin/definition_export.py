@@ -39,8 +39,8 @@ def members(broker: Broker, vhost: str | None, people: bool) -> Iterator[tuple[s
             "permissions",
             ({"user": name, **one._asdict()} for name, one in access.list_permissions()),
         )
-        for name in ("topic_permissions", "global_parameters"):
-            yield name, []
+        yield "topic_permissions", (one._asdict() for one in access.topics.all())
+        yield "global_parameters", []
     hosts = [host for name, host in broker.vhosts.items() if vhost in (None, name)]
     whole = vhost is None
     yield "parameters", export_operator_policies(hosts, whole)

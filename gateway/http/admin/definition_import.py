@@ -24,6 +24,7 @@ from gateway.broker.access import (
 )
 from gateway.broker.local import TopologyImport
 from gateway.broker.policies import OPERATOR_POLICY, POLICY
+from gateway.broker.topic_permissions import TopicPermission
 from gateway.broker.vhost import VirtualHost
 from gateway.definitions import (
     BindingPart,
@@ -32,6 +33,7 @@ from gateway.definitions import (
     PermissionPart,
     PolicyPart,
     QueuePart,
+    TopicPermissionPart,
     UserPart,
     VhostPart,
 )
@@ -84,6 +86,13 @@ class Import:
                 given.permissions,
                 self.permission,
                 lambda one: f"permission of '{one.user}' in vhost '{one.vhost}'",
+                PERMISSIONS_PER_TURN,
+            )
+            await self.each(
+                "",
+                given.topic_permissions,
+                self.topic_permission,
+                lambda one: f"topic permission of '{one.user}' in vhost '{one.vhost}'",
                 PERMISSIONS_PER_TURN,
             )
         await self.policies()
@@ -209,6 +218,14 @@ class Import:
         self.virtual_host(one.vhost)
         self.access.set_permissions(one.user, one.vhost, one.configure, one.write, one.read)
 
+    def topic_permission(self, one: TopicPermissionPart) -> None:
+        self.virtual_host(one.vhost)
+        if self.access.user(one.user) is None:
+            raise Problem(problems.NOT_FOUND, f"there is no user '{one.user}'")
+        self.access.topics.set(
+            TopicPermission(one.user, one.vhost, one.exchange, one.write, one.read)
+        )
+
     def virtual_host(self, name: str) -> VirtualHost:
         found = self.broker.vhosts.get(name)
         if found is None:
@@ -299,10 +316,6 @@ class Import:
             ("global parameter", self.given.global_parameters),
         ):
             left += [f"{kind} '{one.get('name')}': not supported" for one in entries]
-        left += [
-            f"topic permission of '{one.get('user')}' in vhost '{one.get('vhost')}': not supported"
-            for one in self.given.topic_permissions
-        ]
 
 
 def adopt(access: Access, user: User) -> None:

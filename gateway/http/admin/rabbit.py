@@ -17,6 +17,7 @@ from gateway.http.access.principal import Action
 from gateway.http.admin import policies
 from gateway.http.admin import rabbit_changes as changes
 from gateway.http.admin import rabbit_connections as connections
+from gateway.http.admin import rabbit_topics as topics
 from gateway.http.admin import rabbit_views as views
 from gateway.http.admin.admin_endpoints import Call, Endpoint, Rank
 from gateway.http.admin.definition_export import export_in_portions
@@ -33,6 +34,7 @@ from gateway.http.admin.rabbit_bodies import (
     RabbitRouted,
 )
 from gateway.http.admin.rabbit_messages import rabbit_get, rabbit_publish, read_large_publish
+from gateway.http.admin.rabbit_topics import TOPIC_PERMISSION
 from gateway.http.admin.rabbit_views import rabbit_nodes, rabbit_overview
 from gateway.http.admin.topology import readable
 from gateway.http.portions import spread, stepped
@@ -317,7 +319,10 @@ READ: tuple[tuple[Any, ...], ...] = (
     ("/users/{user}/permissions", rabbit_permissions_of, ADMIN),
     ("/permissions", rabbit_permissions, ADMIN),
     ("/permissions/{vhost}/{user}", rabbit_permission, ADMIN),
-    ("/topic-permissions", none, ADMIN, "rabbit_topic_permissions"),
+    ("/users/{user}/topic-permissions", topics.rabbit_topic_permissions_of, ADMIN),
+    ("/vhosts/{vhost}/topic-permissions", topics.rabbit_topic_permissions_in, ADMIN),
+    ("/topic-permissions", topics.rabbit_topic_permissions, ADMIN),
+    (TOPIC_PERMISSION, topics.rabbit_topic_permissions_at, ADMIN),
     ("/definitions", rabbit_definitions, ADMIN),
     ("/definitions/{vhost}", rabbit_definitions_in, ADMIN),
     ("/aliveness-test/{vhost}", rabbit_aliveness, GUEST),
@@ -355,6 +360,8 @@ CHANGE: tuple[tuple[Any, ...], ...] = (
     ("DELETE", "/users/{user}", changes.rabbit_delete_user, ADMIN),
     ("PUT", "/permissions/{vhost}/{user}", changes.rabbit_put_permission, ADMIN),
     ("DELETE", "/permissions/{vhost}/{user}", changes.rabbit_delete_permission, ADMIN),
+    ("PUT", TOPIC_PERMISSION, topics.rabbit_put_topic_permission, ADMIN),
+    ("DELETE", TOPIC_PERMISSION, topics.rabbit_delete_topic_permissions, ADMIN),
 )  # fmt: skip
 
 
@@ -367,8 +374,8 @@ ONE_OBJECT = frozenset(
     }
 )  # fmt: skip
 """Handlers of ``READ`` that answer with one object; all others answer with a list of objects."""
-NEED_BODY = ("rabbit_put_user", "rabbit_put_permission", "rabbit_put_policy",
-             "rabbit_put_operator_policy")  # fmt: skip
+NEED_BODY = ("rabbit_put_user", "rabbit_put_permission", "rabbit_put_topic_permission",
+             "rabbit_put_policy", "rabbit_put_operator_policy")  # fmt: skip
 
 
 def endpoints() -> Iterable[Endpoint]:

@@ -44,6 +44,7 @@ EXAMPLES: dict[str, Any] = {
     "rabbit_put_policy": {"pattern": "^orders", "definition": {"max-length": 1000}},
     "rabbit_put_operator_policy": {"pattern": "", "definition": {"max-length": 1000000}},
     "rabbit_put_permission": {"configure": ".*", "write": ".*", "read": ".*"},
+    "rabbit_put_topic_permission": {"exchange": "amq.topic", "write": "^a", "read": ".*"},
     "rabbit_bind": {"routing_key": "a.#"},
     "rabbit_bind_exchange": {"routing_key": "a.#"},
     "rabbit_put_exchange": {"type": "topic", "durable": True},
@@ -88,6 +89,11 @@ SCHEMAS: dict[str, Any] = {
     "rabbit_put_permission": body_of(
         ("configure", "write", "read"),
         **{name: TEXT | {"format": "regex"} for name in ("configure", "write", "read")},
+    ),
+    "rabbit_put_topic_permission": body_of(
+        ("exchange", "write", "read"),
+        exchange=TEXT | {"maxLength": MOST_OCTETS},
+        **{name: TEXT | {"format": "regex"} for name in ("write", "read")},
     ),
     "rabbit_put_policy": policy_body(
         *NUMBERS, "dead-letter-exchange", "dead-letter-routing-key", "alternate-exchange"

@@ -191,7 +191,7 @@ async def rabbit_put_permission(call: Call) -> Response:
     rights = [body["configure"], body["write"], body["read"]]
     if not all(isinstance(one, str) for one in rights):
         raise Bad("not_string")
-    if access.user(name) is None:
+    if access.user(name) is None or call.vhost not in call.context.broker.vhosts:
         raise missing()
     new = not access.may_enter(name, call.vhost)
     await call.act(lambda: access.set_permissions(name, call.vhost, *rights))

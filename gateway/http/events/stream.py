@@ -201,6 +201,8 @@ class EventStream:
         else:
             route = alias.route.name
             self.caller.need(broker, Action.STREAM, vhost, "route", route, name.name)
+        if name.kind == "exchange":
+            self.caller.need_topic(broker, "read", vhost, name.name, name.key or "")
 
     def label(self, name: SourceName) -> str:
         """The name of a source for the reader."""

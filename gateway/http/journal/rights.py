@@ -27,8 +27,11 @@ def readable(
 
     def permitted(address: str) -> bool:
         kind, name = node_of(address)
-        if not broker.access.allows(principal.user, vhost, "read", name):
+        access = broker.access
+        if not access.allows(principal.user, vhost, "read", name):
             return False
+        if kind == "exchange" and access.topics.of(principal.user, vhost, name) is not None:
+            return False  # the journal has messages of all its routing keys
         return principal.may(Action.BROWSE, vhost, kind, name)
 
     def wanted(host: str, address: str) -> bool:
