@@ -48,7 +48,7 @@ class Engine:
         "heartbeat", "incoming", "life", "lost", "max_message_octets", "outlet", "output",
         "output_congested", "owner", "paced", "partials", "pending", "put", "receive", "refill",
         "role", "server", "spool", "stream_rate", "table", "tags", "version", "wake", "write",
-        "writer",
+        "writer", "__weakref__",
     )  # fmt: skip
     capabilities = Capability.PARTIAL_BODIES
     layouts = layouts
