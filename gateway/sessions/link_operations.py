@@ -4,6 +4,7 @@ One ``LinkOperations`` belongs to one connection. Links that outlive theirs are 
 """
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -126,15 +127,10 @@ class LinkOperations:
         if self._is_busy(key):
             self._long_requests.postpone(op)
             return
-        old = self._take_suspended(key)
-        self._check_room(key, op, old)
-        try:
+        with self._resuming(key) as old:
+            self._check_room(key, op, old)
             source, maker = self._source(channel, op, old)
             self._subscribe(channel, op, source, old)
-        except Refusal:
-            if old is not None:
-                self._links.forget(old)
-            raise
         link = Link(
             self._links, key, channel.vhost, source.terminus, source.node, op.channel, op.link
         )
@@ -188,7 +184,7 @@ class LinkOperations:
         filters = source.filters
         exclusions = None
         if old is not None and op.unsettled is not None:
-            exclusions, old.exclusions = old.exclusions, None
+            exclusions = old.exclusions
         channel.subscribe(
             source.node.queue,
             op.link,
@@ -200,6 +196,8 @@ class LinkOperations:
             exclusions=exclusions,
             remaining_ttl=True,
         )
+        if old is not None and exclusions is not None:
+            old.exclusions = None  # the consumer has them
         if channel.publish_path.replies is not None and source.node.queue == REPLY_TO:
             source.terminus.address = f"/queues/{channel.publish_path.replies.name}"
 
@@ -211,8 +209,7 @@ class LinkOperations:
         if old is None:
             return {}
         parked, old.parked = old.parked, {}
-        old.over = True
-        old.drop_exclusions()
+        old.replace()
         copies = link.node is not None and link.node.copies(link.terminus)
         if op.unsettled is None or op.settled or copies:
             channel.links.release(list(parked.values()))
@@ -250,18 +247,13 @@ class LinkOperations:
 
     def _attach_target(self, channel: Channel, op: AttachTarget) -> None:
         key = self._key(op, False)
-        old = self._take_suspended(key)
-        self._check_room(key, op, old)
         asked, maker, queue = op.terminus, False, ""
-        if asked.dynamic:
-            asked, queue = make_dynamic(channel, asked, self._links, op.container, op.name)
-            maker = bool(queue)
-        try:
+        with self._resuming(key) as old:
+            self._check_room(key, op, old)
+            if asked.dynamic:
+                asked, queue = make_dynamic(channel, asked, self._links, op.container, op.name)
+                maker = bool(queue)
             attached = find_target(channel, asked, self._create_queues, self._links)
-        except Refusal:
-            if old is not None:
-                self._links.forget(old)
-            raise
         if attached.node == "management":
             self._management.attach_target(op)
         elif attached.exchange == "":
@@ -277,8 +269,7 @@ class LinkOperations:
         )
         link.maker = maker
         if old is not None:
-            old.over = True
-            old.send_to(None)
+            old.replace()
             if op.unsettled is not None:
                 attached.resumed = [
                     Resumed(tag, 0, outcome, None)
@@ -303,6 +294,23 @@ class LinkOperations:
         if not live.busy:
             live.owner.stolen(live)
         return live.busy
+
+    @contextmanager
+    def _resuming(self, key: Key) -> Iterator[Link | None]:
+        """The suspended link of that name, if there is one, while another is attached in its place.
+        If that is refused, it is forgotten; if an upstream has to answer first, it is there again
+        when the operation is repeated."""
+        old = self._take_suspended(key)
+        try:
+            yield old
+        except AwaitsUpstream:
+            if old is not None:
+                self._links.put_back(old)
+            raise
+        except Refusal:
+            if old is not None:
+                self._links.forget(old)
+            raise
 
     def _take_suspended(self, key: Key) -> Link | None:
         """The suspended link of that name, if there is one; a live one is stolen first (§2.6.1)."""

@@ -125,6 +125,13 @@ class Link:
         if self.owner is not None:
             self.owner.target_deleted(self)
 
+    def replace(self) -> None:
+        """Another link goes on in its place."""
+        self.over = True
+        self.due = None
+        self.send_to(None)
+        self.drop_exclusions()
+
     def drop_exclusions(self) -> None:
         """The link has ended, or is attached again."""
         if self.exclusions is not None:
@@ -189,8 +196,12 @@ class Links:
             return None
         del self.by_key[key]
         self._awake(link)
-        link.due = None
         return link
+
+    def put_back(self, link: Link) -> None:
+        """It was taken out, and could not be attached yet: it is suspended as before."""
+        self.by_key[link.key] = link
+        self.suspended[link.key.user] += 1
 
     def expire(self, link: Link, broker: Broker) -> None:
         """Its expiry begins now (§3.5.6)."""

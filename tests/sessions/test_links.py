@@ -8,7 +8,9 @@ from gateway.adapters.contract import Capability
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.decoding import read_value
 from gateway.adapters.performatives.encoding import write_value
-from gateway.errors import Condition, Lost
+from gateway.broker.answers import Answer, Answers
+from gateway.broker.channel import Channel
+from gateway.errors import Condition, Lost, Refusal
 from gateway.message import Essentials, Message, Properties
 from gateway.operations import (
     Attached,
@@ -521,6 +523,44 @@ def test_resuming(peer: LinkPeer) -> None:
     for one in attached.resumed:
         peer.says(Settle(1, one.delivery, False, Outcome.ACCEPT))
     assert bodies(peer.receives(again)) == ["3"]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_resuming_waits_for_an_upstream(
+    house: House, peer: LinkPeer, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    declare(peer, "q")
+    link, _ = peer.source("q", name="l", expiry="never")
+    publish(peer, "q", "1", "2", "3")
+    suspended(peer, link, peer.receives(link, 2))
+    answers, subscribe = [Answer(), Answer()], Channel.subscribe
+
+    def asking(channel: Channel, *given: Any, **more: Any) -> str:
+        for answer in answers:
+            answer.value()
+        if refused:
+            raise Refusal(Condition.NOT_FOUND, "the upstream has no such queue")
+        return subscribe(channel, *given, **more)
+
+    monkeypatch.setattr(Channel, "subscribe", asking)
+    peer.session.channels[1].topology.answers = Answers()
+    _, attach = peer.asking("q", name="l", expiry="never", unsettled={b"tag0": None})
+    assert peer.says(attach) == []
+    links = house.registry.links
+    for answer in answers:
+        (kept,) = links.by_key.values()
+        assert kept.owner is None and len(kept.parked) == 2 and links.suspended.total() == 1
+        answer.resolve(None)
+    house.commit()
+    told = [one for one in peer.heard() if isinstance(one, Done | Refused)]
+    assert len(told) == 1 and links.suspended.total() == 0
+    queue = house.broker.vhosts["/"].queues["q"]
+    if refused:
+        assert not links.by_key and (queue.depth, queue.unsettled) == (3, 0)
+    else:
+        assert isinstance(told[0], Done)
+        assert [one.tag for one in told[0].result.resumed] == [b"tag0", b"tag1"]
+        assert (queue.depth, queue.unsettled) == (1, 2)
 
 
 def test_resuming_over_another_connection(house: House, peer: LinkPeer) -> None:
