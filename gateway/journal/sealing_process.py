@@ -40,9 +40,10 @@ class SealingProcess:
         self._closed = False
 
     def seal(self, job: Job) -> Sealed:
+        waited = self._process is not None
         answer, status = self._ask(job)
-        if not answer and status == 0:
-            # It had nothing to do for long, and ended in this moment.
+        if not answer and waited:
+            # It may have ended before it got the job, as it does when it had none for long.
             answer, status = self._ask(job)
         if not answer:
             raise JournalError(f"the process that seals the journal has ended with status {status}")
