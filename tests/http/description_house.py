@@ -130,6 +130,9 @@ class House:
         if "{user}" in path:
             await self.do("PUT", f"{ADMIN}/users/carol", json={"password": "old", "tags": []})
             await self.do("PUT", f"{ADMIN}/users/carol/permissions/%2F", json=everything)
+        if path.startswith("/api/topic-permissions/"):
+            topics = {"exchange": "shop", "write": ".*", "read": ".*"}
+            await self.do("PUT", "/api/topic-permissions/%2F/carol", json=topics)
         await self.do("PUT", f"{PLACE}/queues/orders", json={"durable": True})
         for one in ("rpc", "invoices"):
             await self.do("PUT", f"{PLACE}/queues/{one}", json={"durable": True})

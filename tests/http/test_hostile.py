@@ -300,6 +300,11 @@ async def test_messages_have_so_many_properties(rig: Any) -> None:
 # --- tokens of others ---------------------------------------------------------------------------
 
 
+def changed(token: str) -> str:
+    """Another token, in characters whose bits all count."""
+    return token[:-4] + ("AA" if token[-4:-2] != "AA" else "BB") + token[-2:]
+
+
 async def test_foreign_seals_open_nothing(rig: Any, listener: Any) -> None:
     """One secret seals cursors, leases and more; none passes for another, nor that of a
     neighbour."""
@@ -312,7 +317,7 @@ async def test_foreign_seals_open_nothing(rig: Any, listener: Any) -> None:
         async with rig.served() as port, listener(port, ALL) as reader:
             await reader.opened()
             cursor = reader.cursor
-            for forged in (f"b1.{lease}", lease, cursor[:-2] + "AA", cursor + "A", cursor + "="):
+            for forged in (f"b1.{lease}", lease, changed(cursor), cursor + "A", cursor + "="):
                 async with listener(port, ALL, forged) as other:
                     if other.status == 200:
                         assert other.headers["amqp-resume"] == "gap", forged
@@ -324,7 +329,7 @@ async def test_foreign_seals_open_nothing(rig: Any, listener: Any) -> None:
                 async with listener(port, ALL, foreign) as other:
                     assert other.status in (200, 400)
                     assert other.status == 400 or other.headers["amqp-resume"] == "gap"
-            for token in (cursor[3:], cursor, lease[:-2] + "AA", "A" * 600, "%00", "b0.end"):
+            for token in (cursor[3:], cursor, changed(lease), "A" * 600, "%00", "b0.end"):
                 answer = await http.delete(f"/v1/%2F/deliveries/{quote(token, safe='')}")
                 assert answer.status_code in (404, 410), token
                 assert rig.depth("orders") == (0, 1)
