@@ -31,7 +31,7 @@ MANY = 100
 
 @dataclass(frozen=True)
 class Load:
-    """What is posted again and again: ``messages`` in one request, to a queue that is ``durable``
+    """A request that is repeated: ``messages`` in one request, to a queue that is ``durable``
     or not."""
 
     path: str

@@ -1,7 +1,7 @@
 """Many messages in a row that are alike in what the broker reads of them, published together to one
 queue, and handed together to the consumer that waits there.
 
-What holds for all of them is looked at once. What is not plain is left to
+The conditions that they share are checked once. Messages that are not plain are left to
 ``PublishPath.publish`` and ``Queue.put``.
 """
 

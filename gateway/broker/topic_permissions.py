@@ -61,7 +61,7 @@ class TopicPermissions:
         self._found.setdefault((one.user, one.vhost), {})[one.exchange] = one
 
     def of(self, user: str, vhost: str, exchange: str) -> TopicPermission | None:
-        """The one that narrows what a user may do at an exchange."""
+        """The topic permission of a user at an exchange."""
         found = self._found.get((user, vhost))
         return None if found is None else found.get(exchange)
 

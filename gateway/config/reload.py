@@ -62,7 +62,7 @@ def take_over(running: BaseModel, given: BaseModel) -> tuple[list[str], list[str
 
 @dataclass(slots=True)
 class LastReload:
-    """The last time that settings were read, and what came of it."""
+    """The last time that settings were read, and the result."""
 
     at: float = field(default_factory=time.time)
     """Seconds since 1970; of the start, before the first reload."""

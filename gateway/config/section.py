@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Takes(Enum):
-    """What a gateway that runs needs, to use another value of a setting."""
+    """The step after which a running gateway uses another value of a setting."""
 
     RELOAD = "reload"
     """SIGHUP: the settings are read again."""

@@ -151,7 +151,7 @@ class Crossing:
         return crossed.header, crossed.body
 
     def shapes(self, source: str, reader: str) -> Shapes | None:
-        """What converts headers from one dialect to another by their shapes, if anything does."""
+        """The plans from one dialect to another; ``None`` for two that have none."""
         return self._shapes.get((source, reader))
 
     def cross(self, message: Message, dialect: Dialect) -> Crossed:

@@ -100,7 +100,7 @@ class HttpDependencies:
     """Opens the journal for reading; ``None``: the gateway is not durable."""
     journal_settings: JournalSettings = field(default_factory=JournalSettings)
     last_reload: Callable[[], LastReload] = LastReload
-    """What came of the last reading of the settings."""
+    """The result of the last reading of the settings."""
     passwords: Passwords | None = None
     """Checks passwords for all protocols; ``None``: HTTP has its own."""
     clock: Callable[[], float] = time.time

@@ -24,7 +24,7 @@ Sink = Callable[[str, str, Shown], None]
 """Shows a line: connection, version, line. Raises ``OSError`` if nobody reads any more."""
 
 OPENS = ("connection.open", "open")
-"""What a client sends behind its login, in the versions before 1.0 and in 1.0."""
+"""The first frames of a client behind its login, in the versions before 1.0 and in 1.0."""
 
 
 class Watched:

@@ -1,7 +1,7 @@
 """Seals older entries and removes those that are too old, beside a running gateway.
 
-What takes long runs on a thread of its own, and sealing in a process of its own; the loop only
-removes rows, in portions.
+Steps that take long run on a thread of their own, and sealing in a process of its own; the loop
+only removes rows, in portions.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Due(NamedTuple):
 
 class Keeper:
     """Keeps the journal of a data directory within its settings. ``turn`` is a turn of the loop,
-    ``sealer`` makes what writes the segments of a data directory into another."""
+    ``sealer`` makes the ``Sealer`` that writes segments of a data directory into another."""
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ class Inspecting:
         return [json.loads(line) for line in whole.splitlines()]
 
     def texts(self, version: str, side: str) -> list[str]:
-        """What a side said in a version."""
+        """The lines of one side in a version."""
         return [
             one["text"]
             for one in self.lines

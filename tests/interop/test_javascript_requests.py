@@ -21,7 +21,7 @@ from tests.interop.restarts import Restartable, Seen, checks, compare, running
 from tests.interop.servers import HOST, Server, start_gateway
 from tests.interop.test_javascript_client import needs_node
 
-pika = pytest.importorskip("pika")
+pika = pytest.importorskip("pika", reason="pika is the responder: tests/interop/install-peers")
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 

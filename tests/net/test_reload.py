@@ -31,7 +31,7 @@ class Reloaded:
         self.gateway = Running(folder, "--config", self.file)
 
     def reload(self, text: str) -> Any:
-        """What the gateway tells of the reload."""
+        """The gateway's report of the reload."""
         before = self.told()["at"]
         self.file.write_text(text)
         os.kill(self.gateway.process.pid, signal.SIGHUP)

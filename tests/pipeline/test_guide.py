@@ -45,7 +45,7 @@ ENDLESS = "--once"
 
 
 def prepared(running: Running) -> None:
-    """What messages go to, and the user of the page."""
+    """The queues that messages go to, and the user of the page."""
     with httpx.Client(
         base_url=f"http://{HOST}:{running.http_port}/api", auth=("guest", "guest"), timeout=PATIENCE
     ) as client:

@@ -172,7 +172,7 @@ class Container:
         return httpx.Client(base_url=url, auth=("guest", "guest"), timeout=PATIENCE)
 
     def terminate(self) -> int:
-        """What STOPSIGNAL does; the exit status."""
+        """Send STOPSIGNAL. The exit status."""
         self.process.send_signal(signal.Signals[instruction("gateway", "STOPSIGNAL")])
         return self.running.wait(PATIENCE)
 

@@ -22,7 +22,7 @@ HERE = {"/cluster/": f"{ROOT}/examples/cluster/"}
 
 
 def words(service: dict[str, Any]) -> list[str]:
-    """What the container runs."""
+    """The command of the container."""
     recipe = stages()[service["build"]["target"]]
     entry: list[str] = service.get("entrypoint") or next(
         (yaml.safe_load(rest) for word, rest in recipe if word == "ENTRYPOINT"), []
@@ -52,7 +52,7 @@ def test_commands_and_settings_of_gateways(name: str, tmp_path: Path) -> None:
 
 
 def checked(folder: Path, **given: str) -> subprocess.CompletedProcess[str]:
-    """What the program says of these settings."""
+    """The program's answer to these settings."""
     file = folder / "gateway.toml"
     file.touch()
     return gateway_command("check", str(file), **given)

@@ -1,4 +1,4 @@
-"""What a stream says of itself: a model for each kind of event whose name begins with ``gateway.``.
+"""The control events of a stream: a model for each kind, whose name begins with ``gateway.``.
 
 The models make the events and describe them in ``/asyncapi.json``. Members that were not given are
 absent from the event.
