@@ -17,7 +17,7 @@ from gateway.broker.names import MOST_OCTETS, check_name
 from gateway.broker.policy_patterns import compile_pattern
 from gateway.broker.store import Record
 from gateway.broker.topic_permissions import KIND as TOPICS
-from gateway.broker.topic_permissions import TopicPermissions
+from gateway.broker.topic_permissions import MOST_PATTERN, NOTHING, TopicPermissions
 from gateway.errors import Condition, Refusal
 
 ITERATIONS = 16_384
@@ -79,12 +79,6 @@ class User(NamedTuple):
     tags: tuple[str, ...] = ()
     loopback_only: bool = False
     rabbit_hash: RabbitHash | None = None
-
-
-MOST_PATTERN = 4096
-"""Characters of a pattern, which may list many names."""
-NOTHING = "^$"
-"""The empty pattern of RabbitMQ."""
 
 
 class Permission(NamedTuple):

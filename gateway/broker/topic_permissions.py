@@ -15,7 +15,7 @@ from gateway.errors import Condition, Refusal
 KIND = "topic-permission"
 """Of the records."""
 MOST_PATTERN = 4096
-"""Characters of a pattern."""
+"""Characters of a pattern, which may list many names."""
 NOTHING = "^$"
 """The empty pattern of RabbitMQ."""
 
