@@ -85,7 +85,8 @@ class Authority(Protocol):
 
 class Outlet(Protocol):
     """The output of one channel. The broker calls it for each message, without an operation object;
-    same effect as ``send`` with the operation of that name."""
+    same effect as ``send`` with the operation of that name. It may have a method ``deliver_run``
+    as well: ``deliver`` for many messages to one consumer, numbered in a row, none redelivered."""
 
     allow_deliveries: Callable[[bool], None]
     """Set by the owner. Called with ``False`` when no more should be delivered on this channel,

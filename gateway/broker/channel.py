@@ -45,7 +45,8 @@ def nothing() -> None:
 
 
 class Recipient(PublishListener, Protocol):
-    """Receives deliveries and notices of one channel. Must not raise."""
+    """Receives deliveries and notices of one channel. Must not raise. One that has a
+    ``deliver_run`` (``DeliverRun``) gets deliveries in runs too."""
 
     def deliver(
         self, consumer: str, delivery: int, redelivered: bool, message: Message, /
@@ -253,6 +254,7 @@ class Channel:
             remaining_ttl=remaining_ttl,
             measure=measure,
         )
+        consumer.deliver_run = getattr(self.recipient, "deliver_run", None)
         self.window.consumers[tag] = consumer
         found.lifetime.touch()
         found.add_consumer(consumer)

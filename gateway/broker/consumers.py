@@ -12,7 +12,7 @@ from typing import Protocol
 
 from gateway.broker.cursors import Cursor
 from gateway.broker.exclusions import ExcludingQueue, Exclusions
-from gateway.broker.lanes import Deliver, Entry, Holder
+from gateway.broker.lanes import Deliver, DeliverRun, Entry, Holder
 from gateway.broker.long_operations import PORTION
 from gateway.broker.state import SOON, BrokerState, Timed
 from gateway.errors import Condition, Refusal
@@ -75,7 +75,7 @@ class Consumer:
         "tag", "queue", "window", "deliver", "cancelled", "no_ack", "exclusive", "no_local",
         "origin", "priority", "limit", "size", "held", "octets", "simple", "waiting", "started",
         "arguments", "credit", "octet_credit", "measure", "draining", "cursor", "remaining_ttl",
-        "counted",
+        "counted", "deliver_run",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +103,8 @@ class Consumer:
         self.queue = queue
         self.window = window
         self.deliver = deliver
+        self.deliver_run: DeliverRun | None = None
+        """Hands over many at once, where the recipient can."""
         self.cancelled = cancelled
         self.no_ack = no_ack
         self.exclusive = exclusive

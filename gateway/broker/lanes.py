@@ -37,6 +37,9 @@ by_position = attrgetter("position")
 Deliver = Callable[[str, int, bool, Message], None]
 """Consumer tag, delivery tag, whether it is redelivered, message."""
 
+DeliverRun = Callable[[str, int, list[Message]], None]
+"""Consumer tag, delivery tag of the first, messages, none of them redelivered."""
+
 
 class Holder(Protocol):
     """The consumer that an unsettled delivery was made to."""

@@ -5,7 +5,7 @@ The conditions that they share are checked once. Messages that are not plain are
 ``PublishPath.publish`` and ``Queue.put``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import islice
 
 from gateway.broker.consumers import Consumer
@@ -125,13 +125,21 @@ def room_at(queue: Queue, durable: bool) -> int:
 def hand_settled(
     queue: Queue,
     consumer: Consumer,
-    messages: Iterable[Message],
+    messages: list[Message],
     clock: Callable[[], float],
     until: float,
 ) -> int:
     """Messages are settled as they go out."""
     window, deliver, name = consumer.window, consumer.deliver, consumer.tag
     tag = begun = window.last
+    if consumer.deliver_run is not None:
+        count = len(messages)
+        window.last = tag + count
+        queue.passed += count
+        if consumer.credit is not None:
+            consumer.credit -= count
+        consumer.deliver_run(name, tag + 1, messages)
+        return count
     try:
         for message in messages:
             window.last = tag = tag + 1
@@ -150,13 +158,14 @@ def hand_unsettled(
     queue: Queue,
     lane: Lane,
     consumer: Consumer,
-    messages: Iterable[Message],
+    messages: list[Message],
     origin: object,
     clock: Callable[[], float],
     until: float,
 ) -> int:
     """The consumer holds the messages, as after ``Queue.put`` and ``Consumer.give``."""
-    window, deliver, name = consumer.window, consumer.deliver, consumer.tag
+    window, name, deliver_run = consumer.window, consumer.tag, consumer.deliver_run
+    deliver = consumer.deliver if deliver_run is None else None
     unsettled = window.unsettled
     tag = begun = window.last
     position = lane.next
@@ -173,9 +182,10 @@ def hand_unsettled(
             size = len(body)
             octets += size
             weight += len(message.header) + (size if body.__class__ is bytes else 0)
-            deliver(name, tag, False, message)
-            if not window.open or clock() > until:
-                break
+            if deliver is not None:
+                deliver(name, tag, False, message)
+                if not window.open or clock() > until:
+                    break
     finally:
         count = tag - begun
         lane.next = position
@@ -189,4 +199,6 @@ def hand_unsettled(
         consumer.octets += octets
         window.octets += octets
         queue.state.octets += weight
+    if deliver_run is not None:
+        deliver_run(name, begun + 1, messages)
     return count

@@ -16,11 +16,13 @@ def _unowned(allowed: bool) -> None:
 
 
 class ChannelRecipient:
-    """Callbacks of the broker for one channel. ``deliver`` and ``confirm`` are hot: they are the
-    adapter's own methods. Raises ``LocalError`` if the adapter has no such channel open."""
+    """Callbacks of the broker for one channel. ``deliver``, ``deliver_run`` and ``confirm`` are
+    hot: they are the adapter's own methods. Raises ``LocalError`` if the adapter has no such
+    channel open."""
 
     __slots__ = (
-        "outlet", "deliver", "confirm", "_context", "_replies", "_follow", "_number", "_gone",
+        "outlet", "deliver", "deliver_run", "confirm", "_context", "_replies", "_follow", "_number",
+        "_gone",
     )  # fmt: skip
 
     def __init__(
@@ -28,6 +30,7 @@ class ChannelRecipient:
     ) -> None:
         self.outlet = outlet = context.adapter.outlet(number)
         self.deliver = outlet.deliver
+        self.deliver_run = getattr(outlet, "deliver_run", None)
         self.confirm = outlet.confirm
         self._context = context
         self._replies = replies

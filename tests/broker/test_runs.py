@@ -2,6 +2,7 @@
 
 import math
 import random
+from functools import partial
 from itertools import count
 from time import perf_counter
 from typing import Any
@@ -14,7 +15,7 @@ from gateway.broker.runs import MOST, publish_run
 from gateway.errors import Refusal
 from gateway.message import Message
 from gateway.operations import Outcome
-from tests.broker.fakes import House, consume, declare, message
+from tests.broker.fakes import Heard, House, consume, declare, message
 from tests.drawing import examples
 
 QUEUES: list[dict[str, Any]] = [
@@ -81,6 +82,11 @@ def publish(path: PublishPath, messages: list[Message], mandatory: bool, togethe
     return runs
 
 
+def in_a_row(taken: Heard, consumer: str, first: int, messages: list[Message]) -> None:
+    for number, one in enumerate(messages, first):
+        taken.deliver(consumer, number, False, one)
+
+
 def outcome(seed: int, together: bool) -> tuple[list[Any], int]:
     """All that can be seen afterwards; and how many were published in a run."""
     chance = random.Random(seed)
@@ -95,6 +101,9 @@ def outcome(seed: int, together: bool) -> tuple[list[Any], int]:
         target.prefetch(chance.choice([3, 20]), chance.choice([0, 9]), chance.random() < 0.5)
     for n in range(chance.choice([0, 1, 1, 1, 1, 2])):
         consume(target, "q", f"c{n}", **chance.choice([{}, *CONSUMERS]))
+    if seed % 2:
+        for consumer in target.window.consumers.values():
+            consumer.deliver_run = partial(in_a_row, taken)
     house.commit()
     mandatory = chance.random() < 0.5
     seen: list[Any] = []

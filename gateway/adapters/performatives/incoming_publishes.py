@@ -21,8 +21,6 @@ from gateway.adapters.performatives.outcomes import ACCEPTED, is_transactional, 
 from gateway.adapters.performatives.pending import PendingReply
 from gateway.adapters.performatives.receiving_link import ReceivingLink
 from gateway.adapters.performatives.sections import (
-    DATA_8,
-    DATA_32,
     PROPERTIES,
     data_prefix,
     part,
@@ -74,8 +72,9 @@ class IncomingPublishes(LinkHandler):
         self._confirmed = 0
         """All publishes up to this number are confirmed."""
         self._awaiting: dict[int, IncomingDelivery] = {}
-        self._header_octets = 0
-        """Of the message before."""
+        self._header = b""
+        self._essentials: Essentials | None = None
+        """Of the last message that was read."""
 
     def attach(
         self,
@@ -141,31 +140,23 @@ class IncomingPublishes(LinkHandler):
         except FieldError as bad:
             self._refuse(arrival, AmqpError.DECODE_ERROR, str(bad))
         else:
-            self._header_octets = len(header)
+            self._header, self._essentials = header, essentials
             self._take(arrival, header, essentials, body, found)
 
     def on_whole(
         self, arrival: IncomingDelivery, buf: bytes, at: int, end: int, found: list[Operation]
     ) -> None:
         """Hot: its header may be like the one before, which had as many octets."""
-        middle = at + self._header_octets
-        kind = buf[middle : middle + 4]
-        if kind == DATA_32:
-            start = middle + 8
-            if start + 255 < end and start + int.from_bytes(buf[middle + 4 : start]) == end:
-                header = buf[at:middle]
-                essentials = _ESSENTIALS_OF.find(header)
-                if essentials is not None:
-                    self._take(arrival, header, essentials, buf[start:end], found)
-                    return
-        elif kind == DATA_8:
-            start = middle + 5
-            if start <= end and start + buf[middle + 4] == end:
-                header = buf[at:middle]
-                essentials = _ESSENTIALS_OF.find(header)
-                if essentials is not None:
-                    self._take(arrival, header, essentials, buf[start:end], found)
-                    return
+        middle = at + len(self._header)
+        prefix = prefix_of(end - middle)
+        if prefix and buf.startswith(prefix, middle):
+            header = buf[at:middle]
+            essentials = _ESSENTIALS_OF.find(header)
+            if header == self._header:
+                header, essentials = self._header, self._essentials
+            if essentials is not None:
+                self._take(arrival, header, essentials, buf[middle + len(prefix) : end], found)
+                return
         self.on_message(arrival, buf[at:end], found)
 
     def on_run(
@@ -177,18 +168,16 @@ class IncomingPublishes(LinkHandler):
         buf: bytes,
         found: list[Operation],
     ) -> int:
-        """Those whose header is like the one before, which had as many octets, are published
-        together."""
+        """Those whose header is the one before, or like it, are published together."""
         attached: Attached = link.data
         exchange, key = attached.exchange, attached.key
-        octets = self._header_octets
+        last, of_last = self._header, self._essentials
+        octets = len(last)
         like = _ESSENTIALS_OF.get(octets)
-        if exchange is None or attached.node == MANAGEMENT or like is None:
+        if exchange is None or attached.node == MANAGEMENT or of_last is None:
             return index
-        essentials = like.found
-        if attached.transient and essentials.durable:
+        if attached.transient and (of_last.durable or (like is not None and like.found.durable)):
             return index
-        values = like.values
         messages: list[Message] = []
         size, prefix = -1, b""
         for begin, end in islice(run.spans, index, None):
@@ -199,7 +188,11 @@ class IncomingPublishes(LinkHandler):
             if not prefix or not buf.startswith(prefix, middle):
                 break
             header = buf[begin:middle]
-            if values(header) is None:
+            if header == last:
+                header, essentials = last, of_last
+            elif like is not None and like.values(header) is not None:
+                essentials = like.found
+            else:
                 break
             body = buf[middle + len(prefix) : end]
             messages.append(Message(SECTIONS, header, body, exchange, key, essentials))

@@ -473,6 +473,12 @@ class Session:
         if isinstance(link, SendingLink):
             link.deliver(delivery, message, redelivered)
 
+    def deliver_run(self, consumer: str, first: int, messages: list[Message]) -> None:
+        """Hot."""
+        link = self.links.get(consumer)
+        if isinstance(link, SendingLink):
+            link.deliver_run(first, messages)
+
     def confirm(self, sequence: int, multiple: bool, accepted: bool) -> None:
         """Hot."""
         if not self.output_closed:

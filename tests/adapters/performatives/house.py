@@ -34,6 +34,7 @@ from gateway.operations import (
     Returned,
 )
 from tests import in_memory
+from tests.adapters.performatives.broker import one_by_one
 from tests.pair import Cut, Pair, whole
 
 CHANNEL = 0
@@ -103,7 +104,7 @@ class House:
         """Let them talk until both are silent."""
         while True:
             asked = self.pair.to_server() + self.server.found()
-            for operation in asked:
+            for operation in one_by_one(asked):
                 self.said.append(operation)
                 self._perform(operation)
             told = self.pair.to_client() + self.client.found()

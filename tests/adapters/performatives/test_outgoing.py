@@ -1,6 +1,7 @@
 """Links over which we send, by section: §2.6.7 credit and drain, §2.6.12 settling, §2.6.14 frames,
 §2.6.13 and §3.4.6 resuming, §3.4 outcomes."""
 
+import random
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from gateway.values import Symbol
 from tests import in_memory
 from tests.adapters.performatives.peer import PLAIN, Peer
 from tests.adapters.performatives.wire import packed
+from tests.drawing import examples
 
 
 def tag(number: int) -> bytes:
@@ -458,6 +460,56 @@ def test_a_message_that_has_no_form(again_: bool) -> None:
     peer.session.deliver("1", 1, again_, one)
     assert transfers(peer) == []
     assert peer.engine.found()[0] == Unsent(0, "1", 1, one)
+
+
+@pytest.mark.parametrize("seed", range(examples(300)))
+def test_a_run_of_deliveries_is_as_each_of_them(seed: int) -> None:
+    seen = []
+    for together in (True, False):
+        chance = random.Random(seed)
+        limits = {"max_frame_size": chance.choice([512, 65536])}
+        settled = chance.choice([0, 1])
+        peer = filled(0, 0, options={"opens": limits}, snd_settle_mode=settled)
+        peer.grants(chance.choice([0, 10, 100]))
+        peer.says(w.Flow(0, chance.choice([5, 100]), 0, 10))
+        number = 1
+        for _ in range(3):
+            many = [unlike(chance) for _ in range(chance.choice([1, 3, 30]))]
+            if together:
+                peer.session.deliver_run("1", number, many)
+            else:
+                for at, one in enumerate(many, number):
+                    peer.session.deliver("1", at, False, one)
+            number += len(many)
+            seen.append([(each.record, each.payload) for each in peer.heard()])
+            seen.append([told(each) for each in peer.engine.found()])
+            peer.grants(200)
+        seen.append([(one.id, one.number, one.tag) for one in peer.session.unsettled.sent.values()])
+    half = len(seen) // 2
+    assert seen[:half] == seen[half:]
+
+
+def unlike(chance: random.Random) -> Message:
+    """Mostly a message that goes out as it is."""
+    if chance.random() < 0.9:
+        size = chance.choice([5, 5, 5, 255, 256, 300, 5000])
+        return message(b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + b"x" * size)
+    old = BASIC.write(Properties(subject="s"))
+    return chance.choice(
+        [
+            Unwritable(BASIC, b"", b"", "", "q", Essentials()),
+            Message(BASIC, old, b"body", "x", "k", Essentials()),
+            message(LONG, added_headers={"x-acquired-count": 1}),
+            message(b"\x00\x53\x77\xa1\x01x"),
+            message(b"\x00\x80" + b"\0" * 7 + b"\x75\xa0\x01x"),
+        ]
+    )
+
+
+def told(operation: Any) -> Any:
+    """What an operation says; its message by its octets."""
+    one = getattr(operation, "message", None)
+    return type(operation), getattr(operation, "count", None), one and (one.header, one.body)
 
 
 # --- §2.6.13, §3.4.6: resuming -----------------------------------------------------------------
