@@ -470,10 +470,10 @@ def test_a_run_of_deliveries_is_as_each_of_them(seed: int) -> None:
         limits = {"max_frame_size": chance.choice([512, 65536])}
         settled = chance.choice([0, 1])
         peer = filled(0, 0, options={"opens": limits}, snd_settle_mode=settled)
-        peer.grants(chance.choice([0, 10, 100]))
-        peer.says(w.Flow(0, chance.choice([5, 100]), 0, 10))
         number = 1
         for _ in range(3):
+            credit, window = chance.choice([0, 10, 100]), chance.choice([5, 100])
+            granted = peer.engine.receive(packed(w.Flow(0, window, 0, 9, 1, 0, credit)))
             many = [unlike(chance) for _ in range(chance.choice([1, 3, 30]))]
             if together:
                 peer.session.deliver_run("1", number, many)
@@ -482,8 +482,10 @@ def test_a_run_of_deliveries_is_as_each_of_them(seed: int) -> None:
                     peer.session.deliver("1", at, False, one)
             number += len(many)
             seen.append([(each.record, each.payload) for each in peer.heard()])
-            seen.append([told(each) for each in peer.engine.found()])
-            peer.grants(200)
+            seen.append([told(each) for each in granted + peer.engine.found()])
+            link = peer.session.links["1"]
+            seen.append([peer.session.next_outgoing_id, peer.session.window])
+            seen.append([link.credit, link.count, len(link.held)])
         seen.append([(one.id, one.number, one.tag) for one in peer.session.unsettled.sent.values()])
     half = len(seen) // 2
     assert seen[:half] == seen[half:]
@@ -491,9 +493,10 @@ def test_a_run_of_deliveries_is_as_each_of_them(seed: int) -> None:
 
 def unlike(chance: random.Random) -> Message:
     """Mostly a message that goes out as it is."""
-    if chance.random() < 0.9:
-        size = chance.choice([5, 5, 5, 255, 256, 300, 5000])
-        return message(b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + b"x" * size)
+    if chance.random() < 0.95:
+        header = chance.choice([b"", SECTIONS.write(Properties(subject="s"))])
+        body = b"x" * chance.choice([0, 5, 5, 5, 255, 256, 300, 5000])
+        return Message(SECTIONS, header, body, "", "q", Essentials())
     old = BASIC.write(Properties(subject="s"))
     return chance.choice(
         [
