@@ -202,3 +202,38 @@ def hand_unsettled(
     if deliver_run is not None:
         deliver_run(name, begun + 1, messages)
     return count
+
+
+def finish_run(entries: list[Entry], start: int) -> int:
+    """Finish the accepted deliveries from ``start`` on that one consumer had of one plain queue, as
+    ``Consumer.release`` and ``Queue.finish`` do. How many these are; 0 if the first of them is not
+    plain. Hot."""
+    first = entries[start]
+    lane, consumer = first.lane, first.consumer
+    queue = lane.queue
+    if (
+        consumer.__class__ is not Consumer
+        or queue.__class__ is not Queue
+        or queue.excluded
+        or queue.handover is not None
+    ):
+        return 0
+    octets = weight = count = 0
+    for entry in islice(entries, start, None):
+        if entry.lane is not lane or entry.consumer is not consumer or entry.stored:
+            break
+        entry.consumer = None
+        message = entry.message
+        body = message.body
+        size = len(body)
+        octets += size
+        weight += len(message.header) + (size if body.__class__ is bytes else 0)
+        count += 1
+    queue.unsettled -= count
+    queue.acked += count
+    queue.state.octets -= weight
+    consumer.held -= count
+    consumer.octets -= octets
+    consumer.window.held -= count
+    consumer.window.octets -= octets
+    return count

@@ -10,6 +10,7 @@ from gateway.broker.handover import DELETED
 from gateway.broker.lanes import DeliverySource, Entry, Holder
 from gateway.broker.long_operations import PORTION
 from gateway.broker.returning import Returned, handed
+from gateway.broker.runs import finish_run
 from gateway.broker.transactions import Transaction
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Unstorable
@@ -327,14 +328,20 @@ class ChannelSettlements:
     def accept(self, entries: list[Entry]) -> None:
         """``conclude`` for deliveries that are all accepted. Hot."""
         woken: dict[Holder, None] = {}
-        for entry in entries:
+        at = 0
+        while at < len(entries):
+            entry = entries[at]
             consumer = entry.consumer
             if consumer is not None:
-                consumer.release(entry)
                 woken[consumer] = None
-            queue = entry.lane.queue
-            queue.unsettled -= 1
-            queue.finish(entry)
+            count = finish_run(entries, at)
+            if not count:
+                if consumer is not None:
+                    consumer.release(entry)
+                queue = entry.lane.queue
+                queue.unsettled -= 1
+                queue.finish(entry)
+            at += count or 1
         self.wake(woken)
 
     def wake(self, consumers: Iterable[Holder]) -> None:

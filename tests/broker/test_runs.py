@@ -112,8 +112,12 @@ def outcome(seed: int, together: bool) -> tuple[list[Any], int]:
         runs += publish(source.publish_path, drawn(chance), mandatory, together)
         house.commit()
         tags = list(target.window.unsettled)
-        for tag in chance.sample(tags, len(tags) // 2):
-            target.settlements.settle(tag, False, Outcome.ACCEPT)
+        accepted = chance.sample(tags, len(tags) // 2)
+        if together:
+            assert target.settlements.settling_many(accepted, Outcome.ACCEPT) is None
+        else:
+            for tag in accepted:
+                target.settlements.settle(tag, False, Outcome.ACCEPT)
         for consumer in target.window.consumers.values():
             if consumer.credit is not None:
                 target.credit(consumer.tag, chance.choice([0, 3, 9]))
