@@ -464,7 +464,7 @@ def test_a_message_that_has_no_form(again_: bool) -> None:
 
 @pytest.mark.parametrize("seed", range(examples(300)))
 def test_a_run_of_deliveries_is_as_each_of_them(seed: int) -> None:
-    seen = []
+    seen: list[Any] = []
     for together in (True, False):
         chance = random.Random(seed)
         limits = {"max_frame_size": chance.choice([512, 65536])}
