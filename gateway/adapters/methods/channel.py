@@ -176,9 +176,22 @@ class Channel:
             self._buffer.crowd()
         if size > HEAVY:
             self._buffer.weigh(size)
-        if size <= self._engine.body_max and size <= JOINED:
-            assert isinstance(body, bytes)
-            if size:
+        if size <= self._engine.body_max and body.__class__ is bytes:
+            if size > JOINED:  # not copied: three pieces of a gathering write
+                start = b"".join(
+                    (
+                        address[0],
+                        _QB.pack(delivery, redelivered),
+                        address[1],
+                        _IHHQ.pack(len(header) + 12, self._basic, 0, size),
+                        header,
+                        self._end,
+                        self._body_start,
+                        _I.pack(size),
+                    )
+                )
+                pending += (start, body, self._end)
+            elif size:
                 pending.append(
                     b"".join(
                         (
