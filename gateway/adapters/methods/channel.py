@@ -177,21 +177,7 @@ class Channel:
         if size > HEAVY:
             self._buffer.weigh(size)
         if size <= self._engine.body_max and body.__class__ is bytes:
-            if size > JOINED:  # not copied: three pieces of a gathering write
-                start = b"".join(
-                    (
-                        address[0],
-                        _QB.pack(delivery, redelivered),
-                        address[1],
-                        _IHHQ.pack(len(header) + 12, self._basic, 0, size),
-                        header,
-                        self._end,
-                        self._body_start,
-                        _I.pack(size),
-                    )
-                )
-                pending += (start, body, self._end)
-            elif size:
+            if 0 < size <= JOINED:
                 pending.append(
                     b"".join(
                         (
@@ -208,19 +194,21 @@ class Channel:
                         )
                     )
                 )
-            else:
-                pending.append(
-                    b"".join(
-                        (
-                            address[0],
-                            _QB.pack(delivery, redelivered),
-                            address[1],
-                            _IHHQ.pack(len(header) + 12, self._basic, 0, 0),
-                            header,
-                            self._end,
-                        )
-                    )
+                return
+            start = b"".join(
+                (
+                    address[0],
+                    _QB.pack(delivery, redelivered),
+                    address[1],
+                    _IHHQ.pack(len(header) + 12, self._basic, 0, size),
+                    header,
+                    self._end,
                 )
+            )
+            if size:  # not copied: three pieces of a gathering write
+                pending += start + self._body_start + _I.pack(size), body, self._end
+            else:
+                pending.append(start)
             return
         pending.append(
             b"".join(

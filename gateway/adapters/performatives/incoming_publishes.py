@@ -151,9 +151,10 @@ class IncomingPublishes(LinkHandler):
         prefix = prefix_of(end - middle)
         if prefix and buf.startswith(prefix, middle):
             header = buf[at:middle]
-            essentials = _ESSENTIALS_OF.find(header)
             if header == self._header:
                 header, essentials = self._header, self._essentials
+            else:
+                essentials = _ESSENTIALS_OF.find(header)
             if essentials is not None:
                 self._take(arrival, header, essentials, buf[middle + len(prefix) : end], found)
                 return
