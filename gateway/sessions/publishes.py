@@ -2,6 +2,7 @@
 refused."""
 
 import math
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from time import perf_counter
 
@@ -22,6 +23,16 @@ def refused_message(operation: Operation) -> Message | None:
     if isinstance(operation, PublishMany):
         return operation.messages[0]
     return operation.message if isinstance(operation, Publish) else None
+
+
+def one_by_one(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """The operations, with a publish for each message of many."""
+    for operation in operations:
+        if isinstance(operation, PublishMany):
+            for message in operation.messages:
+                yield Publish(operation.channel, message, operation.mandatory, False)
+        else:
+            yield operation
 
 
 class Publishes:

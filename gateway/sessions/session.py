@@ -43,7 +43,7 @@ from gateway.sessions.links import Links
 from gateway.sessions.live_channels import LiveChannels
 from gateway.sessions.long_requests import LongRequests
 from gateway.sessions.named import NamedSessions
-from gateway.sessions.publishes import Publishes, refused_message
+from gateway.sessions.publishes import Publishes, one_by_one, refused_message
 from gateway.sessions.realms import Realms
 from gateway.sessions.replies import Replies
 from gateway.sessions.retries import Retries
@@ -500,7 +500,7 @@ class Session:
         otherwise the connection has ended."""
         replies, keeping = self._replies, self._named is not None and self._named.resting
         earlier = replies.take_deferred() if keeping else replies.forget_all()
-        pending, self._pending = [*earlier, *self._pending], []
+        pending, self._pending = list(one_by_one([*earlier, *self._pending])), []
         until = perf_counter() + self.time_slice
         for at, operation in enumerate(pending):
             if keeping and replies.defer(operation):

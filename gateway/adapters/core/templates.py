@@ -40,9 +40,10 @@ def is_text(octets: bytes) -> bool:
 
 
 class Template(Generic[T]):
-    """A header with places for values, in order. ``found``: the facts about all like it."""
+    """A header with places for values, in order. ``found``: the facts about all like it. ``around``
+    has the octets around the values, ``widths`` the sizes of these and of the values in turns."""
 
-    __slots__ = ("found", "misses", "_unpack", "_around", "_checks")
+    __slots__ = ("around", "found", "misses", "widths", "_unpack", "_checks")
 
     def __init__(self, header: bytes, places: Iterable[Place], found: T) -> None:
         self.found = found
@@ -60,14 +61,14 @@ class Template(Generic[T]):
         around.append(header[last:])
         widths.append(len(header) - last)
         self._unpack = Struct("".join(f"{width}s" for width in widths)).unpack
-        self._around = tuple(around)
+        self.around, self.widths = tuple(around), tuple(widths)
         self._checks = tuple(checks)
 
     def values(self, header: bytes) -> tuple[bytes, ...] | None:
         """The octets at its places in a header of its size; ``None`` if that is not like it.
         Hot."""
         octets: tuple[bytes, ...] = self._unpack(header)
-        if octets[::2] == self._around:
+        if octets[::2] == self.around:
             for index, check in self._checks:
                 if not check(octets[index]):
                     break

@@ -18,18 +18,18 @@ from gateway.adapters.core.templates import Templates, template
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.essentials import arrived, step_over, value_places
 from gateway.adapters.methods.geometry import Version
+from gateway.adapters.methods.publish_template import PATIENCE, PublishTemplate, Route
 from gateway.errors import Condition, LocalError, PeerError
 from gateway.message import Essentials, Message
-from gateway.operations import Deliver, Operation, Outcome, Publish
-
-Route = tuple[str, str, bool, bool]
-"""Exchange, key, mandatory, immediate."""
+from gateway.operations import Deliver, Operation, Outcome, Publish, PublishMany
 
 _ROUTES: dict[bool, BoundedCache[bytes, Route]] = {False: BoundedCache(), True: BoundedCache()}
 _ADDRESSES: BoundedCache[bytes, tuple[str, str]] = BoundedCache()
 _HEADERS: BoundedCache[bytes, tuple[bytes, Essentials]] = BoundedCache()
 _ESSENTIALS_OF: Templates[Essentials] = Templates()
-"""Connections share them (one thread)."""
+_ALIKE: BoundedCache[tuple[bytes, int, int], PublishTemplate] = BoundedCache(512)
+"""Connections share them (one thread). ``_ALIKE`` by the octets before the size of the body, the
+size of the header, and octets that are counted beside the body's."""
 
 
 compiled = cache(Struct)
@@ -185,6 +185,8 @@ class Frames:
         arguments, properties, octets_at = method_head + 2, 1 + head + fixed, 1 + head
         following = 1 + reach  # from an end octet to the next one, without the size
         usable, current = False, -1
+        last_route: Route | None = None
+        last_size = 0  # of the header of the last publish
         while True:
             left = size - at
             if left > method_head:
@@ -251,7 +253,14 @@ class Frames:
                                         BASIC, header, body, exchange, key, essentials
                                     )
                                     add(Publish(channel, message, mandatory, immediate))
-                                    at = stop + 1
+                                    begun, at = at, stop + 1
+                                    if route is not last_route or len(header) != last_size:
+                                        last_route, last_size = route, len(header)
+                                    elif octets and not immediate:
+                                        octets_before = buf[begun : stop - octets]
+                                        at = self._followers(
+                                            buf, at, octets_before, known, route, channel, found
+                                        )
                                     continue
                             else:
                                 first = at + method_head + 1
@@ -286,6 +295,35 @@ class Frames:
             at = end + 1
             if self.waiting:
                 return at
+
+    def _followers(
+        self,
+        buf: bytes,
+        at: int,
+        head: bytes,
+        known: tuple[bytes, Essentials],
+        route: Route,
+        channel: int,
+        found: list[Operation],
+    ) -> int:
+        """Take the publishes from ``at`` on that are like the one before, of which ``head`` is all
+        but the body. Where the next frame begins."""
+        header, essentials = known
+        size = len(header)
+        kind = head[: -size - 16], size, self._counts
+        template = _ALIKE.get(kind)
+        if template is None or template.misses > PATIENCE:
+            like = _ESSENTIALS_OF.get(size)
+            template = PublishTemplate(head, header, self._counts, route, essentials, like)
+            _ALIKE.keep(kind, template)
+        messages: list[Message] = []
+        at = template.run(buf, at, min(self._max_body, self.limit - self._counts), messages)
+        if messages:
+            template.misses = 0
+            found.append(PublishMany(channel, messages, route[2]))
+        else:
+            template.misses += 1
+        return at
 
     def _frame(
         self, kind: int, channel: int, buf: bytes, at: int, end: int, found: list[Operation]

@@ -28,24 +28,13 @@ from gateway.operations import (
     Outcome,
     Post,
     Publish,
-    PublishMany,
     Refused,
     Retire,
     Returned,
     SelectConfirms,
     Settle,
 )
-
-
-def one_by_one(operations: list[Operation]) -> list[Operation]:
-    """Messages that are published together as if each came alone."""
-    found: list[Operation] = []
-    for each in operations:
-        if isinstance(each, PublishMany):
-            found += [Publish(each.channel, m, each.mandatory, False) for m in each.messages]
-        else:
-            found.append(each)
-    return found
+from gateway.sessions.publishes import one_by_one
 
 
 class Consumer:
@@ -84,7 +73,7 @@ class Broker:
         self.engine.send(Refused(op.channel, op.token, condition, text, lost))
 
     def perform(self, operations: list[Operation]) -> list[Operation]:
-        operations = one_by_one(operations)
+        operations = list(one_by_one(operations))
         self.heard += operations
         first = dict(self.published)
         for op in operations:

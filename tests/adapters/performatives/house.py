@@ -33,8 +33,8 @@ from gateway.operations import (
     Resumed,
     Returned,
 )
+from gateway.sessions.publishes import one_by_one
 from tests import in_memory
-from tests.adapters.performatives.broker import one_by_one
 from tests.pair import Cut, Pair, whole
 
 CHANNEL = 0
