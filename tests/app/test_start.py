@@ -24,6 +24,13 @@ run = event_loop.run
 
 def run_and_stop(work):
     from gateway import app
+    load = app.Gateway.load
+
+    async def load_later(self):
+        print("listening", *sys.modules, file=sys.stderr)
+        await load(self)
+
+    app.Gateway.load = load_later
     app.Gateway.stopped = at_once
     run(work)
 
@@ -43,10 +50,13 @@ def test_a_start_leaves_for_later_what_is_needed_later(tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    (line,) = (one for one in done.stderr.splitlines() if one.startswith(("True ", "False ")))
+    lines = done.stderr.splitlines()
+    (line,) = (one for one in lines if one.startswith("listening "))
+    assert not {"fastapi", "prometheus_client", "scramp", "websockets"} & set(line.split())
+    (line,) = (one for one in lines if one.startswith(("True ", "False ")))
     collecting, frozen, described, *loaded = line.split()
     assert (collecting, frozen, described) == ("True", "True", "False")
-    assert "gateway.journal.segments" in loaded
+    assert {"gateway.journal.segments", "fastapi", "scramp", "websockets"} <= set(loaded)
     assert not {"pyarrow", "numpy", "opentelemetry.sdk"} & set(loaded)
 
 
