@@ -115,17 +115,22 @@ class Gateway:
 
     async def __aenter__(self) -> "Gateway":
         try:
-            await self._start()
+            prepared, backlog = prepare(self.settings), self.settings.limits.store_backlog_octets
+            self.turn = LoopTurn(self.broker, self.store, backlog)
+            try:
+                await self._start(prepared)
+            except BaseException:
+                await self.turn.drain()  # the store is not closed while its thread writes
+                self.turn.close()
+                raise
         except BaseException:
             self.store.close()
             raise
         return self
 
-    async def _start(self) -> None:
+    async def _start(self, prepared: Prepared) -> None:
         settings = self.settings
         amqp = settings.amqp
-        prepared = prepare(settings)
-        self.turn = LoopTurn(self.broker, self.store, settings.limits.store_backlog_octets)
         self._turns = 0
         self.turn.on_pressure = lambda pressed: self._hold()
         self.turn.on_broken = end_process
