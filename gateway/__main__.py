@@ -121,9 +121,6 @@ def serve(
 
     set_up(settings.log_level, settings.log_format)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    from gateway.http.load_fastapi import load_fastapi
-
-    load_fastapi()
     from gateway import app
     from gateway.event_loop import run
 

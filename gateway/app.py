@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import gc
+import importlib
 import logging
 import os
 import secrets
@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any, cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -29,7 +30,6 @@ from gateway.errors import Condition, ConfigError, StoreError
 from gateway.event_loop import freeze
 from gateway.http.access.front import admin_plane
 from gateway.http.access.protocol import BoundedProtocol, bounded
-from gateway.http.admin.definition_import import load_definitions
 from gateway.http.app import build
 from gateway.http.app import close as close_http
 from gateway.http.dependencies import ChannelInfo, ConnectionInfo, HttpDependencies
@@ -48,7 +48,6 @@ from gateway.net.loop_turn import LoopTurn
 from gateway.net.loopback import is_local_name
 from gateway.net.passwords import Passwords
 from gateway.net.websocket import AmqpSockets
-from gateway.net.websocket_frames import FrameByFrame
 from gateway.reloading import Prepared, Reloading, prepare
 from gateway.sessions.named import NamedSessions
 from gateway.sessions.registry import SessionRegistry
@@ -116,17 +115,22 @@ class Gateway:
 
     async def __aenter__(self) -> "Gateway":
         try:
-            await self._start()
+            prepared, backlog = prepare(self.settings), self.settings.limits.store_backlog_octets
+            self.turn = LoopTurn(self.broker, self.store, backlog)
+            try:
+                await self._start(prepared)
+            except BaseException:
+                await self.turn.drain()  # the store is not closed while its thread writes
+                self.turn.close()
+                raise
         except BaseException:
             self.store.close()
             raise
         return self
 
-    async def _start(self) -> None:
+    async def _start(self, prepared: Prepared) -> None:
         settings = self.settings
         amqp = settings.amqp
-        prepared = prepare(settings)
-        self.turn = LoopTurn(self.broker, self.store, settings.limits.store_backlog_octets)
         self._turns = 0
         self.turn.on_pressure = lambda pressed: self._hold()
         self.turn.on_broken = end_process
@@ -206,6 +210,8 @@ class Gateway:
         """Apply the file of definitions, if there is one. Raises ``ConfigError``."""
         if prepared.definitions is None:
             return
+        from gateway.http.admin.definition_import import load_definitions
+
         definitions, (given, read) = prepared.settings.definitions, prepared.definitions
         for one in read.findings:
             level = logging.INFO if one.severity == "info" else logging.WARNING
@@ -267,7 +273,7 @@ class Gateway:
         return uvicorn.Config(
             app,
             http=protocol,
-            ws=FrameByFrame,
+            ws=cast(Any, websocket_protocol),
             ws_per_message_deflate=False,
             log_config=None,
             access_log=False,
@@ -437,11 +443,18 @@ class Gateway:
         self._sockets.origins = frozenset(settings.http.origins)
         if self.keeper is not None:
             self.keeper.take_settings()
+        await self._web.load()
         for take_settings in self._web.state.context.on_reload:
             take_settings()
         with self._turn():
             make_vhosts(self.broker, settings.vhosts)
         await self._load(prepared)
+
+    async def load(self) -> None:
+        """Load what was left out of the start, so that no connection and no request waits for it: a
+        thread does the imports."""
+        await self._web.load()
+        await asyncio.to_thread(import_rest)
 
     async def stopped(self) -> None:
         """Wait until a shutdown is requested."""
@@ -472,6 +485,21 @@ def end_process(error: BaseException) -> None:
     log.critical("the gateway ends: %s", error)
     logging.shutdown()
     os._exit(BROKEN)
+
+
+def import_rest() -> None:
+    """Import what the first connections of some kinds need."""
+    load_engines()
+    for name in ("anyio._backends._asyncio", "gateway.net.websocket_frames", "scramp"):
+        importlib.import_module(name)
+
+
+def websocket_protocol(*given: Any, **named: Any) -> Any:
+    """The protocol of a new WebSocket, in place of its class, whose imports take a thirtieth of a
+    start."""
+    from gateway.net.websocket_frames import FrameByFrame
+
+    return FrameByFrame(*given, **named)
 
 
 class HttpServer(uvicorn.Server):
@@ -549,10 +577,8 @@ async def serve(settings: Settings, reread: Callable[[], Settings]) -> None:
                 "from this machine; `amqp-gateway user add NAME` adds a user",
                 names,
             )
-        freeze()
         sys.setswitchinterval(SWITCH_SECONDS)
-        # On a thread, so that no connection waits for it.
-        await asyncio.to_thread(load_engines)
-        gc.freeze()
+        await gateway.load()
+        freeze()
         await gateway.stopped()
         log.info("stopping")

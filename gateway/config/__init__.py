@@ -5,7 +5,6 @@
 """
 
 import os
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -291,6 +290,8 @@ def read_settings(path: Path | None, **given: Any) -> Settings:
     global _reading
     check_environment(os.environ)
     if path is not None:
+        import tomllib
+
         try:
             with open(path, "rb") as file:
                 tomllib.load(file)

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Request, Response
 
 from gateway.http import problems
 from gateway.http.access.passwords import read_basic
+from gateway.http.injected import User
 from gateway.http.prepared_content import PreparedContent
 from gateway.http.problems import Problem, challenge
-from gateway.http.request_parameters import User
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "

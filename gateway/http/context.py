@@ -6,20 +6,24 @@ Work of an area that must end when the server stops is added to ``context.closer
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gateway.broker.broker import Broker
 from gateway.config.web import HttpSettings
 from gateway.http.access.authenticator import Authenticator
 from gateway.http.access.credential_cache import CredentialCache
+from gateway.http.counters import Counters
 from gateway.http.dependencies import HttpDependencies
 from gateway.http.events.hub import Hub
 from gateway.http.journal.thread import JournalThread
 from gateway.http.leases import LeaseTable
-from gateway.http.metrics import Counters
 from gateway.http.observe.canary import Canary
 from gateway.http.publish.operations import Operations
 from gateway.http.publish.publisher import Publisher
 from gateway.http.rates import Rates
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 
 @dataclass(slots=True)
@@ -41,6 +45,8 @@ class Context:
     rates: Rates = field(default_factory=Rates)
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     """Called before the server stops, in order."""
+    collectors: "list[Collector]" = field(default_factory=list)
+    """More metrics, which areas add when they make their routes."""
     on_reload: list[Callable[[], None]] = field(default_factory=list)
     """Called when settings have new values, by those who derived something from them."""
 

@@ -5,43 +5,32 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from gateway.http import probes
 from gateway.http.context import Context
+from gateway.http.injected import ContextIn, get_monitor
 from gateway.http.metrics import CONTENT_TYPE
 from gateway.http.portions import Portioned
 from gateway.http.queue_metrics import MOST, chosen_queues, exposition
-from gateway.http.request_parameters import ContextIn, authenticate, existing_vhost, get_monitor
+from gateway.http.request_parameters import authenticate, existing_vhost
 from gateway.http.schemas import Health
 from gateway.net.loopback import peer_is_loopback
 
 router = APIRouter(tags=["operation"])
 
 
-@router.get("/livez", operation_id="check_liveness", summary="Liveness of the process")
-async def live() -> Health:
-    return Health(status="live")
+@router.get(
+    "/livez",
+    operation_id="check_liveness",
+    summary="Liveness of the process",
+    response_model=Health,
+)
+async def live(context: ContextIn) -> Response:
+    return await probes.live(context)
 
 
 NOT_YET: dict[int | str, dict[str, Any]] = {
     503: {"model": Health, "description": "not ready; `checks` says why"}
 }
-
-
-async def look(context: Context, anew: bool = False) -> dict[str, bool]:
-    """The checks by name; the canary publishes last, and only if all others pass."""
-    checks = dict(context.dependencies.ready())
-    checks["publish"] = all(checks.values()) and await context.canary.check(anew)
-    return checks
-
-
-def tell(well: bool, checks: dict[str, bool], publish_ms: float | None = None) -> Response:
-    status = "ready" if well else "not-ready"
-    health = Health(status=status, checks=checks, publish_ms=publish_ms)
-    return Response(
-        health.model_dump_json(exclude_none=True),
-        200 if well else 503,
-        media_type="application/json",
-        headers={"cache-control": "no-store"},
-    )
 
 
 @router.get(
@@ -60,9 +49,7 @@ async def ready(
     """Listeners are up, the store writes, publishers are not paused, and a canary message has just
     passed through the broker to the disk in time. Open connections and streams continue while the
     gateway is not ready."""
-    checks = await look(context, canary)
-    well = all(checks.values())
-    return tell(well, checks, round(context.canary.last_seconds * 1000, 3) if well else None)
+    return await probes.ready(context, canary)
 
 
 @router.get(
@@ -73,10 +60,7 @@ async def ready(
     responses=NOT_YET,
 )
 async def started(context: ContextIn) -> Response:
-    if context.canary.ever:
-        return tell(True, {"publish": True})
-    checks = await look(context)
-    return tell(all(checks.values()), checks)
+    return await probes.started(context)
 
 
 EXPOSITION: dict[int | str, dict[str, Any]] = {
@@ -104,7 +88,7 @@ async def metrics(request: Request, context: ContextIn) -> Response:
     """From the same machine without credentials, from others as a user with the tag
     `administrator` or `monitoring`."""
     await admit(request, context)
-    return Response(await context.counters.exposition(), media_type=CONTENT_TYPE)
+    return Response(await request.app.state.metrics.exposition(), media_type=CONTENT_TYPE)
 
 
 @router.get(

@@ -7,6 +7,7 @@ are one match each, within a window, so that a step costs a fraction of a millis
 import codecs
 import re
 from collections.abc import Generator
+from functools import cache
 from typing import NamedTuple
 
 WINDOW = 1 << 16
@@ -27,8 +28,6 @@ FLAT_OBJECT = rb"\{(?:" + ENTRY + rb"(?:," + ENTRY + rb")*+|" + BLANK + rb")\}"
 FLAT_ARRAY = rb"\[(?:" + ITEM_OF + rb"(?:," + ITEM_OF + rb")*+|" + BLANK + rb")\]"
 FLAT = rb"(?:" + SCALAR + rb"|" + FLAT_OBJECT + rb"|" + FLAT_ARRAY + rb")"
 """A scalar, or an array or object of nothing else."""
-ITEMS = re.compile(rb"(?:" + BLANK + FLAT + BLANK + rb",)*+")
-MEMBERS = re.compile(rb"(?:" + MEMBER + FLAT + BLANK + rb",)*+")
 SPACE, PIECE, WORD = re.compile(BLANK), re.compile(TEXT), re.compile(PLAIN)
 
 FIRST_ITEM, ITEM, FIRST_KEY, KEY, COLON, AFTER = range(6)
@@ -37,6 +36,13 @@ CLOSES = {b"]"[0]: ARRAY, b"}"[0]: OBJECT}
 QUOTE, COMMA, DOUBLE_POINT = b'",:'
 
 Steps = Generator[None, None, bool]
+
+
+@cache
+def flat_runs(before: bytes) -> re.Pattern[bytes]:
+    """Entries in a row that hold no others; ``before``: what each begins with. It takes
+    milliseconds to make, so that it is made when it is needed."""
+    return re.compile(rb"(?:" + before + FLAT + BLANK + rb",)*+")
 
 
 def utf8_steps(octets: bytes) -> Steps:
@@ -101,7 +107,7 @@ def outline_steps(octets: bytes, at: int, size: int, outline: Outline) -> Steps:
         end = min(size, at + WINDOW)
         depth = len(open_)
         if depth > noted and state < COLON:
-            run = ITEMS if state <= ITEM else MEMBERS
+            run = flat_runs(BLANK if state <= ITEM else MEMBER)
             reached = run.match(octets, at, end).end()  # type: ignore[union-attr]
             if reached > at:
                 at, state = reached, ITEM if state <= ITEM else KEY

@@ -1,7 +1,6 @@
 """Metrics for Prometheus: a registry of its own, filled when it is read, with bounded labels.
 
-Our own counts are plain dictionaries, because a labelled ``prometheus_client`` counter costs more
-than the rest of a publish.
+Our own counts (``counters.py``) are plain dictionaries.
 """
 
 from collections import Counter
@@ -21,51 +20,35 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from gateway.bridge.ledger import Ledger
-from gateway.http.dependencies import HttpDependencies
-from gateway.http.events.hub import Hub
+from gateway.http.context import Context
 from gateway.http.journal.figures import Figures, figures_of
-from gateway.http.journal.thread import JournalThread
-from gateway.http.observe.meter import Histogram
 from gateway.http.portions import stepped
 from gateway.http.problems import Problem
-from gateway.http.publish.publisher import Publisher
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 PREFIX = "amqp_gateway_"
 OUTCOMES = ("accepted", "unroutable", "rejected", "unknown")
 
 
-class Counters(Collector):
+class Metrics(Collector):
     """All metrics of ``/metrics``."""
 
-    def __init__(
-        self,
-        dependencies: HttpDependencies,
-        hub: Hub,
-        publisher: Publisher,
-        journal: JournalThread,
-    ) -> None:
-        self.dependencies = dependencies
-        self.hub = hub
-        self.publisher = publisher
-        self.journal = journal
+    def __init__(self, context: Context) -> None:
+        self.dependencies = dependencies = context.dependencies
+        self.hub = context.hub
+        self.publisher = context.publisher
+        self.journal = context.journal
+        self.counters = context.counters
         self.figures: Figures | None = None
         """Of the journal, if there is one; read before its metrics are collected."""
-        self.requests: Counter[tuple[str, str, int]] = Counter()
-        """By method, route template and status."""
-        self.published: Counter[str] = Counter()
-        """Messages confirmed to HTTP callers, by virtual host."""
-        self.returned: Counter[str] = Counter()
-        """Messages that found no queue, by virtual host."""
-        self.durations: dict[str, Histogram] = {}
-        """Until the answer begins, by route template."""
         self.counted = dependencies.broker.snapshot()
         """The counters of the broker, added up in steps before its metrics are collected, which is
         one call."""
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
-        self.registry.register(self)
+        for one in (self, *context.collectors):
+            self.registry.register(one)
 
     async def exposition(self) -> bytes:
         self.counted = await stepped(self.dependencies.broker.counting())
@@ -234,10 +217,13 @@ class Counters(Collector):
             "Answered HTTP requests.",
             labels=("method", "route", "status"),
         )
-        for (method, route, status), number in self.requests.items():
+        for (method, route, status), number in self.counters.requests.items():
             family.add_metric((method, route, str(status)), number)
         yield family
-        for name, counter in (("confirmed", self.published), ("returned", self.returned)):
+        for name, counter in (
+            ("confirmed", self.counters.published),
+            ("returned", self.counters.returned),
+        ):
             family = CounterMetricFamily(
                 f"{PREFIX}http_messages_{name}",
                 f"Messages of HTTP publishers {name}.",
@@ -277,7 +263,7 @@ class Counters(Collector):
             "Until the answer begins, by route.",
             labels=("route",),
         )
-        for route, one in self.durations.items():
+        for route, one in self.counters.durations.items():
             answers.add_metric((route,), one.buckets(), one.seconds)
         yield answers
 

@@ -1,9 +1,7 @@
 """Messages per second of each queue, from two looks at its counters some seconds apart."""
 
 import time
-from typing import Annotated, NamedTuple
-
-from fastapi import Depends, Request
+from typing import NamedTuple
 
 from gateway.broker.broker import Broker
 from gateway.broker.counters import QueueSnapshot
@@ -64,11 +62,3 @@ class Rates:
             round(max(0, new[0] - old[0]) / seconds, 1),
             round(max(0, new[1] - old[1]) / seconds, 1),
         )
-
-
-def get_rates(request: Request) -> Rates:
-    rates: Rates = request.app.state.context.rates
-    return rates
-
-
-RatesIn = Annotated[Rates, Depends(get_rates)]

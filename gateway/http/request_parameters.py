@@ -4,18 +4,16 @@ Names stand in the *raw* path, one percent-encoded segment each, so that ``%2F``
 segment; ``access.front`` makes routing see them that way and ``path_segments`` decodes them.
 """
 
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 from starlette.types import Receive, Scope
 
 from gateway.broker.broker import Broker
 from gateway.http import problems
-from gateway.http.access.principal import MONITORS, Action, Principal
+from gateway.http.access.principal import Principal
 from gateway.http.context import Context
-from gateway.http.dependencies import HttpDependencies
 from gateway.http.mistakes import members_at, members_of, text_of
 from gateway.http.path_segments import decode_segment
 from gateway.http.problems import Problem
@@ -105,60 +103,3 @@ def existing_vhost(broker: Broker, vhost: str) -> str:
     if vhost not in broker.vhosts:
         raise problems.no_vhost(vhost)
     return vhost
-
-
-def get_context(request: Request) -> Context:
-    context: Context = request.app.state.context
-    return context
-
-
-ContextIn = Annotated[Context, Depends(get_context)]
-
-
-def get_dependencies(context: ContextIn) -> HttpDependencies:
-    return context.dependencies
-
-
-DependenciesIn = Annotated[HttpDependencies, Depends(get_dependencies)]
-
-
-async def get_caller(request: Request, context: ContextIn) -> Principal:
-    return await authenticate(context, request.scope)
-
-
-Caller = Annotated[Principal, Depends(get_caller)]
-
-
-def get_user(caller: Caller) -> str:
-    return caller.user
-
-
-User = Annotated[str, Depends(get_user)]
-
-
-def get_vhost(vhost: str, dependencies: DependenciesIn, user: User) -> str:
-    return vhost_of(dependencies.broker, vhost)
-
-
-VHost = Annotated[str, Depends(get_vhost)]
-
-
-def get_monitor(dependencies: DependenciesIn, caller: Caller) -> str:
-    """A user with the tag ``administrator`` or ``monitoring``."""
-    caller.need_admin(dependencies.broker, *sorted(MONITORS))
-    return caller.user
-
-
-Monitor = Annotated[str, Depends(get_monitor)]
-
-
-def get_readable_vhost(vhost: VHost, dependencies: DependenciesIn, caller: Caller) -> str:
-    """The virtual host, if the user has any permission there, and a narrowed credential lets it
-    see all that is in it."""
-    sees = any(caller.may(one, vhost, "queue", "*") for one in (Action.PRESENCE, Action.ADMIN))
-    if not (sees and dependencies.broker.access.may_enter(caller.user, vhost)):
-        raise Problem(problems.FORBIDDEN, f"no permission in virtual host {vhost!r}")
-    return vhost
-
-
-ReadableVHost = Annotated[str, Depends(get_readable_vhost)]

@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from gateway.broker.counters import QueueSnapshot
+from gateway.http.injected import DependenciesIn, Monitor, RatesIn, ReadableVHost
 from gateway.http.portions import Portioned, array
-from gateway.http.rates import Rates, RatesIn
-from gateway.http.request_parameters import DependenciesIn, Monitor, ReadableVHost
+from gateway.http.rates import Rates
 from gateway.http.schemas import ConnectionList, ConnectionView, QueueList, QueueView
 
 router = APIRouter(prefix="/v1", tags=["topology"])

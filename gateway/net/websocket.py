@@ -8,13 +8,12 @@ port.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 from weakref import ReferenceType
 
 from gateway.net.connection import HIGH_WATER, Connection
 from gateway.net.listener import Listener
 from gateway.net.loopback import is_address, is_local_name, peer_is_loopback
-from gateway.net.websocket_frames import FRAMES, FrameByFrame
 
 log = logging.getLogger("gateway.net")
 
@@ -26,11 +25,19 @@ App = Callable[[Any, Any, Any], Awaitable[None]]
 
 PATH = "/amqp"
 SUBPROTOCOL = "amqp"
+FRAMES = "gateway.frames"
+"""Key in a scope: a weak reference to the ``Frames`` of the connection."""
 LOW_WATER = HIGH_WATER // 4
 LARGEST_MESSAGE = 1 << 20
 """Maximum octets in one message that we send."""
 
 NORMAL, UNACCEPTABLE = 1000, 1003
+
+
+class Frames(Protocol):
+    """The part of ``FrameByFrame`` (``websocket_frames.py``) that is needed here."""
+
+    def widen(self) -> None: ...
 
 
 class AmqpSockets:
@@ -95,7 +102,7 @@ class Transport(asyncio.Transport):
         )
         self._connection = Connection(listener, listener.rules)
         self._receive, self._send = receive, send
-        self._frames: ReferenceType[FrameByFrame] | None = scope.get(FRAMES)
+        self._frames: ReferenceType[Frames] | None = scope.get(FRAMES)
         self._known = False
         self._out: list[bytes] = []
         self._waiting = 0

@@ -12,12 +12,11 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 from websockets.http11 import Request
 
+from gateway.net.websocket import FRAMES
+
 BEFORE_LOGIN = 16_384
 """Octets of a frame from a peer that has not logged in: its header, SASL, the first performatives
 or methods."""
-
-FRAMES = "gateway.frames"
-"""Key in a scope: a weak reference to the ``FrameByFrame`` of the connection."""
 
 
 class FrameByFrame(WebSocketsSansIOProtocol):

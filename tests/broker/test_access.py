@@ -1,8 +1,10 @@
 """Users, passwords, permissions."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gateway.broker.access import MOST_PASSWORD_OCTETS, Access, fits
+from gateway.broker.access import MOST_PASSWORD_OCTETS, Access, fits, verifier_of
 from gateway.broker.memory_store import MemoryStore
 from gateway.errors import Condition, Lost, Refusal
 from tests.broker.fakes import (
@@ -64,6 +66,20 @@ def test_scram(house: House) -> None:
     client.set_server_first(server.get_server_first())
     server.set_client_final(client.get_client_final())
     client.set_server_final(server.get_server_final())
+
+
+@given(st.text(max_size=12) | st.text(st.characters(max_codepoint=127), max_size=12))
+def test_verifiers_are_those_of_scram(password: str) -> None:
+    from scramp import ScramException, ScramMechanism
+
+    salt = b"salt of 32 octets, or of some others"
+    try:
+        wanted = ScramMechanism("SCRAM-SHA-256").make_auth_info(password, 4096, salt)
+    except ScramException:
+        with pytest.raises(ValueError):
+            verifier_of(password, salt, 4096)
+    else:
+        assert verifier_of(password, salt, 4096) == wanted
 
 
 def test_scram_does_not_reveal_users(house: House) -> None:

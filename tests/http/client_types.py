@@ -90,7 +90,7 @@ def definition(name: str, schema: dict[str, Any]) -> Iterator[str]:
 
 
 def module() -> str:
-    schemas = Rig().app.openapi()["components"]["schemas"]
+    schemas = Rig().app.api.openapi()["components"]["schemas"]
     lines = [HEAD]
     for name in needed(schemas):
         lines += definition(name, schemas[name])

@@ -32,7 +32,7 @@ OPEN = {"/v1/session"}
 
 def changes(rig: Any) -> Iterator[tuple[str, str]]:
     """Method and address of all that is not only looked at."""
-    for operation in operations(rig.app.openapi()):
+    for operation in operations(rig.app.api.openapi()):
         if operation.method not in ("post", "put", "patch", "delete", "query"):
             continue
         filled = operation.path

@@ -52,7 +52,7 @@ ANY_JSON = {
 
 @pytest.fixture(scope="module")
 def told(rig_class: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(rig_class().app.openapi()))
+    found: dict[str, Any] = json.loads(json.dumps(rig_class().app.api.openapi()))
     return found
 
 

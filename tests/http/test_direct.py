@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gateway.http.access.protocol import Pipe
 from gateway.http.direct import MOST_HEADS, MOST_SEEN, DirectPublish
 from gateway.http.direct_protocol import AT_ONCE, DirectProtocol, lines_of
 from gateway.operations import DeleteQueue
@@ -407,3 +408,42 @@ async def test_what_needs_more_is_never_answered_at_once(
         for _ in range(4):
             await talk(port, raw(QUEUE, {}), 1)
     assert not answered.total()
+
+
+async def test_a_reader_gets_a_lone_event_before_its_publisher_the_answer(
+    rig: Any, listener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events of several publishes in one read are written together."""
+    order: list[str] = []
+    write_event, write_answer = Pipe.write, DirectProtocol.write
+
+    def event(self: Pipe, piece: bytes) -> None:
+        order.append("event")
+        write_event(self, piece)
+
+    def answer(self: DirectProtocol, *given: Any) -> None:
+        order.append("answer")
+        write_answer(self, *given)
+
+    monkeypatch.setattr(Pipe, "write", event)
+    monkeypatch.setattr(DirectProtocol, "write", answer)
+    one = raw("/v1/%2F/exchanges/amq.topic/messages?routing_key=a", {})
+    async with rig.served() as port:
+        await talk(port, one, 1)  # the credentials are known from here on
+        query = "source=exchange:amq.topic%3Fbinding%3Da"
+        async with listener(port, query) as stream:
+            await stream.opened()
+            for requests, written in (
+                (1, ["answer", "event"]),  # whether events come alone is not known yet
+                (1, ["event", "answer"]),
+                (1, ["event", "answer"]),
+                (3, ["event", "answer", "answer", "answer", "event"]),
+                (3, ["answer", "answer", "answer", "event"]),
+                (1, ["answer", "event"]),
+                (1, ["event", "answer"]),
+            ):
+                order.clear()
+                await talk(port, one * requests, requests)
+                for _ in range(requests):
+                    await stream.until()
+                assert order == written

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.errors import Condition
-from gateway.http import app
+from gateway.http import api
 from gateway.http.dependencies import ConnectionInfo
 from gateway.http.problems import ROWS
 from tests.http.description_words import resolved
@@ -227,7 +227,7 @@ async def test_rooms_stand_in_any_order(
     make_rig: Any, listener: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What one room needs of another is there before either makes its routes."""
-    monkeypatch.setattr(app, "ROOMS", app.ROOMS[::-1])
+    monkeypatch.setattr(api, "ROOMS", api.ROOMS[::-1])
     rig = make_rig()
     rig.queue("orders")
     async with rig.served() as port, rig.http() as http:

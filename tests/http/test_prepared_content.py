@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.http import app
+from gateway.http import api
 from gateway.http.admin import asyncapi
 
 PATHS = (
@@ -73,14 +73,14 @@ async def test_others_are_answered_while_the_description_is_made(
     """It is made once, whoever asks for it at the same time."""
     made: list[int] = []
     go_on = threading.Event()
-    describe = app.describe
+    describe = api.describe
 
     def slow(of: Any) -> dict[str, Any]:
         made.append(1)
         assert go_on.wait(20)
         return describe(of)
 
-    monkeypatch.setattr(app, "describe", slow)
+    monkeypatch.setattr(api, "describe", slow)
     async with rig.http() as http:
         first = [asyncio.create_task(http.get("/openapi.json")) for _ in range(3)]
         try:

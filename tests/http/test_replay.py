@@ -47,7 +47,7 @@ def bodies(rig: Any, queue: str) -> list[bytes]:
 def endpoints(rig: Any) -> ReplayEndpoints:
     found: list[ReplayEndpoints] = [
         route.endpoint.__self__
-        for route in rig.app.routes
+        for route in rig.app.api.routes
         if getattr(route, "path", "").endswith("/replays/{replay}/messages")
     ]
     return found[0]

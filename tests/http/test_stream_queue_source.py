@@ -98,7 +98,7 @@ def test_a_reader_that_retention_overtakes_comes_back(rig: Any, missing: int, en
     source = made(rig, Place(BASE))
     reader = Reader()
     source.readers.add(reader)  # type: ignore[arg-type]
-    source.hub._fresh.add(source)  # type: ignore[attr-defined]
+    source.hub._scheduled = True  # type: ignore[attr-defined]
     deliver(source, 0, 1 + missing, 2 + missing)
     assert [reconnect for _, reconnect in reader.closed] == [True] * ends
     assert len(source.journal) == (1 if ends else 3)

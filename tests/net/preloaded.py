@@ -153,6 +153,7 @@ def import_all() -> None:
 
     import gateway.__main__
     import gateway.app
+    import gateway.http.api
     import gateway.http.observe.logs
     import gateway.net.tls  # noqa: F401
 

@@ -1,18 +1,13 @@
 """SASL (RFC 4422) as state machines: the server's side challenges, the client's side responds.
 
 Both read and return octets, without frames. PLAIN, AMQPLAIN (the table form of 0-8), ANONYMOUS,
-EXTERNAL and SCRAM-SHA-256; ``Authority`` decides about users.
+EXTERNAL and SCRAM-SHA-256; ``Authority`` decides about users. ``scramp`` is imported by the first
+login that uses it.
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
-
-from scramp import (  # type: ignore[import-untyped]
-    ScramClient,
-    ScramException,
-    ScramMechanism,
-)
 
 from gateway.adapters.contract import Answer, Authority
 from gateway.adapters.methods import types as fields
@@ -110,7 +105,7 @@ class ServerExchange:
             if self._mechanism == "EXTERNAL" and self._subject is not None:
                 user = self._authority.external(self._subject)
                 return Failure(self._subject) if user is None else Success(user)
-        except (UnicodeDecodeError, ScramException, ValueError):
+        except (UnicodeDecodeError, ValueError):
             return Failure(self._user)
         return Failure()
 
@@ -166,10 +161,15 @@ class ServerExchange:
         place for data in these versions."""
         if self._proved:
             return Success(self._user) if not response else Failure(self._user)
+        from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped]
+
         if self._scram is None:
-            self._scram = ScramMechanism(SCRAM).make_server(self._keys)
-            self._scram.set_client_first(response.decode())
-            return Challenge(self._scram.get_server_first().encode())
+            try:
+                self._scram = ScramMechanism(SCRAM).make_server(self._keys)
+                self._scram.set_client_first(response.decode())
+                return Challenge(self._scram.get_server_first().encode())
+            except ScramException:
+                return Failure(self._user)
         try:
             self._scram.set_client_final(response.decode())
             proof: Step = Challenge(self._scram.get_server_final().encode())
@@ -207,6 +207,8 @@ class ClientExchange:
         if login.mechanism == "AMQPLAIN":
             return fields.write_table({"LOGIN": login.user, "PASSWORD": login.password})
         if login.mechanism == SCRAM:
+            from scramp import ScramClient, ScramException
+
             try:
                 self._scram = ScramClient([SCRAM], login.user, login.password)
                 first: str = self._scram.get_client_first()
@@ -220,6 +222,8 @@ class ClientExchange:
         if self._scram is None or not challenge:
             return self.first()
         self._step += 1
+        from scramp import ScramException
+
         try:
             if self._step == 1:
                 self._scram.set_server_first(challenge.decode())

@@ -23,9 +23,10 @@ from gateway.http.access.rights import DETAILS_TYPE, Action
 from gateway.http.access.tickets import Terms, node_of
 from gateway.http.context import Context
 from gateway.http.filters import SelectorText
+from gateway.http.injected import Caller, ContextIn
 from gateway.http.path_segments import decode_segment
 from gateway.http.problems import Problem
-from gateway.http.request_parameters import Caller, ContextIn, read_limited
+from gateway.http.request_parameters import read_limited
 
 MOST_SOURCES = 64
 MOST_FILTERS = 16

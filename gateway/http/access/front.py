@@ -4,6 +4,8 @@ Names are in the *raw* path, one percent-encoded segment each, so that ``%2F`` s
 segment: routing uses the undecoded path, and ``path_segments.decode_segment`` decodes.
 """
 
+from collections.abc import Mapping
+
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.http.access.authenticator import NO_NODES, Authenticator
@@ -42,11 +44,15 @@ PAGE = [
 class Front:
     """Chooses the application for a request and adds the fields that every response has.
     ``declared`` is the endpoint of declared routes, which is called from here because routing would
-    be a third of the cost of a publish."""
+    be a third of the cost of a publish; ``probes`` are called from here because they are needed
+    before the router is there."""
 
-    def __init__(self, authenticator: Authenticator, declared: ASGIApp) -> None:
+    def __init__(
+        self, authenticator: Authenticator, declared: ASGIApp, probes: Mapping[str, ASGIApp]
+    ) -> None:
         self.authenticator = authenticator
         self.declared = declared
+        self.probes = probes
         self.apart = authenticator.dependencies.admin_apart
         self.take_settings()
 
@@ -74,6 +80,9 @@ class Front:
             origin = self.origin_of(scope)
             if origin is not None:
                 return Preflight(self.origins.preflight(origin))
+        if path in self.probes and scope["method"] == "GET" and not scope["query_string"]:
+            scope["endpoint"] = self.probes[path]
+            return self.probes[path]
         parts = path.split("/")
         if len(parts) < 4 or parts[1] != "v1" or scope.get("root_path"):
             return None

@@ -236,6 +236,7 @@ class Pipe:
             and not cycle.flow.write_paused
             and not cycle.disconnected
             and not cycle.response_complete
+            and not cycle.transport.is_closing()
         )
 
     def write(self, piece: bytes) -> None:

@@ -32,6 +32,7 @@ QuotaScope = tuple[str, str]
 """A virtual host and a declared route in it, or ""."""
 TICK_SECONDS = 0.5
 PROOF_TICKS = 4
+EARLY_READERS = 16
 
 
 class Hub:
@@ -73,6 +74,11 @@ class Hub:
         self._high = 0
         self._fresh: set[Source] = set()
         self._settle: dict[Source, int] = {}
+        self._scheduled = False
+        """Whether a round comes."""
+        self._calm = False
+        self._counted = 0
+        """How many events there had been at the last round."""
         self._ticker: asyncio.Task[None] | None = None
         self._restore()
 
@@ -262,24 +268,41 @@ class Hub:
     def appended(self, source: Source) -> None:
         """Wake the readers, once, when this round of the loop is over."""
         self.events += 1
-        if not source.readers:
-            return
-        if not self._fresh and not self._settle:
-            asyncio.get_running_loop().call_soon(self._round)
-        self._fresh.add(source)
+        if source.readers:
+            self._schedule()
+            self._fresh.add(source)
 
     def settle_later(self, source: Source, position: int) -> None:
-        if not self._fresh and not self._settle:
-            asyncio.get_running_loop().call_soon(self._round)
+        self._schedule()
         if self._settle.get(source, -1) < position:
             self._settle[source] = position
 
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._round)
+
+    def write_early(self) -> None:
+        """Wake a few readers at once, within the turn of the publisher and before its answer is
+        written. Once in a round, and not if there were several events in the last one: those are
+        written together. Hot."""
+        if self._fresh and self._calm:
+            self._calm = False
+            if sum([len(source.readers) for source in self._fresh]) <= EARLY_READERS:
+                self._wake()
+
     def _round(self) -> None:
+        self._scheduled = False
+        self._calm = self.events - self._counted <= 1
+        self._counted = self.events
         settle, self._settle = self._settle, {}
         if settle:
             with self.turn():
                 for source, position in settle.items():
                     source.settle(position)
+        self._wake()
+
+    def _wake(self) -> None:
         fresh, self._fresh = self._fresh, set()
         for source in fresh:
             for reader in source.readers:

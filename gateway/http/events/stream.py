@@ -6,7 +6,8 @@ the policy for a slow reader is ``Slow``.
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
@@ -147,6 +148,8 @@ class EventStream:
     pipe: Pipe | None = None
     """Past the layers to the transport, once the response has begun."""
     task: asyncio.Task[Any] | None = None
+    now: Callable[[], float] = time.monotonic
+    """The clock of the loop: to ask which loop runs is a call of the system (``getpid``)."""
 
     def __post_init__(self) -> None:
         self.user = self.caller.user
@@ -237,7 +240,7 @@ class EventStream:
         if chunk:
             source.handing(reading.position)
             pipe.write(chunk)
-            self.wrote_at = asyncio.get_running_loop().time()
+            self.wrote_at = self.now()
         return reading.position == journal.head
 
     def source_lost(self, source: Source, text: str) -> None:
@@ -464,6 +467,7 @@ class EventStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.task = asyncio.current_task()
+        self.now = asyncio.get_running_loop().time
         watcher = asyncio.create_task(self.watch(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.headers})
@@ -558,7 +562,7 @@ class EventStream:
         for reading in self.readings:
             reading.source.handing(reading.position)
         async for piece in pieces(chunk):
-            self.writing_since = asyncio.get_running_loop().time()
+            self.writing_since = self.now()
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         if not any([source.unsettled for source in self.sources]):
             return

@@ -4,7 +4,7 @@ import logging
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Token
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class Observe:
     answers by method, route template and status; ``durations`` is by route template. With
     ``log_requests`` each answered request is logged; an event stream is logged when it ends."""
 
-    labels: Mapping[Any, str]
+    labels: dict[Any, str]
     requests: Counter[tuple[str, str, int]]
     durations: dict[str, Histogram]
     spans: Spans | None

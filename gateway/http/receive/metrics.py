@@ -14,7 +14,7 @@ PREFIX = "amqp_gateway_"
 
 
 class ReceiveMetrics(Collector):
-    """Registered with the other counters."""
+    """Shown beside the other metrics."""
 
     def __init__(
         self, receiver: Receiver, redriving: RedriveEndpoints, calls: PendingRequests

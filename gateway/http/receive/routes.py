@@ -26,7 +26,7 @@ def routes(context: Context) -> list[BaseRoute]:
     receiver = Receiver(context)
     settlements, browsing = SettlementEndpoints(receiver), BrowseEndpoints(receiver)
     redriving, calls = RedriveEndpoints(receiver), PendingRequests(receiver)
-    context.counters.registry.register(ReceiveMetrics(receiver, redriving, calls))
+    context.collectors.append(ReceiveMetrics(receiver, redriving, calls))
 
     async def close() -> None:
         await receiver.close()
