@@ -114,7 +114,7 @@ def started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:
-        end_group(process)  # type: ignore[arg-type]
+        end_group(process)
 
 
 def lines(text: str) -> Seen:

@@ -76,11 +76,11 @@ def run(
         out, err = process.communicate(said, seconds)
         return process.returncode, out, err
     except subprocess.TimeoutExpired:
-        end_group(process)  # type: ignore[arg-type]
+        end_group(process)
         out, err = process.communicate()
         return None, out, err
     finally:
-        end_group(process)  # type: ignore[arg-type]
+        end_group(process)
 
 
 class Failed(AssertionError):
