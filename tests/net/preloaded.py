@@ -7,6 +7,7 @@ process that was started in the usual way. ``THOROUGH=1``, other systems than Li
 start each gateway as its users do.
 """
 
+import atexit
 import gc
 import json
 import os
@@ -218,10 +219,30 @@ def wait_for(pid: int, there: socket.socket) -> NoReturn:
 def main() -> None:
     if os.fork():  # go on in the background, so that nobody has to wait for this process
         os._exit(0)
+    atexit.register(leave)  # the first to be registered is the last to be called
     import_all()
     module, arguments = serve()
     sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code:
+            raise
+    succeeded.append(module)
+
+
+succeeded: list[str] = []
+"""The module that this process has run, when that has ended well."""
+
+
+def leave() -> None:
+    """Threads have ended and callbacks have run. All modules are not taken apart: that copies their
+    memory, and takes longer than a start. What was forgotten (tasks, sockets) is told here."""
+    if succeeded:
+        gc.collect()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":
