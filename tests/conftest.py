@@ -4,6 +4,7 @@ more of them (`drawing.py`). ``PEERS=no`` leaves out what needs other people's p
 was installed; the folder that has nothing else is not even read.
 """
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -52,6 +53,16 @@ def draws(item: pytest.Item) -> bool:
     function = getattr(item, "obj", None)
     code = getattr(function, "__code__", None)
     return is_hypothesis_test(function) or (code is not None and "examples" in code.co_names)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    gc.disable()  # all that is made now stays
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # and is not looked at again in each collection of garbage
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before markers are selected
