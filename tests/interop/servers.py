@@ -364,7 +364,7 @@ def rabbitmqctl(server: Server, *words: str) -> str:
         "RABBITMQ_CONF_ENV_FILE": str(server.folder / "env.conf"),
     }
     command = ["/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "-n", f"interop{server.port}@localhost"]
-    done = subprocess.run([*command, *words], env=environment, capture_output=True, timeout=60)
+    done = subprocess.run([*command, *words], env=environment, capture_output=True, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.decode()
 
