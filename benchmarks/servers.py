@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.net.preloaded import Process
+
 HOST = "127.0.0.1"
 RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 TICK = os.sysconf("SC_CLK_TCK")
@@ -36,7 +38,7 @@ class Server:
     """A running server: its address and its resources."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    process: Process
     directory: Path
     amqp_port: int = 0
     http_port: int = 0
@@ -168,7 +170,7 @@ def running(
         shutil.rmtree(home, ignore_errors=True)
 
 
-def end(process: subprocess.Popen[bytes], patience: float = 15.0) -> None:
+def end(process: Process, patience: float = 15.0) -> None:
     """Ask the process to stop, then end its whole group."""
     if process.poll() is None:
         process.terminate()

@@ -176,8 +176,8 @@ def camel(old: int, new: int) -> Iterator[tuple[Mover, list[Peer]]]:
     try:
         mover = Camel(process)
         mover.hear("ready")
-        started = servers.Server("camel", 0, Path(), Path("/dev/null"), processes=[process])  # type: ignore[list-item]
-        yield mover, [Peer("Camel", process, Path(), kind="camel", started=started)]  # type: ignore[arg-type]
+        started = servers.Server("camel", 0, Path(), Path("/dev/null"), processes=[process])
+        yield mover, [Peer("Camel", process, Path(), kind="camel", started=started)]
     finally:
         process.kill()
         process.wait(10)

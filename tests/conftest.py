@@ -4,6 +4,7 @@ more of them (`drawing.py`). ``PEERS=no`` leaves out what needs other people's p
 was installed; the folder that has nothing else is not even read.
 """
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -38,6 +39,25 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return 0 if files and len(config.args) <= FEW_FILES else None
 
 
+LONGEST = (
+    "interop/test_suites.py",
+    "interop/test_console_access.py",
+    "interop/test_qpid_python.py",
+    "http/test_descriptions_fuzzed.py",
+    "pipeline/test_guide.py",
+    "interop/amqp1/test_pairings.py",
+    "interop/test_browser_client.py",
+    "interop/test_console.py",
+    "interop/test_console_admin.py",
+    "interop/test_console_journal.py",
+    "interop/test_console_bridge.py",
+    "interop/amqp1/test_jms.py",
+    "interop/test_clients.py",
+    "bridge/test_move.py",
+    "test_style.py",
+)
+"""Files of a minute and more. Those that wait stand between those that compute."""
+
 NO_PEERS = os.environ.get("PEERS") == "no"
 INTEROP = Path(__file__).parent / "interop"
 
@@ -54,6 +74,16 @@ def draws(item: pytest.Item) -> bool:
     return is_hypothesis_test(function) or (code is not None and "examples" in code.co_names)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    gc.disable()  # all that is made now stays
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # and is not looked at again in each collection of garbage
+    gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)  # before markers are selected
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -61,7 +91,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("thorough")
     # Processes take files in this order: the long ones first, or the last one is waited for.
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    first = {INTEROP.parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: first.get(item.path, len(first) + (item.path not in slow)))
     if NO_PEERS:
         absent = pytest.mark.skip(reason="other people's programs are left out: PEERS=no")
         for item in items:

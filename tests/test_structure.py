@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONGEST
 from tests.test_floors import ROOT
 
 TODO = "to be taken apart in the refactoring"
@@ -166,6 +167,10 @@ def test_files_do_not_need_each_other_in_a_circle(code: Code) -> None:
 
 def test_every_exception_has_a_reason() -> None:
     assert all(reason for _, reason in (*SLICED.values(), *TANGLED.values()))
+
+
+def test_files_that_are_run_first_are_there() -> None:
+    assert [name for name in LONGEST if not (ROOT.parent / "tests" / name).exists()] == []
 
 
 def test_a_breach_is_seen(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import re
 import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import httpx
@@ -20,7 +19,8 @@ from gateway.adapters.segments.wire.layouts import Xid
 from gateway.http.publish.spool import spool_place
 from gateway.net.dialer import dial
 from gateway.operations import AttachSession
-from tests.net.preloaded import ROOT, start
+from tests.net.commands import completed
+from tests.net.preloaded import ROOT
 from tests.net.prepared import Coordinator
 from tests.net.running import Running, environment, until
 from tests.net.wire import PERSISTENT, Gone, Wire
@@ -29,30 +29,7 @@ from tests.net.wire import PERSISTENT, Gone, Wire
 def run(
     *arguments: object, text: str | None = None, **settings: object
 ) -> subprocess.CompletedProcess[str]:
-    with (
-        tempfile.TemporaryFile("w+") as stdin,
-        tempfile.TemporaryFile("w+") as stdout,
-        tempfile.TemporaryFile("w+") as stderr,
-    ):
-        stdin.write(text or "")
-        stdin.seek(0)
-        command = [*map(str, arguments)]
-        process = start(
-            "gateway",
-            command,
-            environment(**settings),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-        )
-        try:
-            status = process.wait(60)
-        finally:
-            process.kill()
-            process.wait()
-        stdout.seek(0)
-        stderr.seek(0)
-        return subprocess.CompletedProcess(command, status, stdout.read(), stderr.read())
+    return completed(arguments, environment(**settings), text=text or "")
 
 
 def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:

@@ -4,8 +4,6 @@ import asyncio
 import json
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -20,6 +18,8 @@ from gateway.errors import ConfigError
 from gateway.operations import DeclareQueue, Deliver, Outcome, Settle, Subscribe
 from tests import in_memory
 from tests.bridge.moving import declare, empty, entered, publish, taken
+from tests.net.commands import completed, running
+from tests.net.preloaded import Process
 from tests.net.running import PATIENCE, Running, environment, until
 
 VERSIONS = ("0.8a2", "0-8", "0-9", "0-9-1", "0-10", "1.0")
@@ -41,21 +41,15 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
 
 
 def command(folder: Path, *words: object) -> list[str]:
-    """A command of ``bridge``, with a journal in the folder."""
+    """The words of a command of ``bridge``, with a journal in the folder."""
     journal = () if "--no-journal" in words else ("--journal", str(folder / "journal.db"))
     given = [str(word) for word in words if word != "--no-journal"]
-    return [sys.executable, "-m", "gateway", "bridge", *given, *journal]
+    return ["bridge", *given, *journal]
 
 
 def run(folder: Path, *words: object, status: int = 0) -> Any:
     """Run a command; its JSON."""
-    done = subprocess.run(
-        [*command(folder, *words), "--json"],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    done = completed([*command(folder, *words), "--json"], environment())
     assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr, done.stderr
     return json.loads(done.stdout) if done.stdout else done.stderr
@@ -107,24 +101,16 @@ def kill_and_go_on(folder: Path, words: list[object], turns: int, seed: int) -> 
     dice = random.Random(seed)
     for _ in range(turns):
         before = progress(folder)
-        mover = subprocess.Popen(
-            command(folder, *words),
-            env=environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            until(partial(moves_or_ends, mover, folder, before), "it moves")
+        with running(command(folder, *words), environment()) as mover:
+            until(partial(moves_or_ends, mover.process, folder, before), "it moves")
             time.sleep(dice.uniform(0.0, 0.15))
-        finally:
-            mover.kill()
-            _, errors = mover.communicate()
+            mover.process.kill()
+            errors = mover.done().stderr
         assert "error" not in errors, errors
     return run(folder, *words)
 
 
-def moves_or_ends(mover: "subprocess.Popen[str]", folder: Path, before: int) -> bool:
+def moves_or_ends(mover: Process, folder: Path, before: int) -> bool:
     return mover.poll() is not None or progress(folder) > before
 
 
@@ -292,21 +278,12 @@ def test_an_interrupt_pauses_after_the_batch(both: Brokers, tmp_path: Path) -> N
     declare(both.new, "interrupted")
     publish(both.old.port, "interrupted", range(400))
     words = [*ends(both, "0-9-1", "0-9-1"), "-q", "interrupted", "--batch", 20, "--rate", 100]
-    mover = subprocess.Popen(
-        [*command(tmp_path, *words), "--json"],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        until(partial(moves_or_ends, mover, tmp_path, 0), "it moves")
-        mover.send_signal(signal.SIGINT)
-        out, errors = mover.communicate(timeout=PATIENCE)
-    finally:
-        mover.kill()
-    paused = json.loads(out)
-    assert (mover.returncode, paused["state"]) == (1, "paused"), errors
+    with running([*command(tmp_path, *words), "--json"], environment()) as mover:
+        until(partial(moves_or_ends, mover.process, tmp_path, 0), "it moves")
+        mover.process.send_signal(signal.SIGINT)
+        done = mover.done()
+    paused = json.loads(done.stdout)
+    assert (done.returncode, paused["state"]) == (1, "paused"), done.stderr
     assert 0 < paused["moved"] < 400
     assert both.old.asked("/api/queues/%2F/interrupted")["messages"] == 400 - paused["moved"]
     told = run(tmp_path, *words, "--name", paused["name"])
@@ -326,13 +303,7 @@ def test_an_interrupt_pauses_after_the_batch(both: Brokers, tmp_path: Path) -> N
 def test_a_wrong_command_leaves_no_journal(
     tmp_path: Path, words: tuple[str, ...], told: str
 ) -> None:
-    done = subprocess.run(
-        command(tmp_path, *words),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    done = completed(command(tmp_path, *words), environment())
     assert done.returncode == 2, (done.stdout, done.stderr)
     assert told in done.stderr
     assert "Traceback" not in done.stderr

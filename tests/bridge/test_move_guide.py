@@ -2,13 +2,12 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.bridge.moving import declare, publish
 from tests.bridge.test_moves_over_http import configuration, ended
-from tests.net.running import PATIENCE, Running, environment
+from tests.net.commands import completed
+from tests.net.running import Running, environment
 
 GUIDE = Path(__file__).parents[2] / "docs/move.md"
 
@@ -48,13 +47,6 @@ def run(folder: Path, command: str, places: dict[str, str]) -> str:
         command = command.replace(name, place)
     program, *words = shlex.split(command)
     assert program == "amqp-gateway"
-    done = subprocess.run(
-        [sys.executable, "-m", "gateway", *words],
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    done = completed(words, environment(), folder=folder)
     assert done.returncode == 0, (command, done.stdout, done.stderr)
     return done.stdout

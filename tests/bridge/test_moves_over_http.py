@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from gateway.operations import DeclareQueue, Fetch, Outcome, Publish, Settle
 from tests import in_memory
 from tests.bridge.moving import declare, empty, entered, publish, with_properties
 from tests.bridge.test_move import everything
+from tests.net.commands import completed
 from tests.net.running import PATIENCE, Running, environment, until
 
 UPSTREAM = """
@@ -120,13 +119,7 @@ def test_pause_resume_forget(old: Running, tmp_path: Path) -> None:
 
 def command(running: Running, *words: str) -> str:
     gateway = ["--gateway", f"http://127.0.0.1:{running.http_port}", "--password", "guest"]
-    done = subprocess.run(
-        [sys.executable, "-m", "gateway", "bridge", *words, *gateway],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    done = completed(["bridge", *words, *gateway], environment())
     assert done.returncode == 0, (done.stdout, done.stderr)
     return done.stdout
 

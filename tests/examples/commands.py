@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 import httpx
 
 from tests.interop.servers import HOST, ROOT, Server
+from tests.net.commands import completed
 
 SECONDS = 100
 AUTH = ("guest", "guest")
@@ -41,7 +41,7 @@ def run(command: Sequence[str], **more: str) -> subprocess.CompletedProcess[str]
 
 
 def gateway_command(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return run([sys.executable, "-m", "gateway", *arguments], **more)
+    return completed(arguments, environment(**more))
 
 
 def base(server: Server) -> str:

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import httpx
@@ -17,6 +15,7 @@ from tests.examples.not_run import check_listed
 from tests.examples.reader import blocks, guide
 from tests.examples.test_shown_commands import lines
 from tests.importing.samples import DATA
+from tests.net.commands import completed
 from tests.net.running import PATIENCE, Running
 
 FILES = {
@@ -77,10 +76,7 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
         for program, *given in commands:
             assert program == "amqp-gateway"
             words = [places.get(word, word) for word in given]
-            done = subprocess.run(
-                [sys.executable, "-m", "gateway", *words], cwd=tmp_path, env=environment(),
-                input=f"{SECRET}\n", capture_output=True, text=True, timeout=PATIENCE,
-            )  # fmt: skip
+            done = completed(words, environment(), text=f"{SECRET}\n", folder=tmp_path)
             printed = done.stdout + done.stderr
             assert done.returncode == wanted_status(words, done.stdout), (words, printed)
             assert "Traceback" not in printed

@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.net import preloaded
+
+ROOT = preloaded.ROOT
 PEERS = ROOT / ".peers"
 INSTALL = "run tests/interop/install-peers"
 HOST = "127.0.0.1"
@@ -126,7 +128,9 @@ class Server:
     """Where AMQP 1.0 is spoken over WebSocket; the path does not matter, but for the gateway."""
     certificates: Certificates | None = None
     host: str = HOST
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    processes: list[preloaded.Process] = field(default_factory=list)
+    mapper: int = 0
+    """Where the port mapper of a RabbitMQ listens."""
     before_kill: Callable[[], object] = lambda: None
 
     def tail(self, characters: int = 4000) -> str:
@@ -153,7 +157,7 @@ class Server:
         self.processes.clear()
 
 
-def end_group(process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGKILL) -> None:
+def end_group(process: preloaded.Process, how: signal.Signals = signal.SIGKILL) -> None:
     """Signal the group this process leads, and insist after a while."""
     for sign in (how, signal.SIGKILL):
         if process.poll() is not None:
@@ -220,8 +224,7 @@ def start_gateway(
     amqp = port or free_ports(1)[0]
     data = folder / "data"
     data.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "gateway", "serve"]
-    command += ["--amqp-port", str(amqp), "--http-port", "0", "--data-dir", str(data)]
+    command = ["serve", "--amqp-port", str(amqp), "--http-port", "0", "--data-dir", str(data)]
     server = Server("gateway", amqp, folder, folder / "gateway.log")
     if tls:
         server.certificates = make_certificates(folder / "certs")
@@ -230,7 +233,17 @@ def start_gateway(
         command += ["--tls-key", str(server.certificates.server_key)]
     command += extra
     before = server.log.stat().st_size if server.log.exists() else 0
-    server.processes.append(_spawn(command, environment(COLUMNS="200"), folder, server.log))
+    with server.log.open("ab") as sink:
+        process = preloaded.start(
+            "gateway",
+            command,
+            environment(COLUMNS="200"),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            folder=folder,
+        )
+    server.processes.append(process)
 
     def said() -> str:
         return server.log.read_bytes()[before:].decode(errors="replace")
@@ -281,7 +294,7 @@ def start_rabbitmq(
     distribution, mapper, amqps, management, chosen = free_ports(5)
     port = port or chosen
     folder.mkdir(parents=True, exist_ok=True)
-    server = Server("rabbitmq", port, folder, folder / "rabbitmq.log")
+    server = Server("rabbitmq", port, folder, folder / "rabbitmq.log", mapper=mapper)
     lines = [f"listeners.tcp.1 = {HOST}:{port}", "log.console.level = info"]
     waiting = [port]
     if tls:
@@ -343,16 +356,15 @@ def keep_declarations(server: Server) -> None:
 
 def rabbitmqctl(server: Server, *words: str) -> str:
     """Command a node that `start_rabbitmq` has started; what it says."""
-    _, mapper = server.processes[:2]
     environment = {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
         "LANG": "C.UTF-8",
         "HOME": str(server.folder),
-        "ERL_EPMD_PORT": str(mapper.args[-1]),  # type: ignore[index]
+        "ERL_EPMD_PORT": str(server.mapper),
         "RABBITMQ_CONF_ENV_FILE": str(server.folder / "env.conf"),
     }
     command = ["/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "-n", f"interop{server.port}@localhost"]
-    done = subprocess.run([*command, *words], env=environment, capture_output=True, timeout=60)
+    done = subprocess.run([*command, *words], env=environment, capture_output=True, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.decode()
 

@@ -100,7 +100,7 @@ def survive(folder: Path, facades: int, killed: bool, count: int, seed: int) -> 
 
         async def all_of_it() -> None:
             suffering = asyncio.create_task(suffer())
-            async with asyncio.timeout(PATIENCE + 20 * count):
+            async with asyncio.timeout(PATIENCE + 60 * count):
                 await traffic.run(suffering)
 
         run(declared(ports[0], "work"))

@@ -104,17 +104,17 @@ def command(programs: dict[str, list[str]], server: Server, version: str) -> lis
 
 @contextmanager
 def started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
+    with subprocess.Popen(
         words,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        end_group(process)  # type: ignore[arg-type]
+    ) as process:
+        try:
+            yield process
+        finally:
+            end_group(process)
 
 
 def lines(text: str) -> Seen:

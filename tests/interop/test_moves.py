@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import random
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from decimal import Decimal
@@ -19,6 +17,7 @@ from gateway.bridge.migration.journal import Journal
 from gateway.errors import ConfigError
 from tests.interop import brokers, servers
 from tests.interop.servers import Server
+from tests.net.commands import completed, running
 
 pytestmark = pytest.mark.interop
 
@@ -47,17 +46,11 @@ def broker_j(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def command(folder: Path, *words: object) -> list[str]:
     given = [str(word) for word in words]
     journal = ["--journal", str(folder / "journal.db")]
-    return [sys.executable, "-m", "gateway", "bridge", *given, *journal]
+    return ["bridge", *given, *journal]
 
 
 def run(folder: Path, *words: object, status: int = 0) -> Any:
-    done = subprocess.run(
-        [*command(folder, *words), "--json"],
-        env=servers.environment(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    done = completed([*command(folder, *words), "--json"], servers.environment())
     told = json.loads(done.stdout or "{}")
     queues = told.get("queues")
     classes = [one.get("classes") for one in queues] if isinstance(queues, list) else queues
@@ -95,22 +88,13 @@ def kill_and_go_on(folder: Path, words: list[str], turns: int, enough: int) -> t
         before = progress(folder)
         if before - start > enough:
             break
-        mover = subprocess.Popen(
-            command(folder, *words),
-            env=servers.environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
+        with running(command(folder, *words), servers.environment()) as mover:
             deadline = time.monotonic() + PATIENCE
-            while mover.poll() is None and progress(folder) <= before:
+            while mover.process.poll() is None and progress(folder) <= before:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             time.sleep(dice.uniform(0.0, 0.3))
-        finally:
-            kills += mover.poll() is None
-            mover.kill()
-            mover.wait()
+            kills += mover.process.poll() is None
     return run(folder, *words), kills
 
 

@@ -7,8 +7,6 @@ import concurrent.futures
 import contextlib
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,6 +21,7 @@ from tests.interop.rehearsal.topology import Reader, plain
 from tests.interop.rehearsal.traffic import Traffic
 from tests.interop.servers import Server
 from tests.needs import package
+from tests.net.commands import completed, running
 from tests.net.running import PATIENCE, until
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
@@ -55,14 +54,7 @@ BACKLOG = 300
 
 def command(folder: Path, *words: object, status: int = 0) -> Any:
     """The output of a command, as JSON."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gateway", *map(str, words)],
-        cwd=folder,
-        env=servers.environment(),
-        capture_output=True,
-        text=True,
-        timeout=2 * PATIENCE,
-    )
+    done = completed(words, servers.environment(), folder=folder)
     assert done.returncode == status, (words, done.stdout, done.stderr)
     return json.loads(done.stdout)
 
@@ -73,20 +65,11 @@ def observing(folder: Path, port: int) -> Iterator[int]:
     (listening,) = servers.free_ports(1)
     words = ["observe", "--listen", f"127.0.0.1:{listening}", "--seconds", "0.2"]
     words += ["--upstream", f"amqp://127.0.0.1:{port}", "--inventory", str(folder / "old.json")]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gateway", *words],
-        env=servers.environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
+    with running(words, servers.environment()) as proxy:
         until(lambda: servers.answers(listening), "proxy")
         yield listening
-        process.send_signal(signal.SIGINT)
-        process.wait(PATIENCE)
-    finally:
-        process.kill()
-        process.wait()
+        proxy.process.send_signal(signal.SIGINT)
+        proxy.process.wait(PATIENCE)
 
 
 def observe(folder: Path, old: Server) -> None:
@@ -172,13 +155,7 @@ class Rehearsal:
 
     def _attempt(self, words: Sequence[str]) -> list[str]:
         """The errors of a change."""
-        done = subprocess.run(
-            [sys.executable, "-m", "gateway", *self.words(*words)],
-            env=servers.environment(),
-            capture_output=True,
-            text=True,
-            timeout=3 * PATIENCE,
-        )
+        done = completed(self.words(*words), servers.environment())
         failed = [one["error"] for one in json.loads(done.stdout)["modes"] if one["error"]]
         assert done.returncode == (1 if failed else 0), (done.stdout, done.stderr)
         return failed

@@ -2,11 +2,12 @@
 
 Imports take most of a gateway's start, and the tests start hundreds. So each process of tests has
 one process that has done the imports and does nothing else. A gateway is its fork, which runs
-``python -m MODULE ARGUMENTS`` with an environment and files of its own, and ends like a process
-that was started in the usual way. ``THOROUGH=1``, and other systems than Linux, start each gateway
-as its users do.
+``python -m MODULE ARGUMENTS`` with an environment, a folder and files of its own, and ends like a
+process that was started in the usual way. ``THOROUGH=1``, other systems than Linux, and benchmarks
+start each gateway as its users do.
 """
 
+import atexit
 import gc
 import json
 import os
@@ -24,7 +25,7 @@ from typing import IO, Any, NoReturn, Protocol
 from tests.drawing import SHARE
 
 ROOT = Path(__file__).parents[2]
-FORKS = sys.platform == "linux" and SHARE < 1
+FORKS = sys.platform == "linux" and SHARE < 1 and "PYTEST_VERSION" in os.environ
 
 
 class Process(Protocol):
@@ -52,16 +53,23 @@ def start(
     stdin: int | IO[Any],
     stdout: IO[Any],
     stderr: IO[Any],
+    folder: Path = ROOT,
 ) -> Process:
-    """Start ``python -m MODULE ARGUMENTS`` in the folder of the project. ``stdin`` may be
-    ``subprocess.DEVNULL``."""
+    """Start ``python -m MODULE ARGUMENTS`` in a folder, as the first of a group of processes.
+    ``stdin`` may be ``subprocess.DEVNULL``."""
     if FORKS:
         with open(os.devnull, "rb") as nothing:
             given = nothing if isinstance(stdin, int) else stdin
-            return Fork(module, arguments, environment, (given, stdout, stderr))
+            return Fork(module, arguments, environment, folder, (given, stdout, stderr))
     command = [sys.executable, "-m", module, *arguments]
     return subprocess.Popen(
-        command, cwd=ROOT, env=dict(environment), stdin=stdin, stdout=stdout, stderr=stderr
+        command,
+        cwd=folder,
+        env=dict(environment),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        process_group=0,
     )
 
 
@@ -74,6 +82,7 @@ class Fork:
         module: str,
         arguments: Sequence[str],
         environment: Mapping[str, str],
+        folder: Path,
         files: tuple[IO[Any], IO[Any], IO[Any]],
     ) -> None:
         self.returncode: int | None = None
@@ -81,7 +90,7 @@ class Fork:
         with theirs:
             fds = [theirs.fileno(), *(file.fileno() for file in files)]
             socket.send_fds(imported(), [b"."], fds)
-        asked = json.dumps([module, list(arguments), dict(environment)]).encode()
+        asked = json.dumps([module, list(arguments), dict(environment), str(folder)]).encode()
         self._keeper.sendall(len(asked).to_bytes(4) + asked)
         self.pid = int.from_bytes(take(self._keeper, 4))
 
@@ -185,11 +194,14 @@ def keep(asked: int, *files: int) -> tuple[str, list[str]]:
     with socket.socket(fileno=asked) as there:
         request = take(there, int.from_bytes(take(there, 4)))
         pid = os.fork()
+        # Both say it, since either may be first: who hears of the process may signal its group.
+        os.setpgid(pid, pid)
         if pid:
             for fd in files:
                 os.close(fd)
             wait_for(pid, there)
-    module, arguments, environment = json.loads(request)
+    module, arguments, environment, folder = json.loads(request)
+    os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     for standard, fd in enumerate(files):
@@ -208,10 +220,30 @@ def wait_for(pid: int, there: socket.socket) -> NoReturn:
 def main() -> None:
     if os.fork():  # go on in the background, so that nobody has to wait for this process
         os._exit(0)
+    atexit.register(leave)  # the first to be registered is the last to be called
     import_all()
     module, arguments = serve()
     sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code:
+            raise
+    succeeded.append(module)
+
+
+succeeded: list[str] = []
+"""The module that this process has run, when that has ended well."""
+
+
+def leave() -> None:
+    """Threads have ended and callbacks have run. All modules are not taken apart: that copies their
+    memory, and takes longer than a start. What was forgotten (tasks, sockets) is told here."""
+    if succeeded:
+        gc.collect()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def run(
     command: Sequence[str], *, said: str = "", seconds: float = 100.0
 ) -> tuple[int | None, str, str]:
     """Exit status (None: stopped), standard output and standard error."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command,
         env=environment(PYTHONWARNINGS="ignore", NODE_PATH=MODULES),
         stdin=subprocess.PIPE,
@@ -71,16 +71,16 @@ def run(
         stderr=subprocess.PIPE,
         start_new_session=True,
         text=True,
-    )
-    try:
-        out, err = process.communicate(said, seconds)
-        return process.returncode, out, err
-    except subprocess.TimeoutExpired:
-        end_group(process)  # type: ignore[arg-type]
-        out, err = process.communicate()
-        return None, out, err
-    finally:
-        end_group(process)  # type: ignore[arg-type]
+    ) as process:
+        try:
+            out, err = process.communicate(said, seconds)
+            return process.returncode, out, err
+        except subprocess.TimeoutExpired:
+            end_group(process)
+            out, err = process.communicate()
+            return None, out, err
+        finally:
+            end_group(process)
 
 
 class Failed(AssertionError):

@@ -115,6 +115,7 @@ def seen(broker: Server, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return checks(command)
 
 
+@pytest.mark.timeout(300)  # the first waits for all of the program
 @pytest.mark.parametrize("check", EXPECTED)
 def test_jms(check: str, seen: Seen, broker: Server) -> None:
     if check == "missing_queue" and not brokers.KINDS[broker.name].declares:

@@ -413,7 +413,7 @@ class JmsConsumer(Consumer):
             try:
                 self._read(self._process)
             finally:
-                servers.end_group(self._process)  # type: ignore[arg-type]
+                servers.end_group(self._process)
 
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
