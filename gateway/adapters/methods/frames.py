@@ -237,6 +237,16 @@ class Frames:
                                 and length <= limit
                             ):
                                 body = buf[last + octets_at : stop]
+                            elif (
+                                stop >= size
+                                and kind == kind_body
+                                and next_channel == channel
+                                and length == octets + counts
+                                and length <= limit
+                            ):
+                                # Taken in one step once the rest of the body has come.
+                                self._needed = stop + 1 - at
+                                return at
                             else:
                                 stop = 0
                     if stop:
