@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from hashlib import md5
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
-from uuid import UUID
 
 from gateway.adapters.core.templates import Check, Place, is_text
 
@@ -126,7 +125,10 @@ def uuid_in(raw: bytes) -> bytes:
 
 def digest(raw: bytes) -> bytes:
     """The UUID that is made of an id of another type."""
-    return UUID(bytes=md5(raw, usedforsecurity=False).digest(), version=3).bytes
+    found = md5(raw, usedforsecurity=False).digest()
+    return b"%b%c%b%c%b" % (
+        found[:6], found[6] & 0x0F | 0x30, found[7:8], found[8] & 0x3F | 0x80, found[9:]
+    )  # fmt: skip
 
 
 TRANSFERS: dict[int, tuple[Write, ...]] = {
