@@ -23,6 +23,7 @@ from gateway.adapters.methods.transitional.frames import Frames
 from gateway.adapters.methods.transitional.incoming import Incoming
 from gateway.adapters.methods.transitional.numbering import Numbering
 from gateway.adapters.methods.transitional.outbound import ENCODERS
+from gateway.adapters.methods.transitional.publishes import Publishes
 from gateway.adapters.methods.transitional.resumption import leave
 from gateway.adapters.methods.transitional.sessions import counterpart
 from gateway.adapters.methods.transitional.versions import HEADERS, METHODS, REQUESTS, REVISIONS
@@ -99,10 +100,11 @@ class Engine:
         self.heartbeat = Heartbeat(limits)
         self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.channels)
         self.incoming = Incoming(self)
-        self.frames = Frames(self.table, self.incoming, ARGUMENTS)
         self.life = life = Lifecycle(
             self, HEADERS, refusal=self.table.header, names_unknown=False, keep=partial(leave, self)
         )
+        hot = Publishes(self) if self.server else None
+        self.frames = Frames(self.table, self.incoming, ARGUMENTS, hot)
         self.receive, self.lost = life.receive, life.lost
         self.found, self.output = life.found, buffer.take
         self.refill = buffer.large.refill
