@@ -12,7 +12,7 @@ from gateway.adapters.core.output import WEIGHT, OutputBuffer
 from gateway.adapters.methods import states
 from gateway.adapters.methods.contents.classes import ClassEngine, ContentClasses
 from gateway.adapters.methods.contents.methods import OutgoingMethod
-from gateway.adapters.methods.geometry import Version
+from gateway.adapters.methods.geometry import Method, Version
 from gateway.adapters.methods.incoming_content import UNDER_WAY, IncomingContent
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.pending import Awaited
@@ -54,10 +54,14 @@ class ChannelEngine(ClassEngine, Protocol):
 
     def send_method(self, channel: int, record: Any, request: int = 0) -> int: ...
 
+    def send_octets(self, channel: int, method: Method, octets: bytes) -> int: ...
+
     def encoded(self, numbering: Numbering, channel: int, record: Any) -> bytes: ...
 
 
-_Q = Struct(">Q")
+_I, _Q = Struct(">I"), Struct(">Q")
+EMPTY = b"\0" + _I.pack(0)
+"""A body without octets, inline."""
 _DELIVERS: BoundedCache[tuple[str, bool, str, str], tuple[bytes, bytes]] = BoundedCache()
 """By consumer, whether it was delivered before, exchange and key: the octets of a delivery's method
 around its tag."""
@@ -369,12 +373,14 @@ class Channel:
         engine = self._engine
         engine.buffer.weigh((0 if isinstance(body, LargeBody) else len(body)) + WEIGHT)
         method = engine.table.by_record[w.MessageTransfer]
-        room = (engine.frame_max or 1 << 31) - ALWAYS_ROOM - len(method.write(record))
+        arguments = method.write(record)  # the body comes last
+        room = (engine.frame_max or 1 << 31) - ALWAYS_ROOM - len(arguments)
         if room < 0:
             raise Unwritable("the properties do not fit a frame of the peer")
         if isinstance(body, bytes) and len(body) <= room:
-            record.body = write_body(Body(False, body))
-            return engine.send_method(self.number, record)
+            before = arguments[: -len(EMPTY)]
+            octets = b"".join((method.prefix, before, b"\0", _I.pack(len(body)), body))
+            return engine.send_octets(self.number, method, octets)
         self._sent_references += 1
         name = f"amqp-gateway-{self._sent_references}".encode()
         record.body = write_body(Body(True, name))

@@ -16,6 +16,7 @@ from gateway.adapters.core.output import OutputBuffer, no_op
 from gateway.adapters.core.release import release
 from gateway.adapters.methods.codes import reply_codes
 from gateway.adapters.methods.contents.classes import replenished
+from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.transitional.channel import Channel
 from gateway.adapters.methods.transitional.connection import ARGUMENTS, Connection
@@ -173,6 +174,14 @@ class Engine:
         numbering = self.channels[channel].numbering if channel else self.numbering
         octets = self.encoded(numbering, channel, record, request, batch)
         self.buffer.put_on(channel, octets)
+        return numbering.requests if self.requests else numbering.sent
+
+    def send_octets(self, channel: int, method: Method, octets: bytes) -> int:
+        """The same for a method of ours that is no reply and is written already."""
+        numbering = self.channels[channel].numbering
+        numbering.send(method)
+        carried = numbering.request() if self.requests else None
+        self.buffer.put_on(channel, self.frames.method_frame(channel, carried, octets))
         return numbering.requests if self.requests else numbering.sent
 
     def encoded(
