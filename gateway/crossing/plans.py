@@ -143,14 +143,16 @@ UNSIZED = (in_digits, uuid_in)
 
 
 class Slot(NamedTuple):
-    """Place among the parts, which value, and how it is written there: ``unchanged`` behind octets
-    that depend on its size, or as octets whose size depends on its own (``sized``), or not."""
+    """Place among the parts, which value, and how it is written there: as what ``transfer`` makes
+    of it, ``unchanged`` behind octets that depend on its size, or as octets whose size depends on
+    its own (``sized``), or not."""
 
     at: int
     value: int
     write: Write
     unchanged: bool
     sized: bool
+    transfer: Write
 
 
 class Group(NamedTuple):
@@ -180,7 +182,7 @@ class Plan:
     def written(self, values: Sequence[bytes]) -> list[bytes]:
         """The parts of the header with these values. Hot."""
         parts = self.parts.copy()
-        for at, value, write, _, _ in self.slots:
+        for at, value, write, *_ in self.slots:
             parts[at] = write(values[value])
         for at, begin, end, size in self.groups:
             parts[at] = size(len(b"".join(parts[begin:end])))  # faster than a sum
@@ -324,7 +326,7 @@ def plan_of(notation: Notation, key: Key, sources: list[tuple[int, Write] | byte
                 value, first = source
                 sized = each not in notation.narrowed and first not in UNSIZED
                 unchanged = sized and first is as_it_is
-                slots.append(Slot(len(parts), value, both(first, write), unchanged, sized))
+                slots.append(Slot(len(parts), value, both(first, write), unchanged, sized, first))
                 parts.append(b"")
     return Plan(parts, slots, groups)
 
