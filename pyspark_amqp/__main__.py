@@ -27,6 +27,7 @@ JOBS: dict[str, str] = {
 
 EXTRAS = {
     "pyspark": "spark",
+    "numpy": "spark",
     "pandas": "spark",
     "deltalake": "spark",
     "pyarrow": "spark",

@@ -59,3 +59,14 @@ def list_array(values: list[list[Any]], kind: Any) -> Any:
     offsets = pa.array(accumulate(map(len, values), initial=0), pa.int32())
     items = pa.array([item for one in values for item in one], kind.value_type)
     return pa.ListArray.from_arrays(offsets, items).cast(kind)
+
+
+def batch_of(schema: Any, columns: dict[str, Any], count: int) -> Any:
+    """A record batch; columns that were not made are null."""
+    import pyarrow as pa
+
+    arrays = [
+        columns[field.name] if field.name in columns else pa.nulls(count, field.type)
+        for field in schema
+    ]
+    return pa.record_batch(arrays, schema=schema)

@@ -86,7 +86,7 @@ def test_the_gateway_knows_no_spark() -> None:
         (path.relative_to(ROOT).as_posix(), name.split(".")[0])
         for path in sorted(ROOT.rglob("*.py"))
         for name in imported(path)
-        if name.split(".")[0] in ("pyspark", "pyspark_amqp", "pandas", "pyarrow")
+        if name.split(".")[0] in ("pyspark", "pyspark_amqp", "numpy", "pandas", "pyarrow")
     }
     assert found == {
         ("archive/batches.py", "pyarrow"),

@@ -146,6 +146,12 @@ class Shapes:
             self._seen[number] = count
             return None
         self._seen.pop(number, None)
+        return self.plan_of(shape)
+
+    def plan_of(self, shape: Key) -> Plan | None:
+        """The plan of a shape, also of one that has not come as often as ``warm`` says."""
+        if shape in self._plans:
+            return self._plans[shape]
         if len(self._plans) >= MOST_PLANS:
             self._plans.clear()
         try:

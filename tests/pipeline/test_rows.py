@@ -3,7 +3,9 @@
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -13,12 +15,14 @@ pytest.importorskip("pyspark", reason="needs the extra `spark`")
 from pyspark.sql import types
 
 from gateway.adapters.methods.content import BASIC
+from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.sections import split
+from gateway.adapters.segments.content import SEGMENTS
 from gateway.bodies import Spool
 from gateway.journal.canonical import COLUMNS, Rows
 from gateway.journal.entries import ALL, Entry, Publisher
 from gateway.journal.segments import Segment, SegmentWriter
-from gateway.message import Message
+from gateway.message import Message, Properties
 from gateway.values import Timestamp
 from pyspark_amqp.messages import octets_of
 from pyspark_amqp.options import Options
@@ -126,6 +130,38 @@ def test_all_columns(tmp_path: Path, before: bool) -> None:
 def test_one_column(tmp_path: Path, name: str) -> None:
     entries = journal(tmp_path)
     assert read(plan_of(tmp_path, [name]), 2, 9) == shown(entries[2:9], [name])
+
+
+@pytest.mark.parametrize("sample", [1.0, 0.5])
+def test_all_columns_of_many_messages(tmp_path: Path, sample: float) -> None:
+    """Of programs whose messages are made columns together, in several groups of rows."""
+    draw = Random(sample)
+    messages = []
+    for dialect in (BASIC, SECTIONS, SEGMENTS):
+        for number in range(2000):
+            given = Properties(
+                durable=True, message_id=UUID(int=number) if dialect is SEGMENTS else f"m-{number}",
+                correlation_id=f"{number:016x}", content_type="text/plain",
+                creation_time=1_700_000_000_000 + 1000 * number,
+                application={"number": number - 500, "tenant": draw.randbytes(6).hex()},
+            )  # fmt: skip
+            header = dialect.write(given)
+            body, key = draw.randbytes(draw.choice([0, 3, 300])), f"q{number % 30}"
+            messages.append(Message(dialect, header, body, "", key, dialect.essentials(header)))
+    draw.shuffle(messages)
+    entries = [
+        Entry(pos, 1_700_000_000_000 + pos, "/", f"/queues/{one.key}", pos, NEW, one, len(one.body),
+              "", pos % 3, pos % 2)
+        for pos, one in enumerate(messages)
+    ]  # fmt: skip
+    write_entries(tmp_path, entries, len(entries))
+    expected = [
+        dict(zip(NAMES, one, strict=True)) for one in Rows("known", NAMES, sample).of(entries)
+    ]
+    assert read(plan_of(tmp_path, NAMES, sample=sample), 0, len(entries)) == expected
+    chosen = [one for one in expected if one["address"] == "/queues/q7" and 50 <= one["pos"] < 5000]
+    plan = plan_of(tmp_path, NAMES, sample=sample, addresses=["/queues/q7"])
+    assert read(plan, 50, 5000) == chosen
 
 
 def test_filters(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from gateway.journal.canonical import BY_NAME, COLUMNS, Rows
 from gateway.journal.reader import JournalReader
 from gateway.journal.segments import list_segments
 from gateway.message import Message, Properties
-from pyspark_amqp.rows import STRAIGHT
+from pyspark_amqp.segment_rows import STRAIGHT
 from tests.journal.test_sealing import Sealing
 from tests.net.running import PATIENCE, Running
 
