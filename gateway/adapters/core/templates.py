@@ -68,6 +68,11 @@ class Template(Generic[T]):
         self._checks = tuple(checks)
         self._texts = tuple(texts)
 
+    @property
+    def unconditional(self) -> bool:
+        """Whether any octets may stand in its places."""
+        return not self._checks and not self._texts
+
     def values(self, header: bytes) -> tuple[bytes, ...] | None:
         """The octets at its places in a header of its size; ``None`` if that is not like it.
         Hot."""

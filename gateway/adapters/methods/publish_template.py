@@ -44,7 +44,7 @@ class PublishTemplate:
         that one is not like them, only equal ones are taken."""
         widths: tuple[int, ...] = (len(header),)
         around: tuple[bytes, ...] = (header,)
-        if like is not None and like.values(header) is not None:
+        if like is not None and like.unconditional and like.values(header) is not None:
             widths, around, essentials = like.widths, like.around, like.found
         self.misses = 0
         self._route, self._header, self._essentials = route, header, essentials
