@@ -21,6 +21,7 @@ from gateway.adapters.performatives.outcomes import ACCEPTED, is_transactional, 
 from gateway.adapters.performatives.pending import PendingReply
 from gateway.adapters.performatives.receiving_link import ReceivingLink
 from gateway.adapters.performatives.sections import (
+    DATA_BEGIN,
     PROPERTIES,
     data_prefix,
     part,
@@ -169,16 +170,14 @@ class IncomingPublishes(LinkHandler):
         buf: bytes,
         found: list[Operation],
     ) -> int:
-        """Those whose header is the one before, or like it, are published together."""
+        """Those whose header is the one before, or like one before, are published together. Hot."""
         attached: Attached = link.data
-        exchange, key = attached.exchange, attached.key
+        exchange, key, transient = attached.exchange, attached.key, attached.transient
         last, of_last = self._header, self._essentials
-        octets = len(last)
-        like = _ESSENTIALS_OF.get(octets)
         if exchange is None or attached.node == MANAGEMENT or of_last is None:
             return index
-        if attached.transient and (of_last.durable or (like is not None and like.found.durable)):
-            return index
+        octets = len(last)
+        like = _ESSENTIALS_OF.get(octets)
         messages: list[Message] = []
         size, prefix = -1, b""
         for begin, end in islice(run.spans, index, None):
@@ -187,7 +186,14 @@ class IncomingPublishes(LinkHandler):
                 prefix = prefix_of(size - octets)
             middle = begin + octets
             if not prefix or not buf.startswith(prefix, middle):
-                break
+                # Its header may have another size. If it is like one of that size, the body begins
+                # where it seems to.
+                middle = buf.find(DATA_BEGIN, begin, end)
+                octets = middle - begin
+                prefix = prefix_of(end - middle)
+                like = _ESSENTIALS_OF.get(octets)
+                if middle < 0 or not prefix or not buf.startswith(prefix, middle):
+                    break
             header = buf[begin:middle]
             if header == last:
                 header, essentials = last, of_last
@@ -195,10 +201,13 @@ class IncomingPublishes(LinkHandler):
                 essentials = like.found
             else:
                 break
+            if transient and essentials.durable:
+                break
             body = buf[middle + len(prefix) : end]
             messages.append(Message(SECTIONS, header, body, exchange, key, essentials))
         count = len(messages)
         if count:
+            self._header, self._essentials = messages[-1].header, messages[-1].essentials
             number = self._published + 1
             self._published += count
             if not settled:
