@@ -63,6 +63,7 @@ from gateway.operations import (
     EndSession,
     Modify,
     Operation,
+    Outcome,
     Refused,
     Returned,
     SelectConfirms,
@@ -240,6 +241,7 @@ class ServerSession(SessionHandler, LinkHandler):
     def _unsettled(self, link: SendingLink) -> dict[int, bytes]:
         """Tags by delivery number: of sent deliveries, and of those that were to be resumed."""
         unsettled: dict[int, bytes] = dict(link.data or {})
+        self.session.unsettled.expand_all(link)
         for sent in link.unsettled.values():
             if sent.number:
                 unsettled[sent.number] = sent.tag
@@ -291,6 +293,9 @@ class ServerSession(SessionHandler, LinkHandler):
         if len(plain) == len(deliveries):
             return []
         return [s for s in deliveries if s.link is not link or not s.number or s.txn_id is not None]
+
+    def on_runs_settled(self, numbers: list[int], outcome: Outcome, found: list[Operation]) -> None:
+        found.append(SettleMany(self.session.number, numbers, outcome))
 
     def on_acquire(self, link: SendingLink, txn_id: Any) -> None:
         self.coordinator.acquire(link, txn_id)
