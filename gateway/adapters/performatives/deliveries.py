@@ -149,27 +149,36 @@ class UnsettledDeliveries:
     def _on_runs(
         self, session: DispositionSession, record: w.Disposition, found: list[Operation]
     ) -> bool:
-        """An outcome with which the receiver has settled nothing but runs, from their begin on.
-        False for anything else: then nothing is done. Hot."""
+        """An outcome with which the receiver has settled all of a range of one link: runs from
+        their begin on, and single deliveries among them. False for anything else: then nothing is
+        done. Hot."""
         outcome = OUTCOMES.get(type(record.state))
         first, last = record.first, record.last
-        if outcome is None or last is None:
+        if outcome is None or last is None or first not in self.sent:
             return False
-        touched: list[DeliveryRun] = []
+        link = self.sent[first].link
+        touched: list[OutgoingDelivery | DeliveryRun] = []
         at = first
         while at <= last:
-            run = self.sent.get(at)
-            if not isinstance(run, DeliveryRun) or run.id != at:
+            one = self.sent.get(at)
+            if one is None or one.link is not link:
                 return False
-            touched.append(run)
-            at += len(run.tags)
-        link = touched[0].link if touched else None
-        if link is None or any(run.link is not link for run in touched):
-            return False
+            if isinstance(one, DeliveryRun):
+                if one.id != at:
+                    return False
+                at += len(one.tags)
+            elif one.number and one.txn_id is None and not link.over:
+                at += 1
+            else:
+                return False
+            touched.append(one)
         numbers: list[int] = []
-        for run in touched:
-            front = run.front(last - run.id + 1)
-            numbers += range(front.number, front.number + len(front.tags))
+        for one in touched:
+            if isinstance(one, DeliveryRun):
+                front = one.front(last - one.id + 1)
+                numbers += range(front.number, front.number + len(front.tags))
+            else:
+                numbers.append(one.number)
         remove(self.sent, first, len(numbers))
         remove(link.unsettled, first, len(numbers))
         session.handler.on_runs_settled(numbers, outcome, found)

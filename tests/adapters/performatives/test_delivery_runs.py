@@ -59,9 +59,16 @@ def outcomes(seed: int) -> tuple[list[Any], int]:
     seen: list[Any] = []
     number, runs = 1, 0
     for _ in range(12):
-        many = [Message(SECTIONS, b"", b"x", "", "q", Essentials())] * chance.choice([1, 70, 150])
-        session.deliver_run(chance.choice("112"), number, many)
+        one = Message(SECTIONS, b"", b"x", "", "q", Essentials())
+        many = [one] * chance.choice([1, 70, 150])
+        link = chance.choice([*session.links.values()])
+        session.deliver_run(link.number, number, many)
         number += len(many)
+        if chance.random() < 0.4:  # single ones, which may be acquired in a transaction
+            link.acquire(chance.choice([None, None, b"work"]))
+            session.deliver(link.number, chance.choice([number, number, 0]), False, one)
+            link.acquire(None)
+            number += 1
         seen.append(octets(peer))
         runs += sum(isinstance(one, DeliveryRun) for one in session.unsettled.sent.values())
         for _ in range(chance.choice([0, 1, 3])):
@@ -106,6 +113,24 @@ def test_runs_are_settled_in_one_step() -> None:
     assert isinstance(left, DeliveryRun) and (left.id, left.number) == (250, 251)
     (settled,) = peer.engine.receive(packed(w.Disposition(True, 250, 299, True, w.Released())))[:1]
     assert settled == Settle(0, 251, False, Outcome.RELEASE)
+
+
+@pytest.mark.parametrize("number, work", [(71, None), (0, None), (71, b"work")])
+def test_a_single_delivery_between_runs(number: int, work: bytes | None) -> None:
+    """An ordinary one is settled with them; an answer of the management node and one that was
+    acquired in a transaction are not."""
+    peer = receiving()
+    one = Message(SECTIONS, b"", b"x", "", "q", Essentials())
+    link = peer.session.links["1"]
+    peer.session.deliver_run("1", 1, [one] * 70)
+    link.acquire(work)
+    peer.session.deliver("1", number, False, one)
+    link.acquire(None)
+    peer.session.deliver_run("1", 72, [one] * 70)
+    settled, *_ = peer.engine.receive(packed(w.Disposition(True, 0, 140, True, ACCEPTED)))
+    numbers = [n for n in range(1, 142) if n != 71 or (number and work is None)]
+    assert settled == SettleMany(0, numbers, Outcome.ACCEPT)
+    assert not peer.session.unsettled.sent and not link.unsettled
 
 
 def test_outcomes_after_the_detach_of_a_link() -> None:
