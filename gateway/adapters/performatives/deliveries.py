@@ -136,7 +136,7 @@ class UnsettledDeliveries:
             text = "a disposition ends before it begins"
             raise Violation(AmqpError.INVALID_FIELD, text, Lost.SESSION, session.number)
         if record.role:
-            if reach >= FEW and record.settled and self._on_runs(session, record, found):
+            if record.settled and self._on_runs(session, record, found):
                 return
             deliveries = self._each(self.sent, first, reach)
             if self._returned and is_transactional(record.state) and self._missed(first, reach):
@@ -153,10 +153,12 @@ class UnsettledDeliveries:
         their begin on, and single deliveries among them. False for anything else: then nothing is
         done. Hot."""
         outcome = OUTCOMES.get(type(record.state))
-        first, last = record.first, record.last
-        if outcome is None or last is None or first not in self.sent:
+        first = record.first
+        last = first if record.last is None else record.last
+        begin = self.sent.get(first)
+        if outcome is None or begin is None or last < first:
             return False
-        link = self.sent[first].link
+        link = begin.link
         touched: list[OutgoingDelivery | DeliveryRun] = []
         at = first
         while at <= last:
@@ -175,8 +177,9 @@ class UnsettledDeliveries:
         numbers: list[int] = []
         for one in touched:
             if isinstance(one, DeliveryRun):
-                front = one.front(last - one.id + 1)
-                numbers += range(front.number, front.number + len(front.tags))
+                count = min(len(one.tags), last - one.id + 1)
+                numbers += range(one.number, one.number + count)
+                one.shorten(count)
             else:
                 numbers.append(one.number)
         remove(self.sent, first, len(numbers))

@@ -46,10 +46,14 @@ class DeliveryRun:
             return self
         front = DeliveryRun(self.link, self.id, self.number, self.tags[:most])
         front.settled = self.settled
-        self.id += most
-        self.number += most
-        self.tags = self.tags[most:]
+        self.shorten(most)
         return front
+
+    def shorten(self, count: int) -> None:
+        """So many at its begin leave it."""
+        self.id += count
+        self.number += count
+        self.tags = self.tags[count:]
 
 
 def enter(table: dict[int, Any], first: int, run: DeliveryRun) -> None:

@@ -14,7 +14,7 @@ from gateway.adapters.performatives import termini
 from gateway.adapters.performatives.composites import condition_for, symbol_for
 from gateway.adapters.performatives.connection import Connection
 from gateway.adapters.performatives.coordinator import Coordinator
-from gateway.adapters.performatives.deliveries import OutgoingDelivery
+from gateway.adapters.performatives.deliveries import FEW, OutgoingDelivery
 from gateway.adapters.performatives.incoming_publishes import IncomingPublishes
 from gateway.adapters.performatives.link_recovery import (
     BadMap,
@@ -295,7 +295,11 @@ class ServerSession(SessionHandler, LinkHandler):
         return [s for s in deliveries if s.link is not link or not s.number or s.txn_id is not None]
 
     def on_runs_settled(self, numbers: list[int], outcome: Outcome, found: list[Operation]) -> None:
-        found.append(SettleMany(self.session.number, numbers, outcome))
+        channel = self.session.number
+        if len(numbers) > FEW:
+            found.append(SettleMany(channel, numbers, outcome))
+        else:
+            found += [Settle(channel, number, False, outcome) for number in numbers]
 
     def on_acquire(self, link: SendingLink, txn_id: Any) -> None:
         self.coordinator.acquire(link, txn_id)
