@@ -159,6 +159,13 @@ class UnsettledDeliveries:
         if outcome is None or begin is None or last < first:
             return False
         link = begin.link
+        if first == last:
+            if not isinstance(begin, DeliveryRun) or begin.id != first:
+                return False
+            del self.sent[first], link.unsettled[first]
+            session.handler.on_runs_settled([begin.number], outcome, found)
+            begin.shorten(1)
+            return True
         touched: list[OutgoingDelivery | DeliveryRun] = []
         at = first
         while at <= last:
