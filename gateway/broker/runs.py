@@ -58,7 +58,7 @@ def publish_run(
         if (
             message.exchange is not name
             or message.key is not key
-            or message.essentials is not essentials
+            or (message.essentials is not essentials and message.essentials != essentials)
             or message.__class__ is not Message
             or header.find(OCTETS) >= 0
             or (has_headers and header.find(COPIES) >= 0)

@@ -13,7 +13,7 @@ from gateway.broker.channel import Channel
 from gateway.broker.publish_path import PublishPath
 from gateway.broker.runs import MOST, publish_run
 from gateway.errors import Refusal
-from gateway.message import Message
+from gateway.message import Essentials, Message
 from gateway.operations import Outcome
 from tests.broker.fakes import Heard, House, consume, declare, message
 from tests.drawing import examples
@@ -60,7 +60,8 @@ def drawn(chance: random.Random) -> list[Message]:
         kind = chance.choice(kinds) if chance.random() < 0.3 else kinds[0]
         key = "nowhere" if chance.random() < 0.05 else "q"
         one = message("x" * (number % 7), key, **kind)
-        one.essentials = known.setdefault(one.header, one.essentials)
+        if number % 3:
+            one.essentials = known.setdefault(one.header, one.essentials)
         found.append(one)
     return found
 
@@ -169,6 +170,18 @@ def alike(number: int) -> list[Message]:
     first = message("0", "q")
     return [first, *(Message(first.dialect, b"", b"x", "", "q", first.essentials)
                      for _ in range(number - 1))]  # fmt: skip
+
+
+def test_equal_essentials_are_alike(house: House) -> None:
+    """Headers of several sizes have essentials of their own, though they say the same."""
+    path, _ = waiting(house)
+    path.publish(message("first", "q"))
+    some, others = alike(3), alike(3)
+    for one in others:
+        one.essentials = Essentials(*one.essentials)
+    priority = message("last", "q", priority=1)
+    many = [*some, *others, priority, *alike(2)]
+    assert publish_run(path, many, 0, False, perf_counter, math.inf) == 6
 
 
 @pytest.mark.parametrize("no_ack", [False, True])

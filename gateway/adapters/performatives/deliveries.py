@@ -10,8 +10,15 @@ from struct import Struct
 from typing import Any, Protocol, TypeVar
 
 from gateway.adapters.performatives.composites import write
+from gateway.adapters.performatives.delivery_runs import DeliveryRun, remove
 from gateway.adapters.performatives.links import MASK, Link, SessionHandler, ahead
-from gateway.adapters.performatives.outcomes import ACCEPTED, TERMINAL, bare, is_transactional
+from gateway.adapters.performatives.outcomes import (
+    ACCEPTED,
+    OUTCOMES,
+    TERMINAL,
+    bare,
+    is_transactional,
+)
 from gateway.adapters.performatives.violation import Violation
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.adapters.performatives.wire.tables import AmqpError
@@ -103,9 +110,9 @@ class UnsettledDeliveries:
         """``None`` when its output is closed: then there is nothing more to settle."""
         self._room = room
         """Octets of the largest performative that the peer takes."""
-        self.sent: dict[int, OutgoingDelivery] = {}
+        self.sent: dict[int, OutgoingDelivery | DeliveryRun] = {}
         """Our deliveries by id, in the order of their sending."""
-        self.received: dict[int, IncomingDelivery] = {}
+        self.received: dict[int, IncomingDelivery | DeliveryRun] = {}
         """The peer's deliveries by id."""
         self._returned: deque[tuple[int, int]] = deque(maxlen=MOST_RETURNED)
         """Our deliveries that went back without an outcome because their link was closed: first and
@@ -129,13 +136,92 @@ class UnsettledDeliveries:
             text = "a disposition ends before it begins"
             raise Violation(AmqpError.INVALID_FIELD, text, Lost.SESSION, session.number)
         if record.role:
-            deliveries = within(self.sent, first, reach)
+            if record.settled and self._on_runs(session, record, found):
+                return
+            deliveries = self._each(self.sent, first, reach)
             if self._returned and is_transactional(record.state) and self._missed(first, reach):
                 session.handler.on_late_outcome(record.state)
             if deliveries:
                 self._on_outcome(session, deliveries, record.state, bool(record.settled), found)
         elif record.settled:
-            self.forget_received(within(self.received, first, reach))
+            self.forget_received(self._each(self.received, first, reach))
+
+    def _on_runs(
+        self, session: DispositionSession, record: w.Disposition, found: list[Operation]
+    ) -> bool:
+        """An outcome with which the receiver has settled all of a range of one link: runs from
+        their begin on, and single deliveries among them. False for anything else: then nothing is
+        done. Hot."""
+        outcome = OUTCOMES.get(type(record.state))
+        first = record.first
+        last = first if record.last is None else record.last
+        begin = self.sent.get(first)
+        if outcome is None or begin is None or last < first:
+            return False
+        link = begin.link
+        if first == last:
+            if not isinstance(begin, DeliveryRun) or begin.id != first:
+                return False
+            del self.sent[first], link.unsettled[first]
+            session.handler.on_runs_settled([begin.number], outcome, found)
+            begin.shorten(1)
+            return True
+        touched: list[OutgoingDelivery | DeliveryRun] = []
+        at = first
+        while at <= last:
+            one = self.sent.get(at)
+            if one is None or one.link is not link:
+                return False
+            if isinstance(one, DeliveryRun):
+                if one.id != at:
+                    return False
+                at += len(one.tags)
+            elif one.number and one.txn_id is None and not link.over:
+                at += 1
+            else:
+                return False
+            touched.append(one)
+        numbers: list[int] = []
+        for one in touched:
+            if isinstance(one, DeliveryRun):
+                count = min(len(one.tags), last - one.id + 1)
+                numbers += range(one.number, one.number + count)
+                one.shorten(count)
+            else:
+                numbers.append(one.number)
+        remove(self.sent, first, len(numbers))
+        remove(link.unsettled, first, len(numbers))
+        session.handler.on_runs_settled(numbers, outcome, found)
+        return True
+
+    def _each(self, table: dict[int, Any], first: int, reach: int) -> list[Any]:
+        """The deliveries of a range, to be handled one by one."""
+        some = within(table, first, reach)
+        together = {one for one in some if one.__class__ is DeliveryRun}
+        if not together:
+            return some
+        for run in together:
+            self.expand(run)
+        return within(table, first, reach)
+
+    def expand(self, run: DeliveryRun) -> None:
+        """Each delivery of a run stands in the tables by itself."""
+        link = run.link
+        for n, tag in enumerate(run.tags):
+            id_, number = run.id + n, run.number + n
+            if run.numbered is None:
+                sent = OutgoingDelivery(link, id_, number, tag)
+                self.sent[id_] = link.unsettled[id_] = sent
+                continue
+            arrival = IncomingDelivery(link, id_, tag, run.settled, False, None)
+            run.numbered[number] = arrival
+            if not run.settled:
+                self.received[id_] = link.unsettled[id_] = arrival
+
+    def expand_all(self, link: Link) -> None:
+        """Each delivery of a link stands in the tables by itself."""
+        for run in {one for one in link.unsettled.values() if isinstance(one, DeliveryRun)}:
+            self.expand(run)
 
     def _on_outcome(
         self,
@@ -193,7 +279,9 @@ class UnsettledDeliveries:
         """Settle these deliveries of ours with this state."""
         self._write_disposition(False, first, last, True, state)
 
-    def settle_received(self, arrivals: Iterable[IncomingDelivery], state: Any) -> None:
+    def settle_received(
+        self, arrivals: Iterable[IncomingDelivery | DeliveryRun], state: Any
+    ) -> None:
         """Write our state of these deliveries. Those of mode "first" are settled by it, those of
         "second" when the sender has settled them (§2.8.3). One disposition for each run of
         consecutive ids. Hot."""
@@ -209,18 +297,23 @@ class UnsettledDeliveries:
                 if touched is not None:
                     touched.top_up()
                 touched = arrival.link
-            number, second = arrival.id, arrival.second
+            number, second, count = arrival.id, arrival.second, 1
             if second:
                 arrival.reported = state
             else:
                 arrival.settled = True
-                del self.received[number]
-                touched.unsettled.pop(number, None)
+                if isinstance(arrival, DeliveryRun):
+                    count = len(arrival.tags)
+                    remove(self.received, number, count)
+                    remove(touched.unsettled, number, count)
+                else:
+                    del self.received[number]
+                    touched.unsettled.pop(number, None)
             if number != last + 1 or second is not mode:
                 if last >= 0:
                     self._write_disposition(True, begin, last, not mode, state)
                 begin, mode = number, second
-            last = number
+            last = number + count - 1
         if touched is not None:
             self._write_disposition(True, begin, last, not mode, state)
             touched.top_up()
@@ -251,9 +344,9 @@ class UnsettledDeliveries:
                 self.sent.pop(number, None)
             link.unsettled.clear()
         else:
-            for arrival in link.unsettled.values():
+            for number, arrival in link.unsettled.items():
                 arrival.settled = True
-                self.received.pop(arrival.id, None)
+                self.received.pop(number, None)
             link.unsettled.clear()
 
 

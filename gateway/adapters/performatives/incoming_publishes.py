@@ -14,6 +14,7 @@ from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.coordinator import REJECTED, Coordinator
 from gateway.adapters.performatives.decoding import FieldError, TooManyValues
 from gateway.adapters.performatives.deliveries import IncomingDelivery
+from gateway.adapters.performatives.delivery_runs import DeliveryRun, enter, remove
 from gateway.adapters.performatives.large_messages import NotStored, SpooledMessage
 from gateway.adapters.performatives.link_recovery import written_map
 from gateway.adapters.performatives.links import LinkHandler
@@ -21,6 +22,7 @@ from gateway.adapters.performatives.outcomes import ACCEPTED, is_transactional, 
 from gateway.adapters.performatives.pending import PendingReply
 from gateway.adapters.performatives.receiving_link import ReceivingLink
 from gateway.adapters.performatives.sections import (
+    DATA_BEGIN,
     PROPERTIES,
     data_prefix,
     part,
@@ -71,7 +73,7 @@ class IncomingPublishes(LinkHandler):
         self._published = 0
         self._confirmed = 0
         """All publishes up to this number are confirmed."""
-        self._awaiting: dict[int, IncomingDelivery] = {}
+        self._awaiting: dict[int, IncomingDelivery | DeliveryRun] = {}
         self._header = b""
         self._essentials: Essentials | None = None
         """Of the last message that was read."""
@@ -169,16 +171,14 @@ class IncomingPublishes(LinkHandler):
         buf: bytes,
         found: list[Operation],
     ) -> int:
-        """Those whose header is the one before, or like it, are published together."""
+        """Those whose header is the one before, or like one before, are published together. Hot."""
         attached: Attached = link.data
-        exchange, key = attached.exchange, attached.key
+        exchange, key, transient = attached.exchange, attached.key, attached.transient
         last, of_last = self._header, self._essentials
-        octets = len(last)
-        like = _ESSENTIALS_OF.get(octets)
         if exchange is None or attached.node == MANAGEMENT or of_last is None:
             return index
-        if attached.transient and (of_last.durable or (like is not None and like.found.durable)):
-            return index
+        octets = len(last)
+        like = _ESSENTIALS_OF.get(octets)
         messages: list[Message] = []
         size, prefix = -1, b""
         for begin, end in islice(run.spans, index, None):
@@ -187,7 +187,14 @@ class IncomingPublishes(LinkHandler):
                 prefix = prefix_of(size - octets)
             middle = begin + octets
             if not prefix or not buf.startswith(prefix, middle):
-                break
+                # Its header may have another size. If it is like one of that size, the body begins
+                # where it seems to.
+                middle = buf.find(DATA_BEGIN, begin, end)
+                octets = middle - begin
+                prefix = prefix_of(end - middle)
+                like = _ESSENTIALS_OF.get(octets)
+                if middle < 0 or not prefix or not buf.startswith(prefix, middle):
+                    break
             header = buf[begin:middle]
             if header == last:
                 header, essentials = last, of_last
@@ -195,20 +202,23 @@ class IncomingPublishes(LinkHandler):
                 essentials = like.found
             else:
                 break
+            if transient and essentials.durable:
+                break
             body = buf[middle + len(prefix) : end]
             messages.append(Message(SECTIONS, header, body, exchange, key, essentials))
         count = len(messages)
         if count:
+            self._header, self._essentials = messages[-1].header, messages[-1].essentials
             number = self._published + 1
             self._published += count
             if not settled:
                 first = run.first + index
-                tags = run.tags
-                received, unsettled = self.session.unsettled.received, link.unsettled
+                tags = run.tags[index : index + count]
                 awaiting = self._awaiting
-                for n in range(count):
-                    arrival = IncomingDelivery(link, first + n, tags[index + n], False, False, None)
-                    received[first + n] = unsettled[first + n] = awaiting[number + n] = arrival
+                arrivals = DeliveryRun(link, first, number, tags, awaiting)
+                enter(self.session.unsettled.received, first, arrivals)
+                enter(link.unsettled, first, arrivals)
+                enter(awaiting, number, arrivals)
             found.append(PublishMany(self.session.number, messages, attached.mandatory))
         return index + count
 
@@ -285,15 +295,32 @@ class IncomingPublishes(LinkHandler):
         if self.returned or not accepted:
             self._confirm_each(first, sequence, accepted)
             return
-        if first == sequence:
-            arrival = awaiting.pop(sequence, None)
-            if arrival is not None:
-                self.session.unsettled.settle_received((arrival,), ACCEPTED)
+        if not awaiting:
             return
-        numbers = range(first, sequence + 1)
-        arrivals = [awaiting.pop(number) for number in numbers if number in awaiting]
+        arrivals: list[IncomingDelivery | DeliveryRun] = []
+        number = first
+        while number <= sequence:
+            arrival = awaiting.get(number)
+            count = 1
+            if isinstance(arrival, DeliveryRun) and arrival.number == number:
+                arrival = arrival.front(sequence - number + 1)
+                count = len(arrival.tags)
+                remove(awaiting, number, count)
+            elif arrival is not None:
+                arrival = self._arrival(number)
+            if arrival is not None:
+                arrivals.append(arrival)
+            number += count
         if arrivals:
             self.session.unsettled.settle_received(arrivals, ACCEPTED)
+
+    def _arrival(self, number: int) -> IncomingDelivery | None:
+        """Take the delivery with this number, if it is unsettled."""
+        arrival = self._awaiting.pop(number, None)
+        if isinstance(arrival, DeliveryRun):
+            self.session.unsettled.expand(arrival)
+            return self._arrival(number)
+        return arrival
 
     def _confirm_each(self, first: int, last: int, accepted: bool) -> None:
         """Some messages were returned or not taken: settle runs with the same state together."""
@@ -301,7 +328,7 @@ class IncomingPublishes(LinkHandler):
         together: list[IncomingDelivery] = []
         for number in range(first, last + 1):
             came_back = self.returned.pop(number, None)
-            arrival = self._awaiting.pop(number, None)
+            arrival = self._arrival(number)
             if arrival is None:
                 continue
             each = came_back or usual

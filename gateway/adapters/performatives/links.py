@@ -21,7 +21,7 @@ from gateway.adapters.performatives.wire.tables import AmqpError
 from gateway.bodies import Spool
 from gateway.errors import Lost, PeerError
 from gateway.message import Message
-from gateway.operations import Operation
+from gateway.operations import Operation, Outcome
 
 MASK = 0xFFFF_FFFF
 """Sequence numbers have 32 bits and wrap around (RFC 1982)."""
@@ -113,6 +113,10 @@ class SessionHandler:
         """One state of the receiver for many ``OutgoingDelivery``. Returns those that still need
         ``LinkHandler.on_outcome``, one by one: all, without an override."""
         return deliveries
+
+    def on_runs_settled(self, numbers: list[int], outcome: Outcome, found: list[Operation]) -> None:
+        """The receiver has settled deliveries of ours, which nobody has looked at one by one, with
+        one outcome. ``numbers`` are those of the deliveries in operations. Hot."""
 
     def on_late_outcome(self, state: Any) -> None:
         """A state for deliveries of which some have gone back, because their link is closed."""

@@ -30,7 +30,8 @@ DATA, SEQUENCE, VALUE, FOOTER = range(0x75, 0x79)
 _I = Struct(">I")
 _BY_SYMBOL = {symbol: code for code, (_, symbol) in SECTIONS.items()}
 
-DATA_8, DATA_32 = b"\x00\x53\x75\xa0", b"\x00\x53\x75\xb0"
+DATA_BEGIN = b"\x00\x53\x75"
+DATA_8, DATA_32 = DATA_BEGIN + b"\xa0", DATA_BEGIN + b"\xb0"
 NO_BODY, RAW_SEQUENCE, RAW_VALUE = (
     b"\x00\x53" + bytes((code, 0x40)) for code in (0x75, 0x76, 0x77)
 )

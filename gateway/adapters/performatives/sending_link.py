@@ -20,6 +20,7 @@ from gateway.adapters.performatives.deliveries import (
     OutgoingDelivery,
     UnsettledDeliveries,
 )
+from gateway.adapters.performatives.delivery_runs import DeliveryRun, enter
 from gateway.adapters.performatives.frames import HEAD
 from gateway.adapters.performatives.large_messages import Rope
 from gateway.adapters.performatives.links import (
@@ -259,12 +260,13 @@ class SendingLink(Link):
         session, granted = self.session, self.granted
         if not self._quick or self._annotates or self.held:
             return 0
-        most = min(len(messages), self.credit, session.window)
+        # Ids that begin at 0 again are left to ``deliver``.
+        most = min(len(messages), self.credit, session.window, MASK - session.next_delivery_id)
         settled, room = self.settles, self._room
         layout, start, tail = self._heads[settled]
         pack, fixed = layout.pack, layout.size
-        sent, unsettled = self._sent, self.unsettled
-        id_, tag = session.next_delivery_id, self.last_tag
+        first = id_ = session.next_delivery_id
+        tag = self.last_tag
         parts: list[bytes] = []
         size, prefix = -1, b""
         octets = count = 0
@@ -293,11 +295,13 @@ class SendingLink(Link):
                 parts += b"".join((head, header, prefix)), body
                 joined = False
             octets += total
-            if not settled:
-                sent[id_] = unsettled[id_] = OutgoingDelivery(self, id_, number + count, tag)
-            id_ = id_ + 1 & MASK
+            id_ += 1
             count += 1
         if count:
+            if not settled:
+                run = DeliveryRun(self, first, number, range(self.last_tag + 1, tag + 1))
+                enter(self._sent, first, run)
+                enter(self.unsettled, first, run)
             session.next_delivery_id, self.last_tag = id_, tag
             session.next_outgoing_id = session.next_outgoing_id + count & MASK
             session.window -= count

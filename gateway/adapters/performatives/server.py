@@ -14,7 +14,7 @@ from gateway.adapters.performatives import termini
 from gateway.adapters.performatives.composites import condition_for, symbol_for
 from gateway.adapters.performatives.connection import Connection
 from gateway.adapters.performatives.coordinator import Coordinator
-from gateway.adapters.performatives.deliveries import OutgoingDelivery
+from gateway.adapters.performatives.deliveries import FEW, OutgoingDelivery
 from gateway.adapters.performatives.incoming_publishes import IncomingPublishes
 from gateway.adapters.performatives.link_recovery import (
     BadMap,
@@ -63,6 +63,7 @@ from gateway.operations import (
     EndSession,
     Modify,
     Operation,
+    Outcome,
     Refused,
     Returned,
     SelectConfirms,
@@ -240,6 +241,7 @@ class ServerSession(SessionHandler, LinkHandler):
     def _unsettled(self, link: SendingLink) -> dict[int, bytes]:
         """Tags by delivery number: of sent deliveries, and of those that were to be resumed."""
         unsettled: dict[int, bytes] = dict(link.data or {})
+        self.session.unsettled.expand_all(link)
         for sent in link.unsettled.values():
             if sent.number:
                 unsettled[sent.number] = sent.tag
@@ -291,6 +293,13 @@ class ServerSession(SessionHandler, LinkHandler):
         if len(plain) == len(deliveries):
             return []
         return [s for s in deliveries if s.link is not link or not s.number or s.txn_id is not None]
+
+    def on_runs_settled(self, numbers: list[int], outcome: Outcome, found: list[Operation]) -> None:
+        channel = self.session.number
+        if len(numbers) > FEW:
+            found.append(SettleMany(channel, numbers, outcome))
+        else:
+            found += [Settle(channel, number, False, outcome) for number in numbers]
 
     def on_acquire(self, link: SendingLink, txn_id: Any) -> None:
         self.coordinator.acquire(link, txn_id)

@@ -486,6 +486,7 @@ def test_a_run_of_deliveries_is_as_each_of_them(seed: int) -> None:
             link = peer.session.links["1"]
             seen.append([peer.session.next_outgoing_id, peer.session.window])
             seen.append([link.credit, link.count, len(link.held)])
+        peer.session.unsettled.expand_all(link)
         seen.append([(one.id, one.number, one.tag) for one in peer.session.unsettled.sent.values()])
     half = len(seen) // 2
     assert seen[:half] == seen[half:]

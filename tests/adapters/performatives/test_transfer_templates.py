@@ -22,9 +22,11 @@ def content(chance: random.Random, number: int) -> bytes:
     """Mostly a message with an id and a header of its own."""
     header = SECTIONS.write(
         Properties(
-            message_id=f"{number:08}",
+            message_id=f"{number:0{chance.choice([8, 8, 9])}}",
             creation_time=1_700_000_000_000 + number,
-            application={"trace": chance.choice([f"{number:016}", "ü" * 8, "short"])},
+            application={
+                "trace": chance.choice([f"{number:016}", "ü" * 8, "short", "\x00Su\xa0 a section?"])
+            },
             to=chance.choice([None] * 6 + ["elsewhere"]),
         )
     )
@@ -167,6 +169,26 @@ def test_transfers_alike_are_published_together() -> None:
     assert [len(one.body) for one in together.messages] == [n % 3 + 1 for n in numbers[3:]]
     ids = [one.properties.message_id for one in together.messages]
     assert ids == [f"{number:08}" for number in numbers[3:]]
+
+
+def test_headers_of_several_sizes_are_published_together() -> None:
+    """Ids are seldom padded to one size."""
+    peer = Peer()
+    peer.sends()
+
+    def message(number: int, name: str) -> bytes:
+        header = SECTIONS.write(Properties(message_id=name, subject="sizes"))
+        record = w.Transfer(0, number, number.to_bytes(4), 0, False)
+        return packed(record, 0, header + b"\x00\x53\x75\xa0\x02hi")
+
+    names = [f"{number**4}" for number in range(40)]  # one to seven digits
+    seen = b"".join(message(1000 + n, f"{n % 2}" * (n // 2 + 1)) for n in range(14))
+    peer.feed(seen)
+    octets = b"".join(message(1014 + n, name) for n, name in enumerate(names))
+    (together,) = peer.engine.receive(octets)
+    assert isinstance(together, PublishMany)
+    assert [one.properties.message_id for one in together.messages] == names
+    assert {one.body for one in together.messages} == {b"hi"}
 
 
 def test_the_template_leaves_nothing_behind() -> None:
