@@ -81,15 +81,19 @@ def test_a_killed_gateway_goes_on(old: Running, tmp_path: Path, version: str) ->
         assert len({in_memory.text(one) for one in once}) == len(once)
 
 
+MANY = 3000
+"""Messages that take a minute to move, at the rate of the next test."""
+
+
 def test_pause_resume_forget(old: Running, tmp_path: Path) -> None:
     with Running(tmp_path, "--config", configuration(tmp_path, old, "0-9-1")) as new:
         declare(new, "slow")
         declare(old, "slow.there")
-        publish(new.port, "slow", range(300))
+        publish(new.port, "slow", range(MANY))
         pair = {"source": "slow", "destination": "slow.there"}
         wanted = {"name": "out", "destination": "old", "queues": [pair], "rate": 50}
         assert ask(new, "POST", "", wanted, "move-counts").json() == {"queues": [
-            {"source": "slow", "destination": "slow.there", "messages": 300, "there": 0}
+            {"source": "slow", "destination": "slow.there", "messages": MANY, "there": 0}
         ]}  # fmt: skip
         assert ask(new, "POST", "", wanted).json()["state"] == "running"
         assert ask(new, "POST", "", wanted).status_code == 409
@@ -99,8 +103,8 @@ def test_pause_resume_forget(old: Running, tmp_path: Path) -> None:
         paused = told(new, "out")
         assert paused["state"] == "paused"
         moved = old.asked("/api/queues/%2F/slow.there")["messages"]
-        assert moved == paused["moved"] < 300
-        assert new.asked("/api/queues/%2F/slow")["messages_ready"] == 300 - moved
+        assert moved == paused["moved"] < MANY
+        assert new.asked("/api/queues/%2F/slow")["messages_ready"] == MANY - moved
         new.kill()
         new.start()
         time.sleep(0.2)

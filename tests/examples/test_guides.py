@@ -11,7 +11,7 @@ import pytest
 
 from tests.examples.reader import ROOT, SERVE, Reader, guide, settings
 from tests.interop.servers import free_ports
-from tests.net.running import Running
+from tests.net.running import PATIENCE, Running
 
 README = (ROOT / "README.md").read_text()
 GUIDES = ("publish-over-http", "follow-in-a-browser", "old-and-new-clients")
@@ -23,9 +23,12 @@ ELSEWHERE = {
 }
 """Blocks of the README that are not run here, and what runs them."""
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("curl") is None, reason="curl is not installed (apt-get install curl)"
-)
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        shutil.which("curl") is None, reason="curl is not installed (apt-get install curl)"
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, str]) -> 
 @pytest.fixture
 def reader(tmp_path: Path, gateway: Running, ports: dict[str, str]) -> Iterator[Reader]:
     url = f"http://127.0.0.1:{gateway.http_port}"
-    with Reader(tmp_path, ports, AMQP_GATEWAY_URL=url) as one:
+    with Reader(tmp_path, ports, patience=4 * PATIENCE, AMQP_GATEWAY_URL=url) as one:
         yield one
 
 
