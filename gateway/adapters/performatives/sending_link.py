@@ -250,18 +250,23 @@ class SendingLink(Link):
 
     def deliver_run(self, number: int, messages: list[Message]) -> None:
         """``deliver`` for messages with numbers in a row, from this one on. Hot."""
-        done = self._send_run(number, messages)
-        for index in range(done, len(messages)):
-            self.deliver(number + index, messages[index])
+        done = 0
+        while done < len(messages):
+            done += self._send_run(number + done, messages, done)
+            if done < len(messages):
+                self.deliver(number + done, messages[done])
+                done += 1
 
-    def _send_run(self, number: int, messages: list[Message]) -> int:
-        """Send those at the begin of a run which go out as they are, in one frame each. How many
-        these are. Hot."""
+    def _send_run(self, number: int, messages: list[Message], done: int) -> int:
+        """Send the messages from this one on that are not for ``deliver`` to decide about, in one
+        frame each. How many these are. Hot."""
         session, granted = self.session, self.granted
         if not self._quick or self._annotates or self.held:
             return 0
         # Ids that begin at 0 again are left to ``deliver``.
-        most = min(len(messages), self.credit, session.window, MASK - session.next_delivery_id)
+        most = min(
+            len(messages) - done, self.credit, session.window, MASK - session.next_delivery_id
+        )
         settled, room = self.settles, self._room
         layout, start, tail = self._heads[settled]
         pack, fixed = layout.pack, layout.size
@@ -272,17 +277,21 @@ class SendingLink(Link):
         octets = count = 0
         joined = True
         while count < most:
-            message = messages[count]
+            message = messages[done + count]
+            if message.__class__ is not Message:
+                break
             header, body = message.header, message.body
+            if message.dialect is not SECTIONS or message.added_headers:
+                try:
+                    header, body = message.form_for(SECTIONS)
+                except ValueError:
+                    break
             if len(body) != size:
                 size = len(body)
                 prefix = data_prefix(size)
             total = len(header) + len(prefix) + size
             if (
-                message.dialect is not SECTIONS
-                or message.added_headers
-                or message.__class__ is not Message
-                or body.__class__ is not bytes
+                body.__class__ is not bytes
                 or total > room
                 or (header and (header[1] != 0x53 or header[2] >= DATA))
             ):
