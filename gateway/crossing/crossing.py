@@ -12,13 +12,11 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from gateway.adapters.methods.content import BASIC, BODY, REFERENCE
+from gateway.adapters.methods.content import BODY, REFERENCE
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.sections import is_plain
-from gateway.adapters.segments.content import SEGMENTS
 from gateway.bodies import Body, LargeBody
 from gateway.crossing import jms
-from gateway.crossing.basic_shapes import BASIC_NOTATION
 from gateway.crossing.capsule import (
     LARGEST,
     Capsule,
@@ -30,12 +28,10 @@ from gateway.crossing.capsule import (
 from gateway.crossing.conversion import Hop, natural_form
 from gateway.crossing.forms import Form
 from gateway.crossing.legacy_forms import FORMS, form_of
-from gateway.crossing.plans import Notation
+from gateway.crossing.notations import NOTATIONS, source_for
 from gateway.crossing.references import References
 from gateway.crossing.returning import OpenedCapsule, edited, open_capsule, original_of
 from gateway.crossing.sameness import same_body
-from gateway.crossing.section_shapes import SECTIONS_NOTATION
-from gateway.crossing.segment_shapes import SEGMENT_NOTATION
 from gateway.crossing.shapes import Shapes
 from gateway.message import Dialect, Message
 
@@ -50,12 +46,6 @@ NAMED = 8
 BODY_OCTETS, REFERENCE_OCTETS = BODY.encode(), REFERENCE.encode()
 DEPENDING = (BODY_OCTETS, REFERENCE_OCTETS, *jms.MARKS)
 """Properties that make a conversion to 1.0 depend on more than the header."""
-
-
-NOTATIONS: dict[str, Notation] = {
-    BASIC.name: BASIC_NOTATION, SECTIONS.name: SECTIONS_NOTATION, SEGMENTS.name: SEGMENT_NOTATION,
-}  # fmt: skip
-"""By name of the dialect: those that are converted by shape."""
 
 
 class Fidelity(StrEnum):
@@ -129,7 +119,7 @@ class Crossing:
         self._references = References()
         self._shapes: dict[tuple[str, str], Shapes] = {
             (source, reader): Shapes(
-                NOTATIONS[source],
+                source_for(source, reader),
                 NOTATIONS[reader],
                 partial(self._plain_form, FORMS[source], FORMS[reader]),
                 self._references,

@@ -106,6 +106,36 @@ def in_digits(raw: bytes) -> bytes:
     return b"%d" % int.from_bytes(raw)
 
 
+def milliseconds_in_digits(raw: bytes) -> bytes:
+    return b"%d" % (int.from_bytes(raw) * 1000)
+
+
+def seconds_in_digits(raw: bytes) -> bytes:
+    return b"%d" % (int.from_bytes(raw) // 1000)
+
+
+def widened(raw: bytes) -> bytes:
+    return bytes(8 - len(raw)) + raw
+
+
+def last_half(raw: bytes) -> bytes:
+    """The inverse of ``widened``, for numbers of 32 bits."""
+    return raw[4:]
+
+
+def in_few_seconds(raw: bytes) -> bytes:
+    """``in_seconds``, for numbers of 32 bits."""
+    return in_seconds(raw)[4:]
+
+
+def of_digits(raw: bytes) -> bytes:
+    return _Q.pack(int(raw)) if raw.isdigit() else raw
+
+
+def of_digits_in_milliseconds(raw: bytes) -> bytes:
+    return _Q.pack(int(raw) * 1000) if raw.isdigit() else raw
+
+
 def in_hexadecimal(raw: bytes) -> bytes:
     text = raw.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}".encode()
@@ -130,12 +160,14 @@ def digest(raw: bytes) -> bytes:
 
 
 TRANSFERS: dict[int, tuple[Write, ...]] = {
-    8: (in_milliseconds, in_seconds, in_digits),
+    4: (widened, in_milliseconds, milliseconds_in_digits),
+    8: (in_milliseconds, in_seconds, in_digits, last_half, in_few_seconds, seconds_in_digits),
+    10: (of_digits, of_digits_in_milliseconds),
     16: (in_hexadecimal, as_urn, as_jms),
     39: (uuid_in,),
 }
 """The results of a value besides itself, by its size."""
-UNSIZED = (in_digits, uuid_in)
+UNSIZED = (in_digits, milliseconds_in_digits, seconds_in_digits, uuid_in)
 """Conversions whose results differ in size for values of equal size."""
 
 
@@ -373,6 +405,11 @@ def id_token(raw: bytes) -> int:
     if raw.startswith(b"ID:"):
         token |= JMS | OF_UUID if JMS_ID.fullmatch(raw) else JMS
     return token
+
+
+def has_room(raw: bytes) -> bool:
+    """Whether the fields of all versions can hold an id: it is not empty, and without NUL."""
+    return raw != b"" and b"\0" not in raw
 
 
 def id_check(token: int) -> Check:
