@@ -68,9 +68,10 @@ def batches(version: str, varying: bool) -> list[list[Any]]:
 
 
 class House:
-    """A broker in memory with one queue, and a client of a version on it."""
+    """A broker in memory with one queue, and a client of a version on it. The broker may be that of
+    another house, which is ``beside`` it."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, beside: "House | None" = None) -> None:
         from gateway.adapters import Credentials, Product, Role, adapter_for
         from gateway.broker.broker import Broker
         from gateway.broker.memory_store import MemoryStore
@@ -78,10 +79,13 @@ class House:
         from gateway.sessions.registry import SessionRegistry
         from gateway.sessions.session import Session
 
-        self.store = MemoryStore(False)
-        self.broker = Broker(self.store, now=1)
-        self.broker.access.set_permissions("guest", "/", ".*", ".*", ".*")
-        self._make(DeclareQueue(1, None, QUEUE))
+        if beside is None:
+            self.store = MemoryStore(False)
+            self.broker = Broker(self.store, now=1)
+            self.broker.access.set_permissions("guest", "/", ".*", ".*", ".*")
+            self._make(DeclareQueue(1, None, QUEUE))
+        else:
+            self.store, self.broker = beside.store, beside.broker
         self.server = adapter_for(version, Role.SERVER, authority=Anybody())
         self.session = Session(
             self.broker,
@@ -110,19 +114,23 @@ class House:
         found: list[Any] = []
         while True:
             up = b"".join(self.client.output())
-            if up:
-                self.session.perform(self.server.receive(up))
-            self.session.perform(self.server.found())
-            self.broker.end_turn()
-            batch = self.store.take()
-            if batch is not None:
-                self.broker.committed(batch.mark)
+            self.serve(up)
             down = b"".join(self.server.output())
             if down:
                 found += self.client.receive(down)
             found += self.client.found()
             if not up and not down:
                 return found
+
+    def serve(self, octets: bytes) -> None:
+        """One turn of the gateway with octets of the client."""
+        if octets:
+            self.session.perform(self.server.receive(octets))
+        self.session.perform(self.server.found())
+        self.broker.end_turn()
+        batch = self.store.take()
+        if batch is not None:
+            self.broker.committed(batch.mark)
 
     def ask(self, operation: Any) -> None:
         from gateway.operations import Done
