@@ -34,16 +34,18 @@ AIM = 0.5
 BLOCK = 200
 """Messages of one turn of the gateway: a read of 100 KiB or so."""
 WARM_BLOCKS = 2
+NUMBERS = count()
+"""Of messages, in all passages: the caches of the adapters are those of the process."""
 EVERY = 64
 """Of the messages, one in so many is compared with what was published."""
-NUMBERS = {"0-10-07-24": "0-9-1", "0-10-07-27": "0-9-1"}
+KEPT_AS = {"0-10-07-24": "0-9-1", "0-10-07-27": "0-9-1"}
 """Versions that keep their messages in the dialect of another."""
 
 
 def dialect_of(version: str) -> Any:
     from gateway.message import DIALECTS
 
-    return DIALECTS[NUMBERS.get(version, OWN.get(version, version))]
+    return DIALECTS[KEPT_AS.get(version, OWN.get(version, version))]
 
 
 def message_of(version: str, number: int) -> Any:
@@ -107,7 +109,6 @@ class Passage:
         self._publisher = House(source)
         self._consumer = House(reader, self._publisher)
         self._consumer.ask(Subscribe(1, "consume", QUEUE, "mine", no_ack=True))
-        self._numbers = count()
         self.costs: list[float] = []
         """Seconds for each message, by block."""
 
@@ -122,7 +123,7 @@ class Passage:
         from gateway.operations import Deliver, Publish
 
         publisher, consumer = self._publisher, self._consumer
-        numbers = [next(self._numbers) for _ in range(BLOCK)]
+        numbers = [next(NUMBERS) for _ in range(BLOCK)]
         for number in numbers:
             message = message_of(self.source, number)
             publisher.client.send(Publish(1, message, False, False))
