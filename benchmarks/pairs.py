@@ -43,6 +43,7 @@ KEPT_AS = {"0-10-07-24": "0-9-1", "0-10-07-27": "0-9-1"}
 
 
 def dialect_of(version: str) -> Any:
+    import gateway.adapters.registry  # noqa: F401
     from gateway.message import DIALECTS
 
     return DIALECTS[KEPT_AS.get(version, OWN.get(version, version))]
