@@ -1,6 +1,5 @@
 """Values in message headers of 0.8a2, for conversion by shape: the expiry, the ids, and texts,
-numbers and times among the fields. Headers with properties of another version in ``AMQP_MORE`` are
-written by shape, but not read."""
+numbers and times among the fields; and the values of the basic properties in ``AMQP_MORE``."""
 
 from collections.abc import Callable
 from struct import Struct
@@ -9,8 +8,9 @@ from gateway.adapters.commands import types as fields
 from gateway.adapters.commands.content import FIXED, MORE, NAMED, SIZE_OCTETS
 from gateway.adapters.core.templates import Check, is_text
 from gateway.adapters.methods.contents.dialect import KEPT
+from gateway.adapters.methods.essentials import read_essentials
 from gateway.crossing import basic_shapes as basic
-from gateway.crossing.basic_shapes import BASIC_NOTATION, FOUR, SHORT, short
+from gateway.crossing.basic_shapes import BASIC_NOTATION, FOUR, SHORT, is_wide, short, wide_stand_in
 from gateway.crossing.plans import (
     CLOSE,
     CORRELATION,
@@ -26,6 +26,7 @@ from gateway.crossing.plans import (
     id_token,
     letters,
     text_id_check,
+    tokens,
 )
 
 _H, _I = Struct(">H"), Struct(">I")
@@ -36,8 +37,10 @@ FIELDS = GROUP | 1
 """Fields, and the basic properties in one of them: their size has two octets."""
 EXPIRY_AT = FIXED - SIZE_OCTETS - 4
 MORE_NAME = MORE.encode()
+HAS_CORRELATION = 4
+"""In the first octet of basic properties."""
 OWN_NAMES = {name.encode(): attribute for name, attribute in NAMED}
-CLOSED = (MORE_NAME, KEPT.encode(), *basic.CLOSED)
+CLOSED = (KEPT.encode(), *basic.CLOSED)
 
 
 def string(raw: bytes) -> bytes:
@@ -47,6 +50,11 @@ def string(raw: bytes) -> bytes:
 def is_time(raw: bytes) -> bool:
     """Whether it is a number of seconds that no version takes for milliseconds."""
     return int.from_bytes(raw) > basic.EARLIEST
+
+
+def is_soon_time(raw: bytes) -> bool:
+    """The same of one in eight octets that fits four."""
+    return basic.EARLIEST < int.from_bytes(raw) < 1 << 32
 
 
 def plain_id_check(token: int) -> Check:
@@ -65,19 +73,18 @@ class CommandNotation:
     texts = BASIC_NOTATION.texts | {TEXT}
     narrowed: frozenset[int] = frozenset()
     checks: dict[int, Check] = {
+        **BASIC_NOTATION.checks, basic.EIGHT: is_wide, basic.SECONDS: is_soon_time,
         TEXT: is_text, SECONDS: is_time, EXPIRY: is_time,
         **{token: plain_id_check(token) for token in IDS},
     }  # fmt: skip
 
     def scan(self, header: bytes) -> Scanned | None:
-        if MORE_NAME in header:
-            return None
         key: list[bytes | int] = []
         values: list[bytes] = []
         last = 0
         at = EXPIRY_AT + 4
         raw = header[EXPIRY_AT:at]
-        if is_time(raw):
+        if is_time(raw) and MORE_NAME not in header:  # which may have it with parts of a second
             key += (header[:EXPIRY_AT], EXPIRY)
             values.append(raw)
             last = at
@@ -117,6 +124,8 @@ class CommandNotation:
     def stand_in(self, token: int, turn: int, place: int, narrow: bool) -> bytes:
         if token in (SECONDS, EXPIRY):
             return _I.pack((1_700_000_123, 1_600_000_321)[turn] + place)
+        if token == basic.EIGHT:
+            return wide_stand_in(turn, place)
         if token == TEXT:
             return letters(turn, place, (23, 300)[turn])
         return BASIC_NOTATION.stand_in(token, turn, place, narrow)
@@ -150,16 +159,18 @@ def entries(
             start = at + 2
             stop = start + (header[at] << 8 | header[at + 1])
             raw = header[start:stop]
-            if not source:
-                token = TEXT
-                if name == MORE_NAME:
-                    found = BASIC_NOTATION.look(raw)
-                    if found is None:
-                        return False
+            if name == MORE_NAME:
+                if source and raw[0] & HAS_CORRELATION:
+                    return False
+                found = more(raw) if source else BASIC_NOTATION.look(raw)
+                if found is not None:
                     key += (header[last:at], FIELDS, *found[0], CLOSE)
                     values += found[1]
-                    at = last = stop
-                    continue
+                    last = stop
+                elif not source:
+                    return False
+            elif not source:
+                token = TEXT
             elif name in OWN_NAMES:
                 if OWN_NAMES[name] == "correlation_id" and len(raw) < 256 and plain_id(raw):
                     token = id_token(raw) | CORRELATION
@@ -184,6 +195,24 @@ def entries(
         key.append(header[last:end])
     key.append(CLOSE)
     return at == end
+
+
+def more(raw: bytes) -> Scanned | None:
+    """The values of basic properties that stand in a field; ``None`` if they have none, or may be
+    no such properties."""
+    try:
+        read_essentials(raw)
+    except (ValueError, IndexError):
+        return None
+    found = BASIC_NOTATION.scan(raw)
+    if found is None:
+        return None
+    checks = CommandNotation.checks
+    for token, value in zip(tokens(found[0]), found[1], strict=True):
+        check = checks.get(token)
+        if check is not None and not check(value):
+            return None
+    return found
 
 
 COMMAND_NOTATION = CommandNotation()

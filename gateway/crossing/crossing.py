@@ -193,7 +193,9 @@ class Crossing:
     ) -> tuple[bytes, Fidelity] | None:
         """The natural form of a header and its fidelity, if it depends on the header alone and
         says all."""
-        if source.marker in header or (reader.dialect is SECTIONS and depends(header)):
+        if source.marker in header or REFERENCE_OCTETS in header:
+            return None
+        if reader.dialect is SECTIONS and depends(header):
             return None
         try:
             hop = Hop(exchange, key, self._references)

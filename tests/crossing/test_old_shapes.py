@@ -108,7 +108,8 @@ def test_headers_of_one_size(way: tuple[Dialect, Dialect], seed: int) -> None:
 
 
 def given_to(source: Dialect, number: int) -> Properties:
-    """Properties that all versions have a place for."""
+    """Properties that all versions have a place for. In 0.8a2 they expire, or were created in another
+    version."""
     found = Properties(
         durable=False,
         priority=4,
@@ -118,7 +119,7 @@ def given_to(source: Dialect, number: int) -> Properties:
     )
     if source is SEGMENTS:
         found.message_id = uuid.UUID(int=NOW << 64 | number)
-    if source is COMMAND:
+    if source is COMMAND and number % 2:
         found.absolute_expiry_time = (NOW + number) * 1000
     else:
         found.creation_time = (NOW + number) * 1000
@@ -137,4 +138,5 @@ def test_values_are_not_converted_again(
         one = received(source, header)
         assert one is not None
         assert crossing.cross(one, reader).fidelity in (Fidelity.EXACT, Fidelity.EQUIVALENT)
-    assert len(converted) == 2, "the two stand-ins"
+    shapes = 2 if source is COMMAND else 1
+    assert len(converted) == 2 * shapes, "two stand-ins for each shape"
