@@ -24,6 +24,7 @@ from gateway.crossing.plans import (
     Write,
     has_room,
     id_token,
+    is_soon,
     letters,
     text_id_check,
     tokens,
@@ -52,11 +53,6 @@ def is_time(raw: bytes) -> bool:
     return int.from_bytes(raw) > basic.EARLIEST
 
 
-def is_soon_time(raw: bytes) -> bool:
-    """The same of one in eight octets that fits four."""
-    return basic.EARLIEST < int.from_bytes(raw) < 1 << 32
-
-
 def plain_id_check(token: int) -> Check:
     check = text_id_check(token)
     return lambda raw: check(raw) and has_room(raw)
@@ -73,7 +69,7 @@ class CommandNotation:
     texts = BASIC_NOTATION.texts | {TEXT}
     narrowed: frozenset[int] = frozenset()
     checks: dict[int, Check] = {
-        **BASIC_NOTATION.checks, basic.EIGHT: is_wide, basic.SECONDS: is_soon_time,
+        **BASIC_NOTATION.checks, basic.EIGHT: is_wide, basic.SECONDS: is_soon,
         TEXT: is_text, SECONDS: is_time, EXPIRY: is_time,
         **{token: plain_id_check(token) for token in IDS},
     }  # fmt: skip

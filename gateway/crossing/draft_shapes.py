@@ -31,7 +31,10 @@ from gateway.crossing.plans import (
     CLOSE,
     CORRELATION,
     FIRST,
+    FIRST_SECOND,
+    LAST_SECOND,
     SPECIAL,
+    TEN,
     TYPED_IDS,
     Key,
     Scanned,
@@ -63,11 +66,8 @@ def coded_text(raw: bytes) -> bytes:
 
 
 def is_stamp(raw: bytes) -> bool:
-    """Whether it is a number of seconds that no version takes for milliseconds, in its usual
-    digits."""
-    if not 9 <= len(raw) <= 10 or not raw.isdigit() or raw.startswith(b"0"):
-        return False
-    return basic.EARLIEST < int(raw) < 1 << 32
+    """Whether it is a number of seconds in ten digits, which no version takes for milliseconds."""
+    return len(raw) == TEN and raw.isdigit() and FIRST_SECOND <= int(raw) < LAST_SECOND
 
 
 def kind_of(name: str, type_: str) -> int:

@@ -14,21 +14,17 @@ from gateway.crossing import basic_shapes, section_shapes, segment_shapes
 from gateway.crossing.basic_shapes import BASIC_NOTATION, is_wide, wide_stand_in
 from gateway.crossing.command_shapes import COMMAND_NOTATION
 from gateway.crossing.draft_shapes import DRAFT_NOTATIONS
-from gateway.crossing.plans import IDS, Notation, Scanned, has_room, tokens
+from gateway.crossing.plans import (
+    IDS,
+    Notation,
+    Scanned,
+    has_room,
+    is_soon,
+    is_soon_in_milliseconds,
+    tokens,
+)
 from gateway.crossing.section_shapes import SECTIONS_NOTATION
 from gateway.crossing.segment_shapes import SEGMENT_NOTATION
-
-LAST_SECOND = 1 << 32
-
-
-def is_soon(raw: bytes) -> bool:
-    """Whether so many seconds fit 32 bits."""
-    return int.from_bytes(raw) < LAST_SECOND
-
-
-def is_soon_in_milliseconds(raw: bytes) -> bool:
-    return int.from_bytes(raw) < LAST_SECOND * 1000
-
 
 PLAIN_IDS: dict[int, Check] = dict.fromkeys(IDS, has_room)
 LEGACY: dict[int, Check] = {

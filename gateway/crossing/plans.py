@@ -16,6 +16,10 @@ from uuid import UUID
 
 from gateway.adapters.core.templates import Check, Place, is_text
 
+FIRST_SECOND, LAST_SECOND = 10**9, 1 << 32
+TEN = 10
+"""Digits of seconds between these."""
+
 _Q, MOST = Struct(">Q"), (1 << 64) - 1
 
 CLOSE = 0
@@ -106,12 +110,21 @@ def in_digits(raw: bytes) -> bytes:
     return b"%d" % int.from_bytes(raw)
 
 
+def in_ten_digits(raw: bytes) -> bytes:
+    """``in_digits`` of seconds, for readers of times in text. All have the same size, as only those
+    that are ``is_soon`` are written by shape for these readers."""
+    digits = b"%d" % int.from_bytes(raw)
+    return digits if len(digits) == TEN else raw
+
+
+def seconds_in_ten_digits(raw: bytes) -> bytes:
+    """The same of milliseconds."""
+    digits = b"%d" % (int.from_bytes(raw) // 1000)
+    return digits if len(digits) == TEN else raw
+
+
 def milliseconds_in_digits(raw: bytes) -> bytes:
     return b"%d" % (int.from_bytes(raw) * 1000)
-
-
-def seconds_in_digits(raw: bytes) -> bytes:
-    return b"%d" % (int.from_bytes(raw) // 1000)
 
 
 def widened(raw: bytes) -> bytes:
@@ -161,13 +174,21 @@ def digest(raw: bytes) -> bytes:
 
 TRANSFERS: dict[int, tuple[Write, ...]] = {
     4: (widened, in_milliseconds, milliseconds_in_digits),
-    8: (in_milliseconds, in_seconds, in_digits, last_half, in_few_seconds, seconds_in_digits),
+    8: (
+        in_milliseconds,
+        in_seconds,
+        in_ten_digits,
+        seconds_in_ten_digits,
+        in_digits,
+        last_half,
+        in_few_seconds,
+    ),
     10: (of_digits, of_digits_in_milliseconds),
     16: (in_hexadecimal, as_urn, as_jms),
     39: (uuid_in,),
 }
 """The results of a value besides itself, by its size."""
-UNSIZED = (in_digits, milliseconds_in_digits, seconds_in_digits, uuid_in)
+UNSIZED = (in_digits, milliseconds_in_digits, uuid_in)
 """Conversions whose results differ in size for values of equal size."""
 
 
@@ -405,6 +426,15 @@ def id_token(raw: bytes) -> int:
     if raw.startswith(b"ID:"):
         token |= JMS | OF_UUID if JMS_ID.fullmatch(raw) else JMS
     return token
+
+
+def is_soon(raw: bytes) -> bool:
+    """Whether a number of seconds has ten digits, and fits 32 bits."""
+    return FIRST_SECOND <= int.from_bytes(raw) < LAST_SECOND
+
+
+def is_soon_in_milliseconds(raw: bytes) -> bool:
+    return FIRST_SECOND * 1000 <= int.from_bytes(raw) < LAST_SECOND * 1000
 
 
 def has_room(raw: bytes) -> bool:
