@@ -15,7 +15,7 @@ from struct import unpack
 from typing import Any, NamedTuple
 
 from gateway.adapters.core.templates import Place, Template, Templates, template
-from gateway.crossing.crossing import NOTATIONS
+from gateway.crossing.notations import SINCE_0_8
 from gateway.crossing.plans import UNREAD, in_hexadecimal, places_in
 from gateway.inventory.observer import LARGE
 from gateway.journal.canonical import BY_NAME, LEGACY, UNSIGNED, Rows
@@ -221,7 +221,7 @@ class PropertyColumns:
     def _keep(self, templates: Templates[Learned], dialect: str, header: bytes) -> None:
         """A header that no template fits."""
         size = dialect, len(header)
-        if dialect not in NOTATIONS or self._failures[size] >= MOST_FAILURES:
+        if dialect not in SINCE_0_8 or self._failures[size] >= MOST_FAILURES:
             return
 
         def learn() -> Template[Learned] | None:
@@ -237,10 +237,10 @@ class PropertyColumns:
     def _learn(self, dialect: str, header: bytes) -> Template[Learned] | None:
         """The template of a header, with the columns in which its values stand."""
         try:
-            scanned = NOTATIONS[dialect].scan(header)
+            scanned = SINCE_0_8[dialect].scan(header)
             if scanned is None:
                 return None
-            octets, found = places_in(NOTATIONS[dialect], *scanned)
+            octets, found = places_in(SINCE_0_8[dialect], *scanned)
         except UNREAD:
             return None
         places = sorted(

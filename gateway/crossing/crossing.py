@@ -59,6 +59,8 @@ class Fidelity(StrEnum):
     NATURAL = "natural"
     """Not verified."""
 
+    __hash__ = str.__hash__  # of Enum's, it would be a call for each message that is counted
+
 
 _new = tuple.__new__
 
@@ -131,13 +133,20 @@ class Crossing:
         """By name of the two dialects."""
 
     def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, Body]:
-        """Convert a message: the function for ``message.cross_with``. Raises ``ValueError``."""
+        """Convert a message: the function of ``message.cross_with``. Raises ``ValueError``. Hot."""
+        source, reader, body = message.dialect.name, dialect.name, message.body
+        shapes = self._shapes.get((source, reader))
+        if shapes is not None and not isinstance(body, LargeBody):
+            written = shapes.like(message.header, message.exchange, message.key)
+            if written is not None:
+                self.counts[source, reader, written[1]] += 1
+                return written[0], body
         try:
-            crossed = self.cross(message, dialect)
+            crossed = self._unlike(message, dialect, shapes)
         except (ValueError, struct.error, OverflowError, RecursionError) as error:
             self.refused += 1
             raise ValueError(str(error)) from error
-        self.counts[message.dialect.name, dialect.name, crossed.fidelity] += 1
+        self.counts[source, reader, crossed.fidelity] += 1
         return crossed.header, crossed.body
 
     def shapes(self, source: str, reader: str) -> Shapes | None:
@@ -146,15 +155,19 @@ class Crossing:
 
     def cross(self, message: Message, dialect: Dialect) -> Crossed:
         """Convert a message. Raises ``ValueError`` if it has no form for this reader, or no form of
-        the configured precision. Hot."""
+        the configured precision."""
+        shapes, body = self.shapes(message.dialect.name, dialect.name), message.body
+        if shapes is not None and not isinstance(body, LargeBody):
+            written = shapes.like(message.header, message.exchange, message.key)
+            if written is not None:
+                return Crossed(written[0], body, written[1])
+        return self._unlike(message, dialect, shapes)
+
+    def _unlike(self, message: Message, dialect: Dialect, shapes: Shapes | None) -> Crossed:
+        """Convert a message that is not ``like`` one before. Hot."""
         header, body = message.header, message.body
         if isinstance(body, LargeBody):
             return self._large(message, body, dialect)
-        shapes = self._shapes.get((message.dialect.name, dialect.name))
-        if shapes is not None:
-            written = shapes.like(header, message.exchange, message.key)
-            if written is not None:
-                return _new(Crossed, (written[0], body, written[1], ()))
         cache_key: tuple[str | bytes, ...]
         if dialect is SECTIONS:
             cache_key = message.dialect.name, header, message.exchange, message.key

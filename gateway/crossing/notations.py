@@ -79,22 +79,22 @@ def both(check: Check | None, limit: Check) -> Check:
     return lambda raw: check(raw) and limit(raw)
 
 
-NOTATIONS: dict[str, Notation] = {
+SINCE_0_8: dict[str, Notation] = {
     BASIC.name: BASIC_NOTATION, SECTIONS.name: SECTIONS_NOTATION, SEGMENTS.name: SEGMENT_NOTATION,
-    COMMAND.name: COMMAND_NOTATION, **DRAFT_NOTATIONS,
 }  # fmt: skip
+BEFORE_0_8: dict[str, Notation] = {COMMAND.name: COMMAND_NOTATION, **DRAFT_NOTATIONS}
+NOTATIONS = {**SINCE_0_8, **BEFORE_0_8}
 """By name of the dialect: those that are converted by shape."""
 
 LIMITS: dict[str, dict[int, Check]] = {
     BASIC.name: LEGACY, SECTIONS.name: IN_SECTIONS, SEGMENTS.name: IN_SEGMENTS,
     **dict.fromkeys(DRAFT_NOTATIONS, LEGACY),
 }  # fmt: skip
-NARROW = {name: NarrowNotation(NOTATIONS[name], limits) for name, limits in LIMITS.items()} | {
-    COMMAND.name: COMMAND_NOTATION
-}
-NARROW_READERS = frozenset((COMMAND.name, *DRAFT_NOTATIONS))
+NARROW = dict(BEFORE_0_8)
+for _name, _limits in LIMITS.items():
+    NARROW[_name] = NarrowNotation(NOTATIONS[_name], _limits)
 
 
 def source_for(source: str, reader: str) -> Notation:
     """The notation in which headers of one dialect are read for readers of another."""
-    return (NARROW if reader in NARROW_READERS else NOTATIONS)[source]
+    return (NARROW if reader in BEFORE_0_8 else NOTATIONS)[source]

@@ -259,13 +259,26 @@ class Plan:
 
 class Frame(NamedTuple):
     """The octets of a header around values of certain sizes: ``parts`` with room for values. These
-    stand there ``unchanged`` (place, which value), are ``written``, or were written already, as the
-    ``narrowed`` ones that a header has (place, which of these)."""
+    stand there ``unchanged`` (place, which value), or are ``written``. Of those that are
+    ``narrowed``, others with as many octets may be written with more or fewer than this size."""
 
     parts: list[bytes]
     unchanged: list[tuple[int, int]]
     written: list[tuple[int, int, Write]]
-    narrowed: list[tuple[int, int]]
+    narrowed: list[tuple[int, int, Write, int]]
+
+    def filled(self, values: Sequence[bytes]) -> bytes | None:
+        """The header with these values; ``None`` if one of them makes another size. Hot."""
+        parts = self.parts.copy()
+        for at, value, write, size in self.narrowed:
+            parts[at] = octets = write(values[value])
+            if len(octets) != size:
+                return None
+        for at, value in self.unchanged:
+            parts[at] = values[value]
+        for at, value, write in self.written:
+            parts[at] = write(values[value])
+        return b"".join(parts)
 
 
 class SizedPlan:
@@ -286,43 +299,44 @@ class SizedPlan:
         self._count = count
         self._narrowed = [(slot.value, slot.write) for slot in plan.slots if not slot.sized]
         """Values whose size in the header depends on their own octets."""
-        self._before = "", ""
-        """Exchange and routing key of the message before."""
+        self._before: tuple[str | int, ...] = ()
+        """Exchange, routing key and sizes of what was narrowed of the message before."""
         self._exchange = self._key = ""
         """Those in ``_frame``."""
         self._frame: Frame | None = None
-        self._frames: dict[tuple[int, ...], Frame] = {}
-        """By the octets of exchange, routing key and narrowed values, which are not in it."""
+        self._frames: dict[tuple[str | int, ...], Frame] = {}
+        """By these three, or by the octets of all of them where exchange and key are not in it."""
 
     def filled(self, values: tuple[bytes, ...], exchange: str, key: str) -> bytes:
         """The header with these values. Hot."""
         frame = self._frame
-        if frame is None or key != self._key or exchange != self._exchange:
-            values = *values, exchange.encode(), key.encode()
-            sizes: tuple[int, ...] = len(values[-2]), len(values[-1])
-            narrowed: list[bytes] = []
-            if self._narrowed:
-                narrowed = [write(values[value]) for value, write in self._narrowed]
-                sizes = *sizes, *map(len, narrowed)
-            elif self._before == (exchange, key):
-                self._frame = self._framed(values, self._count)
-                self._exchange, self._key = exchange, key
-            self._before = exchange, key
-            frame = self._frames.get(sizes)
-            if frame is None:
-                if len(self._frames) >= MOST_FRAMES:
-                    self._frames.clear()
-                frame = self._frames[sizes] = self._framed(values, len(values))
-            parts = frame.parts.copy()
-            for at, which in frame.narrowed:
-                parts[at] = narrowed[which]
+        if frame is not None and key == self._key and exchange == self._exchange:
+            header = frame.filled(values)
+            if header is not None:
+                return header
+        values = *values, exchange.encode(), key.encode()
+        sizes = [len(write(values[value])) for value, write in self._narrowed]
+        wanted: tuple[str | int, ...] = (exchange, key, *sizes)
+        if wanted == self._before:
+            frame = self._frame = self._frame_of(wanted, values, self._count)
+            self._exchange, self._key = exchange, key
         else:
-            parts = frame.parts.copy()
-        for at, value in frame.unchanged:
-            parts[at] = values[value]
-        for at, value, write in frame.written:
-            parts[at] = write(values[value])
-        return b"".join(parts)
+            self._before = wanted
+            octets = len(values[-2]), len(values[-1]), *sizes
+            frame = self._frame_of(octets, values, len(values))
+        header = frame.filled(values)
+        assert header is not None
+        return header
+
+    def _frame_of(
+        self, wanted: tuple[str | int, ...], values: Sequence[bytes], count: int
+    ) -> Frame:
+        frame = self._frames.get(wanted)
+        if frame is None:
+            if len(self._frames) >= MOST_FRAMES:
+                self._frames.clear()
+            frame = self._frames[wanted] = self._framed(values, count)
+        return frame
 
     def _framed(self, values: Sequence[bytes], count: int) -> Frame:
         """Join all parts but those of the first ``count`` values."""
@@ -336,7 +350,7 @@ class SizedPlan:
                 continue
             place = len(frame.parts) + 1
             if not slot.sized:
-                frame.narrowed.append((place, len(frame.narrowed)))
+                frame.narrowed.append((place, slot.value, slot.write, len(part)))
             elif slot.unchanged:
                 joined += part[: len(part) - len(values[slot.value])]
                 frame.unchanged.append((place, slot.value))

@@ -108,8 +108,8 @@ def test_headers_of_one_size(way: tuple[Dialect, Dialect], seed: int) -> None:
 
 
 def given_to(source: Dialect, number: int) -> Properties:
-    """Properties that all versions have a place for. In 0.8a2 they expire, or were created in another
-    version."""
+    """Properties that all versions have a place for. Those of 0.8a2 expire, or were created in
+    another version."""
     found = Properties(
         durable=False,
         priority=4,
