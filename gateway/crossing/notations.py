@@ -26,6 +26,8 @@ from gateway.crossing.plans import (
 from gateway.crossing.section_shapes import SECTIONS_NOTATION
 from gateway.crossing.segment_shapes import SEGMENT_NOTATION
 
+ALONE = frozenset((is_wide, is_soon))
+"""Limits within which the checks of all notations hold."""
 PLAIN_IDS: dict[int, Check] = dict.fromkeys(IDS, has_room)
 LEGACY: dict[int, Check] = {
     **PLAIN_IDS, basic_shapes.EIGHT: is_wide, basic_shapes.SECONDS: is_soon,
@@ -52,7 +54,7 @@ class NarrowNotation:
         self.narrowed = notation.narrowed
         self.checks = {
             **notation.checks,
-            **{token: both(notation.checks.get(token), limit) for token, limit in limits.items()},
+            **{token: within(notation.checks.get(token), limit) for token, limit in limits.items()},
         }
         self.look, self.size = notation.look, notation.size
         self.is_narrow, self.is_closed = notation.is_narrow, notation.is_closed
@@ -73,9 +75,12 @@ class NarrowNotation:
         return self._notation.stand_in(token, turn, place, narrow)
 
 
-def both(check: Check | None, limit: Check) -> Check:
-    if check is None or check is limit:
+def within(check: Check | None, limit: Check) -> Check:
+    """The check of a notation and a limit, for other octets of a size that is within it."""
+    if check is None or limit in ALONE:
         return limit
+    if limit is has_room:
+        return lambda raw: b"\0" not in raw and check(raw)
     return lambda raw: check(raw) and limit(raw)
 
 

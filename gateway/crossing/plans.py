@@ -467,6 +467,8 @@ def id_check(token: int) -> Check:
 
 def text_id_check(token: int) -> Check:
     """The same of octets that may be no text."""
+    if not token & JMS:
+        return lambda raw: not raw.startswith(UNLIKE) and is_text(raw)
     check = id_check(token)
     return lambda raw: check(raw) and is_text(raw)
 
