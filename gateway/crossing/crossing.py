@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
+from gateway.adapters.commands.content import COMMAND
 from gateway.adapters.methods.content import BODY, REFERENCE
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.sections import is_plain
@@ -62,7 +63,9 @@ class Fidelity(StrEnum):
     __hash__ = str.__hash__  # of Enum's, it would be a call for each message that is counted
 
 
-_new = tuple.__new__
+Outcome = Fidelity | tuple[str, ...]
+"""What a plan results in: the names of properties if it needs a capsule, as nearly all messages do
+for readers of 0.8a2, which has no message without a priority."""
 
 
 class Crossed(NamedTuple):
@@ -138,11 +141,16 @@ class Crossing:
         shapes = self._shapes.get((source, reader))
         if shapes is not None and not isinstance(body, LargeBody):
             written = shapes.like(message.header, message.exchange, message.key)
-            if written is not None:
+            if written is not None and written[1].__class__ is Fidelity:
                 self.counts[source, reader, written[1]] += 1
                 return written[0], body
+        else:
+            written = None
         try:
-            crossed = self._unlike(message, dialect, shapes)
+            if written is None:
+                crossed = self._unlike(message, dialect, shapes)
+            else:
+                crossed = self._planned(message, dialect, body, *written)
         except (ValueError, struct.error, OverflowError, RecursionError) as error:
             self.refused += 1
             raise ValueError(str(error)) from error
@@ -160,7 +168,7 @@ class Crossing:
         if shapes is not None and not isinstance(body, LargeBody):
             written = shapes.like(message.header, message.exchange, message.key)
             if written is not None:
-                return Crossed(written[0], body, written[1])
+                return self._planned(message, dialect, body, *written)
         return self._unlike(message, dialect, shapes)
 
     def _unlike(self, message: Message, dialect: Dialect, shapes: Shapes | None) -> Crossed:
@@ -178,11 +186,24 @@ class Crossing:
             if shapes is not None:
                 written = shapes.filled(header, message.exchange, message.key)
                 if written is not None:
-                    return _new(Crossed, (written[0], body, written[1], ()))
+                    return self._planned(message, dialect, body, *written)
             return self._convert_and_keep(message, header, body, dialect, cache_key)
         if conversion.capsule is None:
             return Crossed(conversion.header, body, conversion.fidelity, conversion.inexact)
         return self._sealed(form_of(dialect), conversion, body, digest(part_of_body(body)))
+
+    def _planned(
+        self, message: Message, dialect: Dialect, body: Body, header: bytes, outcome: Outcome
+    ) -> Crossed:
+        """The result of a plan, with a capsule if it needs one. Hot."""
+        if isinstance(outcome, Fidelity):
+            return Crossed(header, body, outcome)
+        source, reader = FORMS[message.dialect.name], FORMS[dialect.name]
+        original = source.without_capsule(message.header)
+        digests = digests_of(reader.parts(header))
+        capsule = Capsule(source.name, original, digests, names=outcome[:NAMED])
+        conversion = Conversion(header, body, Fidelity.CAPSULE, outcome, capsule)
+        return self._sealed(reader, conversion, body, digest(part_of_body(body)))
 
     def _large(self, message: Message, body: LargeBody, dialect: Dialect) -> Crossed:
         """A data body is passed on unread, and its capsule is not bound to it. Any other body has
@@ -203,9 +224,9 @@ class Crossing:
 
     def _plain_form(
         self, source: Form, reader: Form, header: bytes, exchange: str, key: str
-    ) -> tuple[bytes, Fidelity] | None:
-        """The natural form of a header and its fidelity, if it depends on the header alone and
-        says all."""
+    ) -> tuple[bytes, Outcome] | None:
+        """The natural form of a header, if it depends on the header alone, and its fidelity, or the
+        names for its capsule."""
         if source.marker in header or REFERENCE_OCTETS in header:
             return None
         if reader.dialect is SECTIONS and depends(header):
@@ -215,9 +236,14 @@ class Crossing:
             found = self._convert(source, reader, header, b"", hop)
         except (ValueError, struct.error, OverflowError, RecursionError):
             return None
-        if found.capsule or found.inexact or found.reference or found.body:
+        if found.reference or found.body:
             return None
-        return found.header, found.fidelity
+        capsule = found.capsule
+        if capsule is None:
+            return None if found.inexact else (found.header, found.fidelity)
+        if reader.dialect is not COMMAND or capsule.flat_kind is not None or capsule.prefix:
+            return None
+        return found.header, found.inexact
 
     def _convert_and_keep(
         self, message: Message, header: bytes, body: bytes, dialect: Dialect, cache_key: Any

@@ -45,6 +45,10 @@ IN_SEGMENTS: dict[int, Check] = {
 }
 
 
+def never(raw: bytes) -> bool:
+    return False
+
+
 class NarrowNotation:
     """A notation for headers of which all values are within ``limits``, by token."""
 
@@ -95,11 +99,22 @@ LIMITS: dict[str, dict[int, Check]] = {
     BASIC.name: LEGACY, SECTIONS.name: IN_SECTIONS, SEGMENTS.name: IN_SEGMENTS,
     **dict.fromkeys(DRAFT_NOTATIONS, LEGACY),
 }  # fmt: skip
+NO_OCTETS: dict[str, dict[int, Check]] = {
+    BASIC.name: {basic_shapes.OCTETS: never},
+    SECTIONS.name: {section_shapes.BINARY: never},
+    SEGMENTS.name: {segment_shapes.OCTETS: never},
+    **dict.fromkeys(DRAFT_NOTATIONS, {basic_shapes.OCTETS: never}),
+}
+"""0.8a2 takes octets for text if they are UTF-8."""
 NARROW = dict(BEFORE_0_8)
+NARROWEST = dict(BEFORE_0_8)
 for _name, _limits in LIMITS.items():
     NARROW[_name] = NarrowNotation(NOTATIONS[_name], _limits)
+    NARROWEST[_name] = NarrowNotation(NOTATIONS[_name], {**_limits, **NO_OCTETS[_name]})
 
 
 def source_for(source: str, reader: str) -> Notation:
     """The notation in which headers of one dialect are read for readers of another."""
+    if reader == COMMAND.name:
+        return NARROWEST[source]
     return (NARROW if reader in BEFORE_0_8 else NOTATIONS)[source]

@@ -140,3 +140,22 @@ def test_values_are_not_converted_again(
         assert crossing.cross(one, reader).fidelity in (Fidelity.EXACT, Fidelity.EQUIVALENT)
     shapes = 2 if source is COMMAND else 1
     assert len(converted) == 2 * shapes, "two stand-ins for each shape"
+
+
+@pytest.mark.parametrize("source", [BASIC, SEGMENTS, SECTIONS, *JMS], ids=lambda each: each.name)
+def test_capsules_of_one_shape(source: Dialect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages without a priority need a capsule for readers of 0.8a2."""
+    fast, slow = warm(Crossing(KEY)), cold(Crossing(KEY))
+    converted = counted(fast, monkeypatch)
+    for number in range(1000, 1050):
+        properties = given_to(source, number)
+        properties.priority = None
+        one = received(source, source.write(properties))
+        assert one is not None
+        there = fast.cross(one, COMMAND)
+        assert there == slow.cross(one, COMMAND)
+        assert there.fidelity is Fidelity.CAPSULE and there.inexact
+        returned = received(COMMAND, there.header)
+        assert returned is not None
+        assert slow.cross(returned, source).header == one.header
+    assert len(converted) == 2, "the two stand-ins"
