@@ -204,4 +204,4 @@ def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Ro
     with collector():
         for source in VERSIONS:
             if wanted(f"{GROUP} from {source}"):
-                yield row(source, VERSIONS, 1 if quick else 5, repeat)
+                yield row(source, VERSIONS, 1 if quick else 3, repeat)

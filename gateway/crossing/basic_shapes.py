@@ -46,8 +46,9 @@ NUMBERS = {
 WIDTHS = {ord(tag): width for tag, width in (("t", 1), ("D", 5), ("V", 0), ("k", 1))}
 """Values that have no token."""
 SIGNED_32 = 1 << 31
-EARLIEST = EPOCH_LIMIT // 1000
-"""Times in seconds that would count seconds as milliseconds too end here."""
+EARLIEST, LATEST = _Q.pack(EPOCH_LIMIT // 1000), _Q.pack(EPOCH_LIMIT)
+"""Times in seconds that would count seconds as milliseconds too end at the first; times in
+milliseconds begin behind the second."""
 CLOSED = (OURS.encode(), TYPES.encode())
 """Names of headers that say how other values are to be understood."""
 
@@ -62,7 +63,7 @@ def long(raw: bytes) -> bytes:
 
 def is_time(raw: bytes) -> bool:
     """Whether it is a number of seconds that no version takes for milliseconds."""
-    return EARLIEST < int.from_bytes(raw) <= EPOCH_LIMIT
+    return EARLIEST < raw <= LATEST
 
 
 def is_number(raw: bytes) -> bool:

@@ -8,7 +8,7 @@ from gateway.adapters.commands import types as fields
 from gateway.adapters.commands.content import FIXED, MORE, NAMED, SIZE_OCTETS
 from gateway.adapters.core.templates import Check, is_text
 from gateway.adapters.methods.contents.dialect import KEPT
-from gateway.adapters.methods.essentials import read_essentials
+from gateway.adapters.methods.essentials import EPOCH_LIMIT, read_essentials
 from gateway.crossing import basic_shapes as basic
 from gateway.crossing.basic_shapes import BASIC_NOTATION, FOUR, SHORT, is_wide, short, wide_stand_in
 from gateway.crossing.plans import (
@@ -50,7 +50,7 @@ def string(raw: bytes) -> bytes:
 
 def is_time(raw: bytes) -> bool:
     """Whether it is a number of seconds that no version takes for milliseconds."""
-    return int.from_bytes(raw) > basic.EARLIEST
+    return int.from_bytes(raw) > EPOCH_LIMIT // 1000
 
 
 def plain_id_check(token: int) -> Check:

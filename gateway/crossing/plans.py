@@ -11,8 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from hashlib import md5
 from struct import Struct
-from typing import Any, NamedTuple, Protocol
-from uuid import UUID
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from gateway.adapters.core.templates import Check, Place, is_text
 
@@ -169,7 +168,10 @@ def uuid_in(raw: bytes) -> bytes:
 
 def digest(raw: bytes) -> bytes:
     """The UUID that is made of an id of another type."""
-    return UUID(bytes=md5(raw, usedforsecurity=False).digest(), version=3).bytes
+    found = md5(raw, usedforsecurity=False).digest()
+    return b"%b%c%b%c%b" % (
+        found[:6], found[6] & 0x0F | 0x30, found[7:8], found[8] & 0x3F | 0x80, found[9:]
+    )  # fmt: skip
 
 
 TRANSFERS: dict[int, tuple[Write, ...]] = {
@@ -196,13 +198,13 @@ UNSIZED = (in_digits, milliseconds_in_digits, uuid_in)
 
 
 class Slot(NamedTuple):
-    """Place among the parts, which value, and how it is written there: ``unchanged`` behind octets
-    that depend on its size, or as octets whose size depends on its own (``sized``), or not."""
+    """Place among the parts, which value, what becomes of it, and how that is written there:
+    ``sized`` if it stands, for values of one size, behind always the same octets."""
 
     at: int
     value: int
+    transfer: Write
     write: Write
-    unchanged: bool
     sized: bool
 
 
@@ -233,8 +235,8 @@ class Plan:
     def written(self, values: Sequence[bytes]) -> list[bytes]:
         """The parts of the header with these values. Hot."""
         parts = self.parts.copy()
-        for at, value, write, _, _ in self.slots:
-            parts[at] = write(values[value])
+        for at, value, transfer, write, _ in self.slots:
+            parts[at] = write(transfer(values[value]))
         for at, begin, end, size in self.groups:
             parts[at] = size(len(b"".join(parts[begin:end])))  # faster than a sum
         return parts
@@ -249,7 +251,7 @@ class Plan:
             if value is None:
                 slots.append(slot._replace(value=left.index(slot.value)))
             else:
-                parts[slot.at] = slot.write(value)
+                parts[slot.at] = slot.write(slot.transfer(value))
         plan = Plan(parts, slots, self.groups)
         plan.fidelity = self.fidelity
         if self.correlation >= 0:
@@ -259,26 +261,16 @@ class Plan:
 
 class Frame(NamedTuple):
     """The octets of a header around values of certain sizes: ``parts`` with room for values. These
-    stand there ``unchanged`` (place, which value), or are ``written``. Of those that are
-    ``narrowed``, others with as many octets may be written with more or fewer than this size."""
+    stand there ``unchanged`` (place, which value), after a ``transfer``, or were written already,
+    as the ``narrowed`` ones that a header has (place, which of these)."""
 
     parts: list[bytes]
     unchanged: list[tuple[int, int]]
-    written: list[tuple[int, int, Write]]
-    narrowed: list[tuple[int, int, Write, int]]
+    transferred: list[tuple[int, int, Write]]
+    narrowed: list[tuple[int, int]]
 
-    def filled(self, values: Sequence[bytes]) -> bytes | None:
-        """The header with these values; ``None`` if one of them makes another size. Hot."""
-        parts = self.parts.copy()
-        for at, value, write, size in self.narrowed:
-            parts[at] = octets = write(values[value])
-            if len(octets) != size:
-                return None
-        for at, value in self.unchanged:
-            parts[at] = values[value]
-        for at, value, write in self.written:
-            parts[at] = write(values[value])
-        return b"".join(parts)
+
+T = TypeVar("T")
 
 
 class SizedPlan:
@@ -288,7 +280,7 @@ class SizedPlan:
 
     __slots__ = (
         "correlation", "fidelity", "_plan", "_count", "_narrowed", "_before", "_exchange", "_key",
-        "_frame", "_frames",
+        "_steady", "_frames",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, count: int) -> None:
@@ -297,49 +289,55 @@ class SizedPlan:
         self.fidelity = plan.fidelity
         self._plan = plan
         self._count = count
-        self._narrowed = [(slot.value, slot.write) for slot in plan.slots if not slot.sized]
+        self._narrowed = [
+            (slot.value, both(slot.transfer, slot.write)) for slot in plan.slots if not slot.sized
+        ]
         """Values whose size in the header depends on their own octets."""
         self._before: tuple[str | int, ...] = ()
         """Exchange, routing key and sizes of what was narrowed of the message before."""
         self._exchange = self._key = ""
-        """Those in ``_frame``."""
-        self._frame: Frame | None = None
-        self._frames: dict[tuple[str | int, ...], Frame] = {}
-        """By these three, or by the octets of all of them where exchange and key are not in it."""
+        """Those in ``_steady``."""
+        self._steady: dict[int, Frame] = {}
+        """By the widths of narrowed values, an octet for each: these are not in it."""
+        self._frames: dict[tuple[int, int, int], Frame] = {}
+        """By the octets of exchange and routing key, and these widths: none of them is in it."""
 
     def filled(self, values: tuple[bytes, ...], exchange: str, key: str) -> bytes:
         """The header with these values. Hot."""
-        frame = self._frame
-        if frame is not None and key == self._key and exchange == self._exchange:
-            header = frame.filled(values)
-            if header is not None:
-                return header
-        values = *values, exchange.encode(), key.encode()
-        sizes = [len(write(values[value])) for value, write in self._narrowed]
-        wanted: tuple[str | int, ...] = (exchange, key, *sizes)
-        if wanted == self._before:
-            frame = self._frame = self._frame_of(wanted, values, self._count)
-            self._exchange, self._key = exchange, key
+        narrowed: list[bytes] = []
+        widths = 0
+        for value, write in self._narrowed:
+            octets = write(values[value])
+            narrowed.append(octets)
+            widths = widths << 8 | len(octets)
+        if key == self._key and exchange == self._exchange:
+            frame = self._steady.get(widths)
+            if frame is None:
+                frame = self._framed(values, exchange, key, self._count)
+                keep(self._steady, widths, frame)
         else:
-            self._before = wanted
-            octets = len(values[-2]), len(values[-1]), *sizes
-            frame = self._frame_of(octets, values, len(values))
-        header = frame.filled(values)
-        assert header is not None
-        return header
+            if self._before == (exchange, key):
+                self._exchange, self._key = exchange, key
+                self._steady.clear()
+            self._before = exchange, key
+            given, values = values, (*values, exchange.encode(), key.encode())
+            sizes = len(values[-2]), len(values[-1]), widths
+            frame = self._frames.get(sizes)
+            if frame is None:
+                frame = self._framed(given, exchange, key, len(values))
+                keep(self._frames, sizes, frame)
+        parts = frame.parts.copy()
+        for at, value in frame.unchanged:
+            parts[at] = values[value]
+        for at, value, transfer in frame.transferred:
+            parts[at] = transfer(values[value])
+        for at, value in frame.narrowed:
+            parts[at] = narrowed[value]
+        return b"".join(parts)
 
-    def _frame_of(
-        self, wanted: tuple[str | int, ...], values: Sequence[bytes], count: int
-    ) -> Frame:
-        frame = self._frames.get(wanted)
-        if frame is None:
-            if len(self._frames) >= MOST_FRAMES:
-                self._frames.clear()
-            frame = self._frames[wanted] = self._framed(values, count)
-        return frame
-
-    def _framed(self, values: Sequence[bytes], count: int) -> Frame:
+    def _framed(self, given: tuple[bytes, ...], exchange: str, key: str, count: int) -> Frame:
         """Join all parts but those of the first ``count`` values."""
+        values = *given, exchange.encode(), key.encode()
         slots = {slot.at: slot for slot in self._plan.slots if slot.value < count}
         frame = Frame([], [], [], [])
         joined = b""
@@ -350,16 +348,27 @@ class SizedPlan:
                 continue
             place = len(frame.parts) + 1
             if not slot.sized:
-                frame.narrowed.append((place, slot.value, slot.write, len(part)))
-            elif slot.unchanged:
-                joined += part[: len(part) - len(values[slot.value])]
-                frame.unchanged.append((place, slot.value))
+                frame.narrowed.append((place, len(frame.narrowed)))
             else:
-                frame.written.append((place, slot.value, slot.write))
+                joined += part[: len(part) - len(slot.transfer(values[slot.value]))]
+                if slot.transfer is as_it_is:
+                    frame.unchanged.append((place, slot.value))
+                else:
+                    frame.transferred.append((place, slot.value, slot.transfer))
             frame.parts.extend((joined, b""))
             joined = b""
         frame.parts.append(joined)
         return frame
+
+
+def keep(frames: dict[T, Frame], sizes: T, frame: Frame) -> None:
+    if len(frames) >= MOST_FRAMES:
+        frames.clear()
+    frames[sizes] = frame
+
+
+def both(first: Write, then: Write) -> Write:
+    return then if first is as_it_is else lambda raw: then(first(raw))
 
 
 def plan_of(notation: Notation, key: Key, sources: list[tuple[int, Write] | bytes]) -> Plan:
@@ -390,8 +399,7 @@ def plan_of(notation: Notation, key: Key, sources: list[tuple[int, Write] | byte
             else:
                 value, first = source
                 sized = each not in notation.narrowed and first not in UNSIZED
-                unchanged = sized and first is as_it_is
-                slots.append(Slot(len(parts), value, both(first, write), unchanged, sized))
+                slots.append(Slot(len(parts), value, first, write, sized))
                 parts.append(b"")
     return Plan(parts, slots, groups)
 
@@ -413,10 +421,6 @@ def places_in(
             place = Place(at - len(value), at, notation.checks.get(each))
             found.append(place if part.endswith(value) else None)
     return b"".join(parts), found
-
-
-def both(first: Write, then: Write) -> Write:
-    return then if first is as_it_is else lambda raw: then(first(raw))
 
 
 def tokens(key: Key) -> list[int]:
@@ -468,9 +472,14 @@ def id_check(token: int) -> Check:
 def text_id_check(token: int) -> Check:
     """The same of octets that may be no text."""
     if not token & JMS:
-        return lambda raw: not raw.startswith(UNLIKE) and is_text(raw)
+        return is_plain_id
     check = id_check(token)
     return lambda raw: check(raw) and is_text(raw)
+
+
+def is_plain_id(raw: bytes) -> bool:
+    """Whether it is text that does not begin as an id of another kind. Hot."""
+    return not raw.startswith(UNLIKE) and (raw.isascii() or is_text(raw))
 
 
 def id_stand_in(token: int, turn: int, place: int) -> bytes:

@@ -41,6 +41,7 @@ BYTE, UBYTE, SHORT, USHORT, PARTED_EXPIRY = 20, 21, 22, 23, 24
 TIMES = (WHOLE, PARTED, EXPIRY, PARTED_EXPIRY)
 LATEST = 1 << 43
 """Times in milliseconds that have the same form in all versions end here."""
+EARLIEST, LATEST_OCTETS = _Q.pack(EPOCH_LIMIT), _Q.pack(LATEST)
 
 FIXED = {
     0x71: (INT, 4), 0x81: (LONG_INT, 8), 0x70: (UINT, 4), 0x72: (SINGLE, 4), 0x82: (DOUBLE, 8),
@@ -122,6 +123,17 @@ def checked(token: int, raw: bytes) -> int:
     return 0 if -128 <= int.from_bytes(raw, signed=True) < 128 else token
 
 
+def is_whole(raw: bytes) -> bool:
+    """Whether it is a time of whole seconds, and in range. Hot."""
+    return EARLIEST < raw < LATEST_OCTETS and not int.from_bytes(raw) % 1000
+
+
+def is_large(width: int) -> Check:
+    """Whether a signed number of so many octets needs more than one."""
+    least, most = (1 << 7).to_bytes(width), (-1 << 7).to_bytes(width, signed=True)
+    return lambda raw: least <= raw < most
+
+
 def is_checked(token: int) -> Check:
     return lambda raw: checked(token, raw) == token
 
@@ -140,8 +152,10 @@ class SectionsNotation:
     narrowed: frozenset[int] = frozenset((INT, LONG_INT, UINT))
     checks: dict[int, Check] = {
         **{token: id_check(token) for token in IDS},
-        **{token: is_checked(token) for token in (INT, LONG_INT, UINT, SINGLE)},
-        WHOLE: lambda raw: moment(raw, False) == WHOLE,
+        INT: is_large(4),
+        LONG_INT: is_large(8),
+        **{token: is_checked(token) for token in (UINT, SINGLE)},
+        WHOLE: is_whole,
         PARTED: lambda raw: moment(raw, False) == PARTED,
         EXPIRY: lambda raw: moment(raw, True) == EXPIRY,
         PARTED_EXPIRY: lambda raw: moment(raw, True) == PARTED_EXPIRY,

@@ -42,7 +42,7 @@ def is_text(octets: bytes) -> bool:
 class Template(Generic[T]):
     """A header with places for values, in order. ``found``: the facts about all like it."""
 
-    __slots__ = ("found", "misses", "_unpack", "_around", "_checks")
+    __slots__ = ("found", "misses", "_unpack", "_around", "_checks", "_texts")
 
     def __init__(self, header: bytes, places: Iterable[Place], found: T) -> None:
         self.found = found
@@ -50,29 +50,37 @@ class Template(Generic[T]):
         widths: list[int] = []
         around: list[bytes] = []
         checks: list[tuple[int, Check]] = []
+        texts: list[int] = []
         last = 0
         for start, stop, check in places:
             around.append(header[last:start])
             widths += start - last, stop - start
             last = stop
-            if check is not None:
+            if check is is_text:
+                texts.append(len(widths) - 1)
+            elif check is not None:
                 checks.append((len(widths) - 1, check))
         around.append(header[last:])
         widths.append(len(header) - last)
         self._unpack = Struct("".join(f"{width}s" for width in widths)).unpack
         self._around = tuple(around)
         self._checks = tuple(checks)
+        self._texts = tuple(texts)
 
     def values(self, header: bytes) -> tuple[bytes, ...] | None:
         """The octets at its places in a header of its size; ``None`` if that is not like it.
         Hot."""
         octets: tuple[bytes, ...] = self._unpack(header)
         if octets[::2] == self._around:
-            for index, check in self._checks:
-                if not check(octets[index]):
+            for index in self._texts:
+                if not octets[index].isascii() and not is_text(octets[index]):
                     break
             else:
-                return octets[1::2]
+                for index, check in self._checks:
+                    if not check(octets[index]):
+                        break
+                else:
+                    return octets[1::2]
         self.misses += 1
         return None
 

@@ -144,7 +144,8 @@ def value_places(header: bytes) -> list[Place]:
     """The places of values that change neither the essentials of properties nor whether they can be
     read. The properties have been read."""
     found: list[Place] = []
-    before, headers, mode, priority, after = PLANS[header[0] << 8 | header[1]]
+    flags = header[0] << 8 | header[1]
+    before, headers, mode, priority, after = PLANS.get(flags) or plan(flags)
     at = 2
     for _ in range(before):
         at += 1 + header[at]

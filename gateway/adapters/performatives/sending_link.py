@@ -206,7 +206,10 @@ class SendingLink(Link):
             header, body = message.header, message.body
         else:
             try:
-                header, body = in_sections(message, self._annotates)
+                if self._annotates or message.__class__ is not Message:
+                    header, body = in_sections(message, self._annotates)
+                else:
+                    header, body = message.form_for(SECTIONS)
             except ValueError as error:
                 self.handler.on_unsent(self, number, message, str(error))
                 return

@@ -105,11 +105,11 @@ def value_places(header: bytes) -> list[Place]:
     while at < len(header):
         length, code = _IH.unpack_from(header, at)
         end = at + 4 + length
-        flags = header[at + 6] | header[at + 7] << 8
-        if code == DELIVERY and flags & TIMESTAMP:
-            start = at + 8 + BEFORE_EXCHANGE[flags >> 3 & 7]
+        if code == DELIVERY and header[at + 6] & TIMESTAMP:
+            start = at + 8 + BEFORE_EXCHANGE[header[at + 6] >> 3 & 7]
             found.append(Place(start, start + TIME_OCTETS))
-        elif code == MESSAGE:
+        elif code == MESSAGE:  # others may have no flags
+            flags = header[at + 6] | header[at + 7] << 8
             found += places_in_message(header, at + 8, flags)
         at = end
     return found

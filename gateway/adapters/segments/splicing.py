@@ -18,6 +18,8 @@ from gateway.adapters.segments.essentials import (
     RESUME_ID,
     RESUME_TTL,
     ROUTING_KEY,
+    TIME_OCTETS,
+    TIMESTAMP,
     TTL,
 )
 from gateway.adapters.segments.fields import text8
@@ -29,6 +31,10 @@ from gateway.message import Table
 NO_BODY = b"\0\0\0\2\xff\xff"
 """A struct without fields, of a code that is not assigned. The header of a message without a body
 segment begins with it here; it is never sent."""
+
+TIMESTAMP_AT = [8 + octets for octets in BEFORE_EXCHANGE[:8]]
+"""Where the timestamp of delivery-properties stands that come first, by the flags of what is before
+it (from ``PRIORITY`` on)."""
 
 _IH, _IHBB, _Q = Struct(">IH"), Struct(">IHBB"), Struct(">Q")
 
@@ -80,9 +86,12 @@ def replaced(header: bytes, at: int, end: int, code: int, record: object) -> byt
 
 def _remembered(change: Change) -> Change:
     """The same change of delivery-properties, with what becomes of them remembered. These come
-    first with all known publishers and are the same in many messages, while the structs behind them
-    may have an id of their own and stay as they are."""
+    first with all known publishers and are the same in many messages but for the timestamp, which
+    is not changed and has the same place afterwards. The structs behind them may have an id of
+    their own and stay as they are."""
     known: BoundedCache[tuple[bytes, str, str, int], bytes] = BoundedCache()
+    around: BoundedCache[tuple[bytes, bytes, str, str, int], tuple[bytes, bytes]] = BoundedCache()
+    """Octets before and behind the timestamp."""
 
     def changed(
         header: bytes, exchange: str, key: str, left: int | None = None, flags: int = 0
@@ -92,6 +101,17 @@ def _remembered(change: Change) -> Change:
         size = len(header)
         length, code = _IH.unpack_from(header) if size > 6 else (0, 0)
         end = length + 4 if code == DELIVERY else size
+        if code == DELIVERY and header[6] & TIMESTAMP:
+            place = TIMESTAMP_AT[header[6] >> 3 & 7]
+            behind = place + TIME_OCTETS
+            parts = header[:place], header[behind:end], exchange, key, flags
+            octets = around.get(parts)
+            if octets is None:
+                made = change(header, exchange, key, None, flags)
+                octets = made[:place], made[behind : len(made) - size + end]
+                around.keep(parts, octets)
+            before, after = octets
+            return b"".join((before, header[place:behind], after, header[end:]))
         wanted = header[:end], exchange, key, flags
         found = known.get(wanted)
         if found is None:

@@ -14,7 +14,7 @@ from gateway.adapters.segments import essentials
 from gateway.adapters.segments import operations as ops
 from gateway.adapters.segments.content import SEGMENTS, canonical, received, sent
 from gateway.adapters.segments.encoding import write_map
-from gateway.adapters.segments.essentials import Arrived, arrived, read_arrived, route
+from gateway.adapters.segments.essentials import Arrived, arrived, read_arrived, route, value_places
 from gateway.adapters.segments.splicing import NO_BODY, delivered, delivery_properties
 from gateway.adapters.segments.types import FieldError
 from gateway.adapters.segments.wire import layouts as w
@@ -274,6 +274,27 @@ def test_any_delivery(
             for header_ in (header, out)
         ]
         assert others[0] == others[1]
+        for time in (bytes(8), b"\xff" * 8):  # what is remembered holds for any timestamp
+            later = with_timestamp(mark + header, time)
+            changed = delivered(later, exchange, key, left, redelivered)
+            assert changed == with_timestamp(out, time)
+
+
+def with_timestamp(header: bytes, octets: bytes) -> bytes:
+    """The header with another timestamp, if it has one."""
+    places = value_places(header)
+    for code, at, end in ops.structs(header):
+        if code == 0x0401 and w.read_delivery_properties(header, at)[0].timestamp is not None:
+            (place,) = (each for each in places if at <= each.start < end)
+            return header[: place.start] + octets + header[place.stop :]
+    return header
+
+
+def test_structs_of_unknown_codes_without_fields() -> None:
+    """The second header of a size is a template."""
+    for code in range(4):
+        header = segment(w.DeliveryProperties(timestamp=code), b"\0\0\0\2\xff%c" % code)
+        assert arrived(header) == read_arrived(header)
 
 
 def test_absent_and_empty_bodies() -> None:

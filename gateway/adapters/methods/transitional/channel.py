@@ -3,19 +3,21 @@
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
+from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.core.large_bodies import PORTION, BodyFrames
 from gateway.adapters.core.output import WEIGHT, OutputBuffer
 from gateway.adapters.methods import states
 from gateway.adapters.methods.contents.classes import ClassEngine, ContentClasses
 from gateway.adapters.methods.contents.methods import OutgoingMethod
-from gateway.adapters.methods.geometry import Version
+from gateway.adapters.methods.geometry import Method, Version
 from gateway.adapters.methods.incoming_content import UNDER_WAY, IncomingContent
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.pending import Awaited
 from gateway.adapters.methods.transitional import content as messages
-from gateway.adapters.methods.transitional.contents import CONTENTS
+from gateway.adapters.methods.transitional.contents import BASIC_NUMBER, CONTENTS
 from gateway.adapters.methods.transitional.deliveries import FETCHED, Deliveries
 from gateway.adapters.methods.transitional.frames import Frames
 from gateway.adapters.methods.transitional.numbering import Numbering
@@ -52,7 +54,28 @@ class ChannelEngine(ClassEngine, Protocol):
 
     def send_method(self, channel: int, record: Any, request: int = 0) -> int: ...
 
+    def send_octets(self, channel: int, method: Method, octets: bytes) -> int: ...
+
     def encoded(self, numbering: Numbering, channel: int, record: Any) -> bytes: ...
+
+
+_I, _Q = Struct(">I"), Struct(">Q")
+EMPTY = b"\0" + _I.pack(0)
+"""A body without octets, inline."""
+_DELIVERS: BoundedCache[tuple[str, bool, str, str], tuple[bytes, bytes]] = BoundedCache()
+"""By consumer, whether it was delivered before, exchange and key: the octets of a delivery's method
+around its tag."""
+
+
+def around_tag(
+    table: Version, consumer: str, redelivered: bool, exchange: str, key: str
+) -> tuple[bytes, bytes]:
+    """Raises ``ValueError`` if a name is too long."""
+    method = table.by_record[w.BasicDeliver]
+    octets = method.prefix + method.write(w.BasicDeliver(consumer, 0, redelivered, exchange, key))
+    place = len(method.prefix) + 1 + octets[len(method.prefix)]
+    around = octets[:place], octets[place + _Q.size :]
+    return _DELIVERS.keep((consumer, redelivered, exchange, key), around)
 
 
 def _unowned(allowed: bool) -> None:
@@ -233,9 +256,24 @@ class Channel:
     def _deliver_basic(self, consumer: str, redelivered: bool, message: Message) -> int:
         """The delivery tag. Raises ``ValueError``."""
         header, body = messages.form_of(message)
+        engine, numbering = self._engine, self.numbering
         tag = self._next_name()
-        record = w.BasicDeliver(consumer, tag, redelivered, message.exchange, message.key)
-        self._write_content(record, header, body)
+        room = (engine.frame_max or 1 << 31) - ALWAYS_ROOM
+        size = len(body)
+        if not 0 < size <= room or len(header) > room or body.__class__ is not bytes:
+            record = w.BasicDeliver(consumer, tag, redelivered, message.exchange, message.key)
+            self._write_content(record, header, body)
+            return tag
+        route = consumer, redelivered, message.exchange, message.key
+        before, after = _DELIVERS.get(route) or around_tag(engine.table, *route)
+        numbering.sent += 1
+        carried = numbering.request() if engine.requests else None
+        method = b"".join((before, _Q.pack(tag), after))
+        for piece in engine.frames.message(
+            self.number, carried, method, BASIC_NUMBER, header, body
+        ):
+            engine.buffer.put_on(self.number, piece)
+        engine.buffer.weigh(size + WEIGHT)
         return tag
 
     def _next_name(self) -> int:
@@ -335,12 +373,14 @@ class Channel:
         engine = self._engine
         engine.buffer.weigh((0 if isinstance(body, LargeBody) else len(body)) + WEIGHT)
         method = engine.table.by_record[w.MessageTransfer]
-        room = (engine.frame_max or 1 << 31) - ALWAYS_ROOM - len(method.write(record))
+        arguments = method.write(record)  # the body comes last
+        room = (engine.frame_max or 1 << 31) - ALWAYS_ROOM - len(arguments)
         if room < 0:
             raise Unwritable("the properties do not fit a frame of the peer")
         if isinstance(body, bytes) and len(body) <= room:
-            record.body = write_body(Body(False, body))
-            return engine.send_method(self.number, record)
+            before = arguments[: -len(EMPTY)]
+            octets = b"".join((method.prefix, before, b"\0", _I.pack(len(body)), body))
+            return engine.send_octets(self.number, method, octets)
         self._sent_references += 1
         name = f"amqp-gateway-{self._sent_references}".encode()
         record.body = write_body(Body(True, name))

@@ -10,10 +10,11 @@ that the programs of July 2007 read.
 from typing import Any
 
 from gateway.adapters.core.bounded_cache import BoundedCache
+from gateway.adapters.core.templates import Templates, template
 from gateway.adapters.methods import types as fields
 from gateway.adapters.methods.content import BASIC, read_header
 from gateway.adapters.methods.contents.dialect import KEPT
-from gateway.adapters.methods.essentials import EPOCH_LIMIT, arrived, expiration
+from gateway.adapters.methods.essentials import EPOCH_LIMIT, arrived, expiration, value_places
 from gateway.adapters.methods.splicing import with_headers, without_header
 from gateway.adapters.methods.tags import FieldError, TooManyValues
 from gateway.adapters.methods.transitional import types
@@ -39,6 +40,8 @@ DIGITS = 20
 
 _HEADERS: BoundedCache[bytes, bytes] = BoundedCache()
 """Properties as they came -> as this version has them."""
+_UNCHANGED: Templates[bool] = Templates()
+"""Properties that are the same in this version."""
 
 
 def arrived_header(header: bytes) -> tuple[bytes, Essentials]:
@@ -123,6 +126,8 @@ def fits(text: str) -> bool:
 def form_of(message: Message) -> tuple[bytes, Body]:
     """Basic properties and body of any message for the class ``basic``. Raises ``ValueError``."""
     header, body = message.form_for(BASIC)
+    if _UNCHANGED.find(header):
+        return header, body
     known = _HEADERS.get(header)
     if known is None:
         properties = read_header(header)
@@ -130,6 +135,8 @@ def form_of(message: Message) -> tuple[bytes, Body]:
         if properties.headers is not None:
             properties.headers = lettered(properties.headers)
         known = _HEADERS.keep(header, write_basic_properties(properties))
+        if known == header:  # so its headers have letters whose values are written as they are
+            _UNCHANGED.keep(header, lambda: template(header, value_places(header), True))
     return known, body
 
 

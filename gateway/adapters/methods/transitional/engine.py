@@ -16,6 +16,7 @@ from gateway.adapters.core.output import OutputBuffer, no_op
 from gateway.adapters.core.release import release
 from gateway.adapters.methods.codes import reply_codes
 from gateway.adapters.methods.contents.classes import replenished
+from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.lifecycle import Lifecycle
 from gateway.adapters.methods.transitional.channel import Channel
 from gateway.adapters.methods.transitional.connection import ARGUMENTS, Connection
@@ -23,6 +24,7 @@ from gateway.adapters.methods.transitional.frames import Frames
 from gateway.adapters.methods.transitional.incoming import Incoming
 from gateway.adapters.methods.transitional.numbering import Numbering
 from gateway.adapters.methods.transitional.outbound import ENCODERS
+from gateway.adapters.methods.transitional.publishes import Publishes
 from gateway.adapters.methods.transitional.resumption import leave
 from gateway.adapters.methods.transitional.sessions import counterpart
 from gateway.adapters.methods.transitional.versions import HEADERS, METHODS, REQUESTS, REVISIONS
@@ -99,10 +101,11 @@ class Engine:
         self.heartbeat = Heartbeat(limits)
         self.buffer = buffer = OutputBuffer(self, self.heartbeat, self.channels)
         self.incoming = Incoming(self)
-        self.frames = Frames(self.table, self.incoming, ARGUMENTS)
         self.life = life = Lifecycle(
             self, HEADERS, refusal=self.table.header, names_unknown=False, keep=partial(leave, self)
         )
+        hot = Publishes(self) if self.server else None
+        self.frames = Frames(self.table, self.incoming, ARGUMENTS, hot)
         self.receive, self.lost = life.receive, life.lost
         self.found, self.output = life.found, buffer.take
         self.refill = buffer.large.refill
@@ -171,6 +174,14 @@ class Engine:
         numbering = self.channels[channel].numbering if channel else self.numbering
         octets = self.encoded(numbering, channel, record, request, batch)
         self.buffer.put_on(channel, octets)
+        return numbering.requests if self.requests else numbering.sent
+
+    def send_octets(self, channel: int, method: Method, octets: bytes) -> int:
+        """The same for a method of ours that is no reply and is written already."""
+        numbering = self.channels[channel].numbering
+        numbering.send(method)
+        carried = numbering.request() if self.requests else None
+        self.buffer.put_on(channel, self.frames.method_frame(channel, carried, octets))
         return numbering.requests if self.requests else numbering.sent
 
     def encoded(

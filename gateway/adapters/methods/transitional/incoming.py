@@ -1,6 +1,5 @@
 """Complete frames of the peer: their channel, and whether they are allowed now."""
 
-import struct
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,9 +20,9 @@ from gateway.adapters.methods.incoming_content import (
 from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.methods.transitional import client
 from gateway.adapters.methods.transitional.channel import Channel, ChannelEngine
-from gateway.adapters.methods.transitional.content import arrived_header
 from gateway.adapters.methods.transitional.contents import OTHER_CONTENTS
 from gateway.adapters.methods.transitional.numbering import Numbering
+from gateway.adapters.methods.transitional.publishes import received_header
 from gateway.adapters.methods.transitional.received import Received
 from gateway.adapters.methods.transitional.resumption import attach
 from gateway.adapters.methods.transitional.server import SERVE, class_method
@@ -39,7 +38,7 @@ from gateway.adapters.methods.transitional.versions import Carried
 from gateway.adapters.methods.wire import layouts_0_10_07 as w
 from gateway.bodies import Body, Spool, incoming_body
 from gateway.errors import Condition, Lost, PeerError
-from gateway.message import Essentials, Message
+from gateway.message import Message
 from gateway.operations import BeginSession, Operation, Publish
 
 CONTENTS = frozenset(["basic.publish", "basic.deliver", "basic.get-ok"])
@@ -181,16 +180,9 @@ class Incoming:
     def _begin_content(self, channel: Channel, method: Method, m: Any) -> None:
         engine = self._engine
         keep = partial(incoming_body, engine.spool)
-        channel.content = IncomingContent(method, m, engine.max_message_octets, keep, self._known)
-
-    def _known(self, header: bytes) -> tuple[bytes, Essentials]:
-        """The properties of a message, and its essentials. Raises ``ValueError``."""
-        try:
-            basic = self._engine.table.by_name["basic.publish"].number >> 16
-            self._engine.table.contents[basic].read(header, 0)  # the flags of this version
-            return arrived_header(header)
-        except (struct.error, IndexError) as error:
-            raise ValueError("the properties are cut short") from error
+        channel.content = IncomingContent(
+            method, m, engine.max_message_octets, keep, received_header
+        )
 
     def _complete(
         self,

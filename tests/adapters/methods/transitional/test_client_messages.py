@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters import Credentials, Role
+from gateway.adapters.methods.geometry import Method
 from gateway.adapters.methods.transitional import types
 from gateway.adapters.methods.transitional.client_messages import runs
 from gateway.adapters.methods.transitional.engine import Engine
@@ -73,14 +74,19 @@ def settled(talk: Talk, delivery: int, multiple: bool = False, how: Any = Outcom
 def test_nothing_of_class_basic_is_said(version: str) -> None:
     talk = talking(version)
     spoken: list[str] = []
-    sent = talk.client.send_method
+    sent, written = talk.client.send_method, talk.client.send_octets
 
     def listening(channel: int, record: Any, *more: int) -> int:
         spoken.append(record.NAME)
         number: int = sent(channel, record, *more)
         return number
 
-    talk.client.send_method = listening
+    def hearing(channel: int, method: Method, octets: bytes) -> int:
+        spoken.append(method.name)
+        number: int = written(channel, method, octets)
+        return number
+
+    talk.client.send_method, talk.client.send_octets = listening, hearing
     published(talk, b"1", b"2")
     fetched = talk.done(Fetch(1, 3, "q"))
     settled(talk, fetched.delivery)
