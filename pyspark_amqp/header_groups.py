@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.compute as compute
 
 from gateway.adapters.core.templates import LONGEST, Check, Place, is_text
-from gateway.crossing.crossing import NOTATIONS
+from gateway.crossing.notations import SINCE_0_8
 from gateway.crossing.plans import IDS, JMS, OF_UUID, UNLIKE, UNREAD, Key, places_in
 from gateway.inventory.observer import LARGE
 from pyspark_amqp.octets import Matrix, content, octets_of, one_chunk, rows_at
@@ -48,7 +48,7 @@ def _jms_id(matrix: Matrix) -> Any:
 Sure = Callable[[Matrix], Any]
 SURE: dict[Check, Sure] = {is_text: _ascii} | {
     check: _jms_id if token & JMS else _plain_id
-    for notation in NOTATIONS.values()
+    for notation in SINCE_0_8.values()
     for token, check in notation.checks.items()
     if token in IDS and not token & OF_UUID
 }
@@ -62,7 +62,7 @@ class Template:
 
     def __init__(self, dialect: str, header: bytes, key: Key, values: list[bytes]) -> None:
         """Raises one of ``UNREAD`` for a header whose values have no places."""
-        octets, found = places_in(NOTATIONS[dialect], key, values)
+        octets, found = places_in(SINCE_0_8[dialect], key, values)
         known = [one if one is not None and one.stop > one.start else None for one in found]
         self.places = [one for one in known if one is not None]
         if octets != header or not self.places:
@@ -146,7 +146,7 @@ class HeaderGroups:
         others: list[Any] = []
         for template in self._templates[dialect, size]:
             rows, headers = _without(template, rows, headers, groups, others)
-        while len(rows) >= LEAST and dialect in NOTATIONS and self._kept < MOST:
+        while len(rows) >= LEAST and dialect in SINCE_0_8 and self._kept < MOST:
             if self._tries[dialect, size] == MOST_TRIES:
                 break
             self._tries[dialect, size] += 1
@@ -182,7 +182,7 @@ def _without(
 
 def template_of(dialect: str, header: bytes) -> Template | None:
     try:
-        scanned = NOTATIONS[dialect].scan(header)
+        scanned = SINCE_0_8[dialect].scan(header)
         return None if scanned is None else Template(dialect, header, *scanned)
     except UNREAD:
         return None

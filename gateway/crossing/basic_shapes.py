@@ -45,6 +45,7 @@ NUMBERS = {
 """Tokens and widths by tag."""
 WIDTHS = {ord(tag): width for tag, width in (("t", 1), ("D", 5), ("V", 0), ("k", 1))}
 """Values that have no token."""
+SIGNED_32 = 1 << 31
 EARLIEST, LATEST = _Q.pack(EPOCH_LIMIT // 1000), _Q.pack(EPOCH_LIMIT)
 """Times in seconds that would count seconds as milliseconds too end at the first; times in
 milliseconds begin behind the second."""
@@ -68,6 +69,16 @@ def is_time(raw: bytes) -> bool:
 def is_number(raw: bytes) -> bool:
     """Whether a float is a number: there are many that are none."""
     return raw[0] & 0x7F != 0x7F
+
+
+def is_wide(raw: bytes) -> bool:
+    """Whether an integer of 64 bits needs more than 32. The drafts of 2005 write it as one of 32
+    otherwise."""
+    return not -SIGNED_32 <= int.from_bytes(raw, signed=True) < SIGNED_32
+
+
+def wide_stand_in(turn: int, place: int) -> bytes:
+    return _Q.pack((LARGE >> 64) + (turn << 40) + place)
 
 
 class BasicNotation:

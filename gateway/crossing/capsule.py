@@ -19,10 +19,11 @@ k     binary    eight octets that name the key, and HMAC-SHA-256 over the map wi
 
 import hashlib
 import hmac
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gateway.adapters.performatives.decoding import FieldError, decode
-from gateway.adapters.performatives.encoding import write_value
+from gateway.adapters.performatives.encoding import compound, sized, write_value
 from gateway.bodies import Body
 from gateway.values import Symbol, UByte
 
@@ -44,6 +45,26 @@ class Capsule(NamedTuple):
     names: tuple[str, ...] = ()
 
 
+def entry(name: str, value: Any) -> bytes:
+    """An entry of the map."""
+    if value.__class__ is bytes:
+        return b"\xa1\x01%b%b" % (name.encode(), sized(0xA0, value))
+    return b"\xa1\x01%b%b" % (name.encode(), write_value(value))
+
+
+@lru_cache(256)
+def named(key: str, value: str | tuple[str, ...]) -> bytes:
+    """An entry of a symbol, or of a list of names."""
+    return entry(key, list(value) if isinstance(value, tuple) else Symbol(value))
+
+
+def mapped(entries: list[bytes]) -> bytes:
+    return compound(0xC1, 2 * len(entries), b"".join(entries))
+
+
+FORMAT_ENTRY = entry("v", UByte(FORMAT))
+
+
 class Seal:
     """Creates and opens capsules with one key."""
 
@@ -52,17 +73,18 @@ class Seal:
         self.name = hashlib.sha256(b"capsule key\0" + key).digest()[:NAME]
 
     def write(self, capsule: Capsule) -> bytes:
-        fields: dict[str, Any] = {"v": UByte(FORMAT), "p": Symbol(capsule.protocol)}
-        fields["h"] = capsule.header
+        """Warm: the map is written entry by entry."""
+        entries = [FORMAT_ENTRY, named("p", capsule.protocol), entry("h", capsule.header)]
         if capsule.prefix:
-            fields["o"] = capsule.prefix
+            entries.append(entry("o", capsule.prefix))
         if capsule.flat_kind is not None:
-            fields["w"] = Symbol(capsule.flat_kind)
+            entries.append(named("w", capsule.flat_kind))
         if capsule.names:
-            fields["n"] = list(capsule.names)
-        fields["s"] = b"".join(capsule.digests)
-        fields["k"] = self.name + self._mac(fields)
-        return write_value(fields)
+            entries.append(named("n", capsule.names))
+        entries.append(entry("s", b"".join(capsule.digests)))
+        mac = hmac.digest(self._key, mapped(entries), "sha256")
+        entries.append(entry("k", self.name + mac))
+        return mapped(entries)
 
     def read(self, octets: Any) -> Capsule | None:
         """The decoded capsule; ``None`` if it is not one of ours. Never raises."""

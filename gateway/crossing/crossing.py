@@ -12,13 +12,12 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from gateway.adapters.methods.content import BASIC, BODY, REFERENCE
+from gateway.adapters.commands.content import COMMAND
+from gateway.adapters.methods.content import BODY, REFERENCE
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.sections import is_plain
-from gateway.adapters.segments.content import SEGMENTS
 from gateway.bodies import Body, LargeBody
 from gateway.crossing import jms
-from gateway.crossing.basic_shapes import BASIC_NOTATION
 from gateway.crossing.capsule import (
     LARGEST,
     Capsule,
@@ -30,12 +29,10 @@ from gateway.crossing.capsule import (
 from gateway.crossing.conversion import Hop, natural_form
 from gateway.crossing.forms import Form
 from gateway.crossing.legacy_forms import FORMS, form_of
-from gateway.crossing.plans import Notation
+from gateway.crossing.notations import NOTATIONS, source_for
 from gateway.crossing.references import References
 from gateway.crossing.returning import OpenedCapsule, edited, open_capsule, original_of
 from gateway.crossing.sameness import same_body
-from gateway.crossing.section_shapes import SECTIONS_NOTATION
-from gateway.crossing.segment_shapes import SEGMENT_NOTATION
 from gateway.crossing.shapes import Shapes
 from gateway.message import Dialect, Message
 
@@ -52,12 +49,6 @@ DEPENDING = (BODY_OCTETS, REFERENCE_OCTETS, *jms.MARKS)
 """Properties that make a conversion to 1.0 depend on more than the header."""
 
 
-NOTATIONS: dict[str, Notation] = {
-    BASIC.name: BASIC_NOTATION, SECTIONS.name: SECTIONS_NOTATION, SEGMENTS.name: SEGMENT_NOTATION,
-}  # fmt: skip
-"""By name of the dialect: those that are converted by shape."""
-
-
 class Fidelity(StrEnum):
     """Result of converting a message to another dialect."""
 
@@ -69,8 +60,12 @@ class Fidelity(StrEnum):
     NATURAL = "natural"
     """Not verified."""
 
+    __hash__ = str.__hash__  # of Enum's, it would be a call for each message that is counted
 
-_new = tuple.__new__
+
+Outcome = Fidelity | tuple[str, ...]
+"""What a plan results in: the names of properties if it needs a capsule, as nearly all messages do
+for readers of 0.8a2, which has no message without a priority."""
 
 
 class Crossed(NamedTuple):
@@ -129,7 +124,7 @@ class Crossing:
         self._references = References()
         self._shapes: dict[tuple[str, str], Shapes] = {
             (source, reader): Shapes(
-                NOTATIONS[source],
+                source_for(source, reader),
                 NOTATIONS[reader],
                 partial(self._plain_form, FORMS[source], FORMS[reader]),
                 self._references,
@@ -141,18 +136,21 @@ class Crossing:
         """By name of the two dialects."""
 
     def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, Body]:
-        """Convert a message: the function for ``message.cross_with``. Raises ``ValueError``.
-        Hot."""
+        """Convert a message: the function of ``message.cross_with``. Raises ``ValueError``. Hot."""
         source, reader, body = message.dialect.name, dialect.name, message.body
         shapes = self._shapes.get((source, reader))
-        if shapes is not None and body.__class__ is bytes:
+        if shapes is not None and not isinstance(body, LargeBody):
             written = shapes.like(message.header, message.exchange, message.key)
-            if written is not None:
-                header, fidelity = written
-                self.counts[source, reader, fidelity] += 1
-                return header, body
+            if written is not None and written[1].__class__ is Fidelity:
+                self.counts[source, reader, written[1]] += 1
+                return written[0], body
+        else:
+            written = None
         try:
-            crossed = self._cross(message, dialect, shapes)
+            if written is None:
+                crossed = self._unlike(message, dialect, shapes)
+            else:
+                crossed = self._planned(message, dialect, body, *written)
         except (ValueError, struct.error, OverflowError, RecursionError) as error:
             self.refused += 1
             raise ValueError(str(error)) from error
@@ -166,15 +164,15 @@ class Crossing:
     def cross(self, message: Message, dialect: Dialect) -> Crossed:
         """Convert a message. Raises ``ValueError`` if it has no form for this reader, or no form of
         the configured precision."""
-        shapes = self._shapes.get((message.dialect.name, dialect.name))
-        if shapes is not None and not isinstance(message.body, LargeBody):
+        shapes, body = self.shapes(message.dialect.name, dialect.name), message.body
+        if shapes is not None and not isinstance(body, LargeBody):
             written = shapes.like(message.header, message.exchange, message.key)
             if written is not None:
-                return Crossed(written[0], message.body, written[1])
-        return self._cross(message, dialect, shapes)
+                return self._planned(message, dialect, body, *written)
+        return self._unlike(message, dialect, shapes)
 
-    def _cross(self, message: Message, dialect: Dialect, shapes: Shapes | None) -> Crossed:
-        """The same for a message that is not like one that had a plan. Hot."""
+    def _unlike(self, message: Message, dialect: Dialect, shapes: Shapes | None) -> Crossed:
+        """Convert a message that is not ``like`` one before. Hot."""
         header, body = message.header, message.body
         if isinstance(body, LargeBody):
             return self._large(message, body, dialect)
@@ -188,11 +186,24 @@ class Crossing:
             if shapes is not None:
                 written = shapes.filled(header, message.exchange, message.key)
                 if written is not None:
-                    return _new(Crossed, (written[0], body, written[1], ()))
+                    return self._planned(message, dialect, body, *written)
             return self._convert_and_keep(message, header, body, dialect, cache_key)
         if conversion.capsule is None:
             return Crossed(conversion.header, body, conversion.fidelity, conversion.inexact)
         return self._sealed(form_of(dialect), conversion, body, digest(part_of_body(body)))
+
+    def _planned(
+        self, message: Message, dialect: Dialect, body: Body, header: bytes, outcome: Outcome
+    ) -> Crossed:
+        """The result of a plan, with a capsule if it needs one. Hot."""
+        if isinstance(outcome, Fidelity):
+            return Crossed(header, body, outcome)
+        source, reader = FORMS[message.dialect.name], FORMS[dialect.name]
+        original = source.without_capsule(message.header)
+        digests = digests_of(reader.parts(header))
+        capsule = Capsule(source.name, original, digests, names=outcome[:NAMED])
+        conversion = Conversion(header, body, Fidelity.CAPSULE, outcome, capsule)
+        return self._sealed(reader, conversion, body, digest(part_of_body(body)))
 
     def _large(self, message: Message, body: LargeBody, dialect: Dialect) -> Crossed:
         """A data body is passed on unread, and its capsule is not bound to it. Any other body has
@@ -213,19 +224,26 @@ class Crossing:
 
     def _plain_form(
         self, source: Form, reader: Form, header: bytes, exchange: str, key: str
-    ) -> tuple[bytes, Fidelity] | None:
-        """The natural form of a header and its fidelity, if it depends on the header alone and
-        says all."""
-        if source.marker in header or (reader.dialect is SECTIONS and depends(header)):
+    ) -> tuple[bytes, Outcome] | None:
+        """The natural form of a header, if it depends on the header alone, and its fidelity, or the
+        names for its capsule."""
+        if source.marker in header or REFERENCE_OCTETS in header:
+            return None
+        if reader.dialect is SECTIONS and depends(header):
             return None
         try:
             hop = Hop(exchange, key, self._references)
             found = self._convert(source, reader, header, b"", hop)
         except (ValueError, struct.error, OverflowError, RecursionError):
             return None
-        if found.capsule or found.inexact or found.reference or found.body:
+        if found.reference or found.body:
             return None
-        return found.header, found.fidelity
+        capsule = found.capsule
+        if capsule is None:
+            return None if found.inexact else (found.header, found.fidelity)
+        if reader.dialect is not COMMAND or capsule.flat_kind is not None or capsule.prefix:
+            return None
+        return found.header, found.inexact
 
     def _convert_and_keep(
         self, message: Message, header: bytes, body: bytes, dialect: Dialect, cache_key: Any

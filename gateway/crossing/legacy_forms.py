@@ -14,6 +14,7 @@ from gateway.adapters.commands.content import (
     COMMAND,
     MORE,
     SIZE_OCTETS,
+    end_of_head,
     least,
     read_header,
 )
@@ -149,8 +150,11 @@ class CommandForm(Legacy):
     def parts(self, header: bytes) -> Parts:
         """All members except the fields; then the fields."""
         stated = least(header)
-        entries = [raw for name, raw in cut(read_header(header)) if name != OUR_ORIGIN]
-        return (b"" if stated == USUAL else stated), b"".join(entries)
+        entries = header[len(stated) :]
+        if self.marker in entries:
+            named = cut(read_header(header))
+            entries = b"".join([raw for name, raw in named if name != OUR_ORIGIN])
+        return (b"" if stated == USUAL else stated), entries
 
     def capsule_in(self, header: bytes) -> bytes | None:
         for name, raw in cut(read_header(header)):
@@ -160,11 +164,11 @@ class CommandForm(Legacy):
         return None
 
     def with_capsule(self, header: bytes, octets: bytes) -> bytes:
-        record = read_header(header)
-        record.headers += fields.written(OUR_ORIGIN, octets)
-        if len(record.headers) > fields.MOST_OCTETS:
+        at, _ = end_of_head(header, -SIZE_OCTETS)
+        headers = header[at:] + fields.written(OUR_ORIGIN, octets)
+        if len(headers) > fields.MOST_OCTETS:
             raise fields.FieldError("the fields leave no room for a capsule")
-        return write_message_properties(record)[SIZE_OCTETS:]
+        return header[: at - 2] + len(headers).to_bytes(2) + headers
 
     def without_capsule(self, header: bytes) -> bytes:
         return self._without(header, (OUR_ORIGIN,)) if self.marker in header else header

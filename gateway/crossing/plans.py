@@ -15,6 +15,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from gateway.adapters.core.templates import Check, Place, is_text
 
+FIRST_SECOND, LAST_SECOND = 10**9, 1 << 32
+TEN = 10
+"""Digits of seconds between these."""
+
 _Q, MOST = Struct(">Q"), (1 << 64) - 1
 
 CLOSE = 0
@@ -105,6 +109,45 @@ def in_digits(raw: bytes) -> bytes:
     return b"%d" % int.from_bytes(raw)
 
 
+def in_ten_digits(raw: bytes) -> bytes:
+    """``in_digits`` of seconds, for readers of times in text. All have the same size, as only those
+    that are ``is_soon`` are written by shape for these readers."""
+    digits = b"%d" % int.from_bytes(raw)
+    return digits if len(digits) == TEN else raw
+
+
+def seconds_in_ten_digits(raw: bytes) -> bytes:
+    """The same of milliseconds."""
+    digits = b"%d" % (int.from_bytes(raw) // 1000)
+    return digits if len(digits) == TEN else raw
+
+
+def milliseconds_in_digits(raw: bytes) -> bytes:
+    return b"%d" % (int.from_bytes(raw) * 1000)
+
+
+def widened(raw: bytes) -> bytes:
+    return bytes(8 - len(raw)) + raw
+
+
+def last_half(raw: bytes) -> bytes:
+    """The inverse of ``widened``, for numbers of 32 bits."""
+    return raw[4:]
+
+
+def in_few_seconds(raw: bytes) -> bytes:
+    """``in_seconds``, for numbers of 32 bits."""
+    return in_seconds(raw)[4:]
+
+
+def of_digits(raw: bytes) -> bytes:
+    return _Q.pack(int(raw)) if raw.isdigit() else raw
+
+
+def of_digits_in_milliseconds(raw: bytes) -> bytes:
+    return _Q.pack(int(raw) * 1000) if raw.isdigit() else raw
+
+
 def in_hexadecimal(raw: bytes) -> bytes:
     text = raw.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}".encode()
@@ -132,12 +175,22 @@ def digest(raw: bytes) -> bytes:
 
 
 TRANSFERS: dict[int, tuple[Write, ...]] = {
-    8: (in_milliseconds, in_seconds, in_digits),
+    4: (widened, in_milliseconds, milliseconds_in_digits),
+    8: (
+        in_milliseconds,
+        in_seconds,
+        in_ten_digits,
+        seconds_in_ten_digits,
+        in_digits,
+        last_half,
+        in_few_seconds,
+    ),
+    10: (of_digits, of_digits_in_milliseconds),
     16: (in_hexadecimal, as_urn, as_jms),
     39: (uuid_in,),
 }
 """The results of a value besides itself, by its size."""
-UNSIZED = (in_digits, uuid_in)
+UNSIZED = (in_digits, milliseconds_in_digits, uuid_in)
 """Conversions whose results differ in size for values of equal size."""
 
 
@@ -240,8 +293,8 @@ class SizedPlan:
             (slot.value, both(slot.transfer, slot.write)) for slot in plan.slots if not slot.sized
         ]
         """Values whose size in the header depends on their own octets."""
-        self._before = "", ""
-        """Exchange and routing key of the message before."""
+        self._before: tuple[str | int, ...] = ()
+        """Exchange, routing key and sizes of what was narrowed of the message before."""
         self._exchange = self._key = ""
         """Those in ``_steady``."""
         self._steady: dict[int, Frame] = {}
@@ -391,6 +444,20 @@ def id_token(raw: bytes) -> int:
     if raw.startswith(b"ID:"):
         token |= JMS | OF_UUID if JMS_ID.fullmatch(raw) else JMS
     return token
+
+
+def is_soon(raw: bytes) -> bool:
+    """Whether a number of seconds has ten digits, and fits 32 bits."""
+    return FIRST_SECOND <= int.from_bytes(raw) < LAST_SECOND
+
+
+def is_soon_in_milliseconds(raw: bytes) -> bool:
+    return FIRST_SECOND * 1000 <= int.from_bytes(raw) < LAST_SECOND * 1000
+
+
+def has_room(raw: bytes) -> bool:
+    """Whether the fields of all versions can hold an id: it is not empty, and without NUL."""
+    return raw != b"" and b"\0" not in raw
 
 
 def id_check(token: int) -> Check:

@@ -38,6 +38,7 @@ INT, UINT, LONG_INT, SINGLE, DOUBLE = 7, 16, 17, 18, 19
 BYTE, UBYTE, SHORT, USHORT, PARTED_EXPIRY = 20, 21, 22, 23, 24
 """Tokens: texts, octets; times: of whole seconds, with parts of one, of expiries; numbers."""
 
+TIMES = (WHOLE, PARTED, EXPIRY, PARTED_EXPIRY)
 LATEST = 1 << 43
 """Times in milliseconds that have the same form in all versions end here."""
 EARLIEST, LATEST_OCTETS = _Q.pack(EPOCH_LIMIT), _Q.pack(LATEST)

@@ -51,6 +51,7 @@ NUMBERS = {
     0x23: (22, 4), 0x31: (23, 8), 0x33: (24, 8), 0x48: (25, 16),
 }  # fmt: skip
 """Tokens and widths of values in a map by type code."""
+LONG_INT = NUMBERS[0x31][0]
 SINGLE, TIME, STR16, VBIN16 = 0x23, 0x38, 0x95, 0x90
 TIMES = (SECONDS, MILLISECONDS, 28)
 TIMES_IN_MAP = (26, 27, 29)

@@ -41,8 +41,8 @@ class Made(NamedTuple):
 
 
 Convert = Callable[[bytes, str, str], tuple[bytes, Any] | None]
-"""Header, exchange and routing key, to the natural form and its fidelity; ``None`` if that says
-less than the header."""
+"""Header, exchange and routing key, to the natural form and its fidelity, or what else is the same
+for all headers of a shape; ``None`` if there is no such thing."""
 
 HOPS = (("stand-in-exchange", "stand.in.key"), ("e", "k" * 255))
 """Exchange and routing key that stand in, twice."""

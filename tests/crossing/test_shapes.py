@@ -14,7 +14,8 @@ from gateway.adapters.methods.content import BASIC
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.segments.content import SEGMENTS
 from gateway.crossing.basic_shapes import BASIC_NOTATION
-from gateway.crossing.crossing import NOTATIONS, Crossing
+from gateway.crossing.crossing import Crossing
+from gateway.crossing.notations import NOTATIONS
 from gateway.crossing.plans import GROUP, UNREAD, Key, Notation, plan_of, tokens
 from gateway.crossing.section_shapes import WIDE
 from gateway.crossing.shapes import LONGEST, MANY_MISSES, MOST_PLANS, MOST_SEEN, WARM

@@ -13,7 +13,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.crossing.crossing import NOTATIONS
+from gateway.crossing.notations import SINCE_0_8
 from gateway.crossing.section_shapes import SECTIONS_NOTATION
 from pyspark_amqp.header_groups import SURE
 from pyspark_amqp.octets import octets_of
@@ -100,7 +100,7 @@ def test_what_passes_for_certain_passes(seed: int, size: int) -> None:
 
 def test_checks_that_are_known() -> None:
     """Texts and usual ids of every version are not looked at one by one."""
-    for notation in NOTATIONS.values():
+    for notation in SINCE_0_8.values():
         known = [
             SURE[one](matrix_of([b"order-1"]))[0]
             for one in set(notation.checks.values()) & SURE.keys()

@@ -234,9 +234,8 @@ def fitting(header: bytes, limit: int) -> bytes:
 
 def least(header: bytes) -> bytes:
     """The header without fields."""
-    record = read_header(header)
-    record.headers = b""
-    return write_message_properties(record)[SIZE_OCTETS:]
+    at, _ = end_of_head(header, -SIZE_OCTETS)
+    return b"%c%b\0\0" % (header[0] & 1, header[1 : at - 2])
 
 
 COMMAND = CommandDialect()

@@ -82,7 +82,6 @@ class ClassDialect:
         """Its time is text (0-9a0)."""
         self._outline = Outline(content, tables)
         self.headers: BoundedCache[bytes, Known] = BoundedCache(HEADERS)
-        self._destinations: BoundedCache[tuple[bytes, str], bytes] = BoundedCache(HEADERS)
 
     def record(self, header: bytes) -> tuple[Any, bytes]:
         """The properties as they stand on the wire, and the children. Raises ``ValueError``."""
@@ -233,22 +232,24 @@ class ClassDialect:
     def form_of(self, message: Message) -> tuple[bytes, Body]:
         """Header and body of any message for a reader of this class; the key of one that came
         otherwise is its destination. Raises ``ValueError``."""
+        return self.outgoing(message)[:2]
+
+    def outgoing(self, message: Message) -> tuple[bytes, Body, bool]:
+        """The same, and whether contents stand behind the properties. Raises ``ValueError``.
+        Hot."""
+        if message.dialect is self and not message.added_headers:
+            known = self.headers.get(message.header) or self.known(message.header)
+            return message.header, message.body, known.end < len(message.header)
         header, body = message.form_for(self)
-        if message.dialect is self or not self._destined or not message.key:
-            return header, body
-        if (self.headers.get(header) or self.known(header)).destination:
-            return header, body
-        return self.sent_to(header, message.key), body
+        begin, end, stop = self._outline.places(header)
+        children = stop < len(header)
+        if message.dialect is not self and self._destined and message.key and end - begin < 2:
+            header = self._outline.sent_to(header, message.key, begin, end)  # it had no text there
+        return header, body, children
 
     def sent_to(self, header: bytes, key: str) -> bytes:
         """The header with this destination. Raises ``ValueError``."""
-        found = self._destinations.get((header, key))
-        if found is None:
-            record, children = self.record(header)
-            record.destination = key
-            sent = self._content.write(record) + children
-            found = self._destinations.keep((header, key), sent)
-        return found
+        return self._outline.sent_to(header, key, *self._outline.places(header)[:2])
 
 
 def _number(text: str) -> int | None:

@@ -10,7 +10,7 @@ from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.methods.contents.tables import FieldTables
 from gateway.adapters.methods.essentials import EPOCH_LIMIT, PERSISTENT, BadExpiration, expiration
 from gateway.adapters.methods.geometry import Content
-from gateway.adapters.record import annotations
+from gateway.adapters.record import annotations, short
 from gateway.message import Essentials
 
 
@@ -24,8 +24,9 @@ class Known(NamedTuple):
     end: int
 
 
-PASS, PASS_TEXT, TABLE, MODE, PRIORITY, DESTINATION, EXPIRATION, USER = range(8)
-"""The action at a property: step over octets, or over a text, or read."""
+PASS, PASS_TEXT, TABLE, MODE, PRIORITY, DESTINATION, EXPIRATION, USER, ABSENT = range(9)
+"""The action at a property: step over octets, or over a text, or read. ``ABSENT``: the destination
+would stand here."""
 
 WANTED = {
     "headers": TABLE,
@@ -50,6 +51,10 @@ class Outline:
         ]
         self._unknown = 0xFFFF >> len(self._steps)
         self._plans: BoundedCache[bytes, tuple[Step, ...]] = BoundedCache()
+        self._places: BoundedCache[bytes, tuple[Step, ...]] = BoundedCache()
+        destined = (0x8000 >> at for at, (kind, _) in enumerate(self._steps) if kind == DESTINATION)
+        self._destined = next(destined, 0)
+        """The flag of the destination."""
 
     def plan(self, flags: bytes) -> tuple[Step, ...]:
         """The properties that these flags name. Raises ``ValueError`` for others."""
@@ -106,6 +111,48 @@ class Outline:
         if ttl is not None and ttl > EPOCH_LIMIT:
             ttl = None
         return Known(header, Essentials(durable, priority, ttl, user, headers), destination, at)
+
+    def places(self, header: bytes) -> tuple[int, int, int]:
+        """Where the destination begins and ends in a header that is known to be good, and where the
+        properties end. Hot."""
+        begin = end = 0
+        at = 2
+        flags = header[:2]
+        for kind, width in self._places.get(flags) or self._placed(flags):
+            if kind == PASS_TEXT:
+                at += 1 + header[at]
+            elif kind == PASS:
+                at += width
+            elif kind == TABLE:
+                start = at + width
+                at = start + int.from_bytes(header[at:start], "big")
+            else:
+                begin = at
+                if kind == DESTINATION:
+                    at += 1 + header[at]
+                end = at
+        return begin, end, at
+
+    def _placed(self, flags: bytes) -> tuple[Step, ...]:
+        """The steps of ``places`` for these flags."""
+        number = int.from_bytes(flags, "big")
+        found: list[Step] = []
+        for at, (kind, width) in enumerate(self._steps):
+            if number & 0x8000 >> at:
+                if kind in (MODE, PRIORITY):
+                    kind = PASS
+                elif kind in (EXPIRATION, USER):
+                    kind = PASS_TEXT
+                found.append((kind, width))
+            elif kind == DESTINATION:
+                found.append((ABSENT, 0))
+        return self._places.keep(flags, tuple(found))
+
+    def sent_to(self, header: bytes, key: str, begin: int, end: int) -> bytes:
+        """The header with this destination where it has one, or none. Raises ``ValueError``."""
+        raw = short(key, "destination")
+        flags = (header[0] << 8 | header[1] | self._destined).to_bytes(2, "big")
+        return b"%b%b%c%b%b" % (flags, header[2:begin], len(raw), raw, header[end:])
 
 
 def one_word(header: bytes) -> bytes:

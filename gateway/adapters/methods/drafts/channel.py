@@ -301,11 +301,9 @@ class Channel:
                 dialect = self.engine.dialects[subscriber.group]
                 record = mapping.delivery_method(subscriber, source, 0, False)
                 start = self._keep((consumer, source), record, dialect, subscriber)
-            header, body = message.header, message.body
-            if message.added_headers or message.dialect is not start.dialect:
-                header, body = start.dialect.form_of(message)
+            header, body, children = start.dialect.outgoing(message)
             octets = TAG.pack(delivery, redelivered)[: start.varying]
-            if not self._write_joined(start, octets, header, body):
+            if children or not self._write_joined(start, octets, header, body):
                 record = mapping.delivery_method(subscriber, source, delivery, redelivered)
                 self._say(record, Content(start.dialect.number, header, body))
         except ValueError:
@@ -325,18 +323,16 @@ class Channel:
         if start is None:
             record = engine.mapping.publish_method(group, message, mandatory, immediate)
             start = self._keep(key, record, engine.dialects[group])
-        header, body = message.header, message.body
-        if message.added_headers or message.dialect is not start.dialect:
-            try:
-                header, body = start.dialect.form_of(message)
-            except ValueError as error:
-                raise LocalError(f"the message cannot be written here: {error}") from error
         dialect = start.dialect
+        try:
+            header, body, children = dialect.outgoing(message)
+        except ValueError as error:
+            raise LocalError(f"the message cannot be written here: {error}") from error
         if dialect.routes:
             known = dialect.headers.get(header) or dialect.known(header)
             if known.destination != message.key:
                 header = dialect.sent_to(header, message.key)
-        if not self._write_joined(start, b"", header, body):
+        if children or not self._write_joined(start, b"", header, body):
             record = engine.mapping.publish_method(group, message, mandatory, immediate)
             self._say(record, Content(start.dialect.number, header, body))
 
@@ -358,14 +354,12 @@ class Channel:
         return self._encoded_methods.keep(key, start)
 
     def _write_joined(self, start: EncodedMethod, tag: bytes, header: bytes, body: Body) -> bool:
-        """Method and content in one piece, if that can be. Hot."""
+        """Method and content without children in one piece, if that can be. Hot."""
         size, engine, frames = len(body), self.engine, self._frames
         if size > JOINED or size > engine.body_max or not start.before:
             return False
-        dialect = start.dialect
-        known = dialect.headers.get(header) or dialect.known(header)
         octets = len(header) + frames.content_octets + frames.counted
-        if known.end < len(header) or octets > frames.widest:
+        if octets > frames.widest:
             return False
         pending, number, tail = self._pending, self.number, frames.tail
         if not pending:
@@ -374,7 +368,7 @@ class Channel:
             self._buffer.crowd()
         if size > HEAVY:
             self._buffer.weigh(size)
-        head = frames.pack_content(frames.header, number, octets, dialect.number, 0, size)
+        head = frames.pack_content(frames.header, number, octets, start.dialect.number, 0, size)
         if not size:
             pending.append(b"".join((start.before, tag, start.after, head, header, tail)))
             return True
