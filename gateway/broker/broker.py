@@ -75,6 +75,8 @@ class Broker:
         self.confirming: dict[PublishPath, None] = {}
         self._safe = store.mark - 1
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._unwritten: deque[tuple[int, Callable[[], None]]] = deque()
+        """Marks, and what is called when those batches are safe, and when they are written."""
         self._alarms: dict[str, None] = {}
         self._past = Totals()
         self._branches: dict[VirtualHost, Branches] = {}
@@ -185,10 +187,13 @@ class Broker:
     def end_turn(self) -> None:
         """Send the confirms that are due, coalesced, and call back those that wait no longer."""
         self.state.begin_turn()
+        self.state.journal.record_gathered()
         store = self.state.store
-        clean = 0 if store.dirty else store.mark
+        clean = 0 if store.dirty and not store.patient else store.mark
         if self._waiting and clean:
-            self._run_waiting(clean)
+            self._run(self._waiting, clean)
+        if self._unwritten and not store.dirty:
+            self._run(self._unwritten, clean)
         for path in list(self.confirming):
             confirms = path.confirms
             if confirms is None or confirms.tell(self._safe, clean, path.listener.confirm):
@@ -198,20 +203,26 @@ class Broker:
         """Batches up to ``mark`` are safe; never the one that is still gathering."""
         self._safe = max(self._safe, min(mark, self.state.store.mark - 1))
         self.state.journal.committed(mark)
-        self._run_waiting(0)
+        self._run(self._waiting, 0)
+        self._run(self._unwritten, 0)
 
     def when_safe(self, callback: Callable[[], None]) -> None:
-        """Call back when all that was done so far is safe: now, if it is."""
+        """Call back when all that was done so far is safe: now, if it is. Entries of transient
+        messages in the journal are not waited for."""
         store = self.state.store
-        mark = store.mark if store.dirty else store.mark - 1
+        mark = store.mark if store.dirty and not store.patient else store.mark - 1
         if mark <= self._safe and not self._waiting:
             callback()
         else:
             self._waiting.append((mark, callback))
 
-    def _run_waiting(self, clean: int) -> None:
+    def when_written(self, callback: Callable[[], None]) -> None:
+        """Call back when all that was done so far is written."""
+        store = self.state.store
+        self._unwritten.append((store.mark if store.dirty else store.mark - 1, callback))
+
+    def _run(self, waiting: deque[tuple[int, Callable[[], None]]], clean: int) -> None:
         """``clean`` is the gathering batch if it holds nothing: then only those before count."""
-        waiting = self._waiting
         while waiting:
             mark, callback = waiting[0]
             needed = mark - 1 if mark == clean else mark

@@ -17,11 +17,20 @@ the default exchange.
 import json
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
+from itertools import groupby
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 from uuid import uuid4
 
-from gateway.broker.store import Depth, Record, Recorded, Store
+from gateway.broker.store import (
+    MOST_ENTRIES,
+    MOST_OCTETS,
+    Depth,
+    PackedEntries,
+    Record,
+    Recorded,
+    Store,
+)
 from gateway.errors import Unstorable
 from gateway.message import NO_ESSENTIALS, Dialect, Message
 
@@ -56,6 +65,15 @@ class Origin(Protocol):
     user: str
     name: str
     origin: dict[str, str]
+
+
+class Gathering(Protocol):
+    """A publisher of transient messages. Those that were accepted are ``gathered``, and recorded
+    together before a message of another publisher, and at the end of the turn."""
+
+    gathered: list[Message]
+    recorder: "Recorder | None"
+    origin: Any
 
 
 class JournalState(Protocol):
@@ -131,8 +149,17 @@ class Journal:
         self._last: tuple[int, int, int] = (0, 0, 0)
         """The last batch of which the index tells it: its first position, its end, and when."""
         self.due: int | None = None
-        self._entries = Recorded(0)
-        self._messages = self._entries.messages
+        self._entries: Recorded | PackedEntries = PackedEntries(0)
+        """The last block, to which the next entry is added, if it fits."""
+        self._first: Recorded | PackedEntries = self._entries
+        """The first block of its batch."""
+        self._packed = PackedEntries(0)
+        self._recorded = Recorded(0)
+        self._messages = self._recorded.messages
+        self._open = 0
+        """Mark of the batch in which ``_recorded`` is the last block; then it stays the last."""
+        self.gathering: Gathering | None = None
+        """Has messages of this turn that are not recorded yet."""
         # What the entries of the present run share.
         self._address: Address | None = None
         self._origin: Origin | None = None
@@ -154,7 +181,7 @@ class Journal:
     @property
     def next(self) -> int:
         """The position of the next entry."""
-        return self._entries.first + len(self._messages)
+        return self._entries.first + len(self._entries)
 
     def restore(self, records: Iterable[Record], depths: dict[int, Depth]) -> set[int]:
         """Go on where an earlier process has ended. Returns the numbers that belong to it."""
@@ -208,8 +235,8 @@ class Journal:
         """The message that was put into the store under this number and offset has the next
         position, which is returned."""
         state = self.state
-        if state.store.mark != self._mark:
-            self._begin_batch()
+        if state.store.mark != self._open:
+            self._begin_messages()
         if self._elsewhere != (number, offset) or state.now != self._stamp:
             self._end_run()
             self._stamp = state.now
@@ -220,14 +247,33 @@ class Journal:
         self._messages.append(ELSEWHERE)
         return self.next - 1
 
-    def _begin_batch(self) -> None:
+    def _begin_messages(self) -> None:
+        """From now on entries of this batch have messages."""
+        store = self.state.store
+        self._recorded = entries = Recorded(self.next)
+        self._messages = entries.messages
+        self._open = store.mark
+        self._begin(entries)
+        store.record(entries)
+
+    def _begin_packed(self) -> PackedEntries:
+        self._packed = entries = PackedEntries(self.next)
+        self._begin(entries)
+        self.state.store.record_packed(entries)
+        return entries
+
+    def _begin(self, entries: Recorded | PackedEntries) -> None:
+        """Begin a block."""
         store = self.state.store
         self._end_run()
-        self._entries = Recorded(self.next)
-        self._messages = self._entries.messages
+        self._entries = entries
+        if store.mark == self._mark:
+            entries.before = None
+            return
+        self._first = entries
         self._mark_before, self._mark = self._mark, store.mark
         if self._written[0] == self._mark_before:
-            self._entries.before = self._written[1]
+            entries.before = self._written[1]
         if not self.id:
             self.id = str(uuid4())
             number = self.state.number
@@ -235,7 +281,6 @@ class Journal:
             store.record_under(self._lane)
             self._begin_epoch()
             self._save()
-        store.record(self._entries)
 
     def committed(self, mark: int) -> None:
         """A batch is on disk. The next one with entries tells when."""
@@ -243,13 +288,13 @@ class Journal:
             self._written = mark, self.state.now
             self.state.schedule(self, self.state.now + QUIET_MS)
         elif mark == self._mark_before:
-            self._entries.before = self.state.now
+            self._first.before = self.state.now
 
     def on_due(self) -> None:
         """If no other has come, the index tells when the last batch was written."""
         mark, when = self._written
         if mark == self._mark:
-            self._last = self._entries.first, self.next, when
+            self._last = self._first.first, self.next, when
             self._save()
 
     def _save(self) -> None:
@@ -277,8 +322,8 @@ class Journal:
             except Unstorable as reason:
                 state.report(f"{message} is not in the journal: {reason}")
                 return False
-        if store.mark != self._mark:
-            self._begin_batch()
+        if store.mark != self._open:
+            self._begin_messages()
         if (
             address is not self._address
             or origin is not self._origin
@@ -288,15 +333,72 @@ class Journal:
             self._begin_run(address, message, origin)
         messages = self._messages
         if added is not None:
-            self._entries.added[len(messages)] = added
+            self._recorded.added[len(messages)] = added
         if size >= store.apart:
-            self._entries.apart[len(messages)] = size
+            self._recorded.apart[len(messages)] = size
             if body.__class__ is not bytes:
                 size = 0  # it is in a file
         messages.append(message)
         store.appended += 1
         store.pending_octets += size
         return True
+
+    def extend(self, address: Address, messages: list[Message], origin: Origin | None) -> None:
+        """Record transient messages of one dialect and address. Hot: only steps of C for each."""
+        state = self.state
+        store = state.store
+        headers = [message.header for message in messages]
+        bodies: list[Any] = [message.body for message in messages]
+        header_sizes, body_sizes = list(map(len, headers)), list(map(len, bodies))
+        count = len(messages)
+        if (
+            store.mark == self._open
+            or max(body_sizes) >= store.apart
+            or [message.added_headers for message in messages].count(None) != count
+        ):
+            for message in messages:
+                self.append(address, message, origin)
+            return
+        header, body = b"".join(headers), b"".join(bodies)
+        octets = len(header) + len(body)
+        packed = self._packed
+        if (
+            store.mark != self._mark
+            or len(packed) + count > MOST_ENTRIES
+            or packed.octets + octets > MOST_OCTETS
+        ):
+            if count > 1 and (count > MOST_ENTRIES or octets > MOST_OCTETS):
+                self.extend(address, messages[: count // 2], origin)
+                self.extend(address, messages[count // 2 :], origin)
+                return
+            packed = self._begin_packed()
+        if (
+            address is not self._address
+            or origin is not self._origin
+            or state.now != self._stamp
+            or messages[0].dialect is not self._dialect
+        ):
+            self._begin_run(address, messages[0], origin)
+        packed.headers.append(header)
+        packed.bodies.append(body)
+        packed.header_sizes += header_sizes
+        packed.body_sizes += body_sizes
+        packed.add_keys([message.key for message in messages])
+        packed.octets += octets
+        store.pending_octets += octets
+
+    def gather(self, publisher: Gathering) -> None:
+        """The next messages come from this publisher."""
+        self.record_gathered()
+        self.gathering = publisher
+
+    def record_gathered(self) -> None:
+        """Record the messages that were gathered."""
+        publisher, self.gathering = self.gathering, None
+        if publisher is not None and publisher.recorder is not None:
+            messages = publisher.gathered[:]
+            publisher.gathered.clear()
+            publisher.recorder.record_many(messages, publisher.origin)
 
     def _begin_run(self, address: Address, message: Message, origin: Origin | None) -> None:
         self._end_run()
@@ -306,7 +408,7 @@ class Journal:
             number = self._describe(origin)
         self._address, self._origin, self._dialect = address, origin, message.dialect
         self._stamp = now = self.state.now
-        self._begun = at = len(self._messages)
+        self._begun = at = len(self._entries)
         self._run_entered = entered = self.entered
         dialect, exchange = message.dialect.name, message.exchange
         self._entries.runs.append(
@@ -316,7 +418,7 @@ class Journal:
     def _end_run(self) -> None:
         """Offsets are counted when a run ends."""
         if self._address is not None:
-            self._address.next += len(self._messages) - self._begun
+            self._address.next += len(self._entries) - self._begun
         self._address = self._origin = self._dialect = None
         self._stamp = -1
         self._elsewhere = 0, 0
@@ -418,6 +520,11 @@ class Journal:
         self._epochs.append((self.next, self._next_origin))
 
 
+def _route(message: Message) -> tuple[str, str, Dialect]:
+    """What the messages of a run share."""
+    return message.exchange, "" if message.exchange else message.key, message.dialect
+
+
 class Recorder:
     """Records the publishes in one virtual host."""
 
@@ -431,14 +538,40 @@ class Recorder:
     def record(self, message: Message, origin: Any) -> bool:
         """Whether this message, which was accepted or forwarded, is recorded. It is as safe as the
         store's gathering batch then. Hot."""
+        if self.journal.gathering is not None:
+            self.journal.record_gathered()
+        return self._record(message, origin)
+
+    def record_many(self, messages: list[Message], origin: Any) -> None:
+        """The same for transient messages of one publisher, for whose entries nothing waits."""
+        first, count = messages[0], len(messages)
+        name, key, dialect = first.exchange, first.key, first.dialect
+        if (
+            [message.exchange for message in messages].count(name) == count
+            and (name or [message.key for message in messages].count(key) == count)
+            and [message.dialect for message in messages].count(dialect) == count
+        ):
+            self._record_run(messages, origin)
+            return
+        for _, run in groupby(messages, _route):
+            self._record_run(list(run), origin)
+
+    def _record_run(self, messages: list[Message], origin: Any) -> None:
+        address = self._address(messages[0])
+        if address is not None:
+            self.journal.extend(address, messages, origin)
+
+    def _record(self, message: Message, origin: Any) -> bool:
+        address = self._address(message)
+        return address is not None and self.journal.append(address, message, origin)
+
+    def _address(self, message: Message) -> Address | None:
         try:
             if message.exchange:
-                address = self._exchanges[message.exchange]
-            else:
-                address = self._queues[message.key]
+                return self._exchanges[message.exchange]
+            return self._queues[message.key]
         except KeyError:
-            address = self._find(message)
-        return address is not None and self.journal.append(address, message, origin)
+            return self._find(message)
 
     def record_forwarded(self, message: Message, origin: Any, entered: int) -> bool:
         """The same for a message that was forwarded at this time."""

@@ -93,7 +93,8 @@ class LongOperations:
     def _work_whole(self) -> None:
         if not self.jobs:
             return
-        if not self.holding and self._store.dirty and self._store.mark == self._sealed:
+        store = self._store
+        if not self.holding and store.mark == self._sealed and store.dirty and not store.patient:
             return  # or batches would grow as long as there are long_operations
         self.holding = True
         refused: Refusal | None = None

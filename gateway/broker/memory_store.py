@@ -7,7 +7,15 @@ with the ``survivors()``. Batches cost nothing.
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from gateway.broker.store import Batch, Depth, Record, Recorded, RecordedRun, StoredMessage
+from gateway.broker.store import (
+    Batch,
+    Depth,
+    PackedEntries,
+    Record,
+    Recorded,
+    RecordedRun,
+    StoredMessage,
+)
 from gateway.message import Message
 
 
@@ -34,6 +42,8 @@ class MemoryStore:
         self.volatile = volatile
         self.mark = 1
         self.dirty = False
+        self.patient = False
+        self.gathered_octets = 0
         self.pending_octets = 0
         self.appended = 0
         self.changed = 0
@@ -152,6 +162,9 @@ class MemoryStore:
 
     def record(self, entries: Recorded) -> None:
         self._touch()
+
+    def record_packed(self, entries: PackedEntries) -> None:
+        """Nor do its entries survive."""
 
     def recorded(self) -> Iterable[tuple[int, list[RecordedRun]]]:
         return ()

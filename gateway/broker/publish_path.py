@@ -74,7 +74,7 @@ class PublishPath:
     __slots__ = (
         "vhost", "state", "permissions", "origin", "listener", "confirming", "plain", "writable",
         "confirms", "transaction", "no_reply_header", "replies", "returns_refused", "user",
-        "returning", "closed", "recorder", "outbound",
+        "returning", "closed", "recorder", "outbound", "gathered",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +95,8 @@ class PublishPath:
         self.listener = listener
         self.confirming = confirming
         self.recorder = vhost.recorder
+        self.gathered: list[Message] = []
+        """Transient messages that are not in the journal yet."""
         self.plain = self.unchecked
         self.outbound = self.direct
         """The way to the upstream, if publishes need no look but at their user, exchange, key and
@@ -170,14 +172,15 @@ class PublishPath:
                 one = queue.put(message, origin)
                 if one > fate:
                     fate = one
-            if (
-                recorder is not None
-                and queues
-                and fate != REFUSED
-                and recorder.record(message, origin)
-                and durable
-            ):
-                fate = KEPT
+            if recorder is not None and queues and fate != REFUSED:
+                if durable:
+                    if recorder.record(message, origin):
+                        fate = KEPT
+                else:
+                    gathered = self.gathered
+                    if not gathered:
+                        recorder.journal.gather(self)
+                    gathered.append(message)
             confirms.add(self.state.store.mark if fate == KEPT else SAFE, fate != REFUSED)
             self.confirming[self] = None
             return
@@ -197,7 +200,16 @@ class PublishPath:
             if one > fate:
                 fate = one
         if recorder is not None and queues and fate != REFUSED:
-            recorder.record(message, self.origin)
+            if durable:
+                recorder.record(message, self.origin)
+            else:
+                self.gather([message])
+
+    def gather(self, messages: Iterable[Message]) -> None:
+        """Record these transient messages with others, in this turn."""
+        if not self.gathered and self.recorder is not None:
+            self.recorder.journal.gather(self)
+        self.gathered += messages
 
     def wants_reply(self, header: bytes) -> bool:
         """Whether these properties may ask for a direct reply. If not, they are remembered, so that

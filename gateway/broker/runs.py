@@ -76,8 +76,7 @@ def publish_run(
         lane = backlog.lane(priority) if backlog.ranked else backlog.lanes[0]
         count = hand_unsettled(queue, lane, consumer, run, path.origin, clock, until)
     if path.recorder is not None:
-        for message in islice(run, count):
-            path.recorder.record(message, path.origin)
+        path.gather(islice(run, count))
     if path.confirms is not None:
         path.confirms.add_safe(count)
         path.confirming[path] = None

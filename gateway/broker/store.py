@@ -11,6 +11,10 @@ from typing import Any, NamedTuple, Protocol
 
 from gateway.message import Message
 
+MOST_ENTRIES = 4096
+MOST_OCTETS = 1 << 20
+"""Entries, and octets of headers and bodies, in one block (or one entry)."""
+
 Record = tuple[str, tuple[str, ...], dict[str, Any]]
 """Kind ("vhost", "exchange", "queue", "binding", "user", "permission", "policy",
 "operator-policy"), key, plain JSON values."""
@@ -49,12 +53,55 @@ class Recorded:
 
     def __init__(self, first: int) -> None:
         self.first = first
-        self.before = 0
-        """When the entries of the batch before were on disk, ms since 1970; 0: nobody knows."""
+        self.before: int | None = 0
+        """When the entries of the batch before were on disk, ms since 1970; 0: nobody knows;
+        ``None``: before them there are others in the same batch."""
         self.messages: list[Message] = []
         self.runs: list[tuple[int, int, int, int, int, str, str, int]] = []
         self.added: dict[int, bytes] = {}
         self.apart: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+class PackedEntries:
+    """Entries of transient messages with small bodies: one block, in the order of their positions,
+    from ``first`` on. ``runs`` and ``before`` are as in ``Recorded``. Of keys, headers and bodies
+    there are the sizes of each, and their octets in pieces of several: they are packed at once,
+    while they are in the caches of the processor, and the thread that writes has little to do."""
+
+    __slots__ = (
+        "first", "before", "runs", "octets", "key_sizes", "header_sizes", "body_sizes",
+        "keys", "headers", "bodies",
+    )  # fmt: skip
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.before: int | None = 0
+        self.runs: list[tuple[int, int, int, int, int, str, str, int]] = []
+        self.octets = 0
+        """Of headers and bodies."""
+        self.key_sizes: list[int] = []
+        self.header_sizes: list[int] = []
+        self.body_sizes: list[int] = []
+        self.keys: list[bytes] = []
+        self.headers: list[bytes] = []
+        self.bodies: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self.header_sizes)
+
+    def add_keys(self, keys: list[str]) -> None:
+        first, count = keys[0], len(keys)
+        if keys.count(first) == count:
+            key = first.encode("utf-8", "surrogatepass")
+            self.keys.append(key * count)
+            self.key_sizes += [len(key)] * count
+        else:
+            encoded = [key.encode("utf-8", "surrogatepass") for key in keys]
+            self.keys.append(b"".join(encoded))
+            self.key_sizes += map(len, encoded)
 
 
 class RecordedRun(NamedTuple):
@@ -94,6 +141,17 @@ class Store(Protocol):
 
     changed: int
     """Number of the batch in which topology was changed last."""
+
+    @property
+    def patient(self) -> bool:
+        """Whether the gathering batch holds nothing but packed entries of the journal, for which
+        nothing waits."""
+        ...
+
+    @property
+    def gathered_octets(self) -> int:
+        """Octets in that batch, as in ``pending_octets``."""
+        ...
 
     def records(self, *kinds: str) -> Iterable[Record]:
         """All topology, or that of some kinds, at start."""
@@ -168,6 +226,10 @@ class Store(Protocol):
     def record(self, entries: Recorded) -> None:
         """Append to the journal, once in a batch. Entries may be added until it is taken; their
         messages are counted in ``appended`` and ``pending_octets`` by the caller."""
+        ...
+
+    def record_packed(self, entries: PackedEntries) -> None:
+        """The same for packed entries, any number of times."""
         ...
 
     def recorded(self) -> Iterable[tuple[int, list[RecordedRun]]]:

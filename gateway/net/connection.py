@@ -388,7 +388,8 @@ class Connection(asyncio.BufferedProtocol):
         store = self.listener.turn.store
         appended, octets = store.appended, store.pending_octets
         act()
-        if store.appended != appended:
+        self.listener.broker.state.journal.record_gathered()
+        if store.appended != appended or store.pending_octets > octets:
             self._count_appended(store.appended - appended, max(0, store.pending_octets - octets))
 
     def _count_appended(self, messages: int, octets: int) -> None:

@@ -20,6 +20,11 @@ log = logging.getLogger("gateway.store")
 
 BETWEEN_SECONDS = 0.001
 """Delay between two portions of a request that takes several turns."""
+PATIENCE_SECONDS = 0.02
+PATIENCE_OCTETS = 4 << 20
+"""How long, and up to how many octets, entries of the journal are gathered for which nothing waits.
+Each commit takes the interpreter lock from the loop several times, for many entries no longer than
+for a few."""
 RETRY_SECONDS = 1.0
 """Delay before a failed commit is tried again."""
 
@@ -59,6 +64,10 @@ class LoopTurn:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0
+        self._patience: asyncio.TimerHandle | None = None
+        """Ends the gathering of a batch for which nothing waits."""
+        self._impatient = False
+        """The batch has gathered for long enough."""
         self._working = False
 
     def wake(self, connection: Flushable) -> None:
@@ -76,7 +85,7 @@ class LoopTurn:
             self._guarded(connection, connection.settle)
         broker.end_turn()
         if self._writing is None and self.store.dirty:
-            self._commit()
+            self._commit_when_due()
         if broker.state.long_operations.waiting and not self._working:
             self._working = True
             self._loop.call_later(BETWEEN_SECONDS, self._work)
@@ -128,9 +137,27 @@ class LoopTurn:
             log.exception("internal error in a request of several turns")
         self.end()
 
+    def _commit_when_due(self) -> None:
+        """Commit now, or after a while if nothing waits for the batch."""
+        store = self.store
+        if self._impatient or not store.patient or store.gathered_octets > PATIENCE_OCTETS:
+            self._commit()
+        elif self._patience is None:
+            self._patience = self._loop.call_later(PATIENCE_SECONDS, self._end_patience)
+
+    def _end_patience(self) -> None:
+        self._patience = None
+        self._impatient = True
+        self.begin()
+        self.end()
+
     def _commit(self) -> None:
         if self.broker.state.long_operations.holding:
             return
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        self._impatient = False
         # None: all that was gathered has cancelled out, and the broker knows that it is safe.
         batch = self.store.take()
         if batch is not None:
@@ -150,7 +177,7 @@ class LoopTurn:
                 self._recovered()
                 self.begin()
                 self.broker.committed(batch.mark)
-                self._commit()
+                self._commit_when_due()
                 self._relax()
                 self.end()
             elif isinstance(error, StoreError):
@@ -197,11 +224,13 @@ class LoopTurn:
             if self.failing is not None:
                 return
             if self._writing is None:
+                self._impatient = True
                 self.end()
             else:
                 await asyncio.wait([self._writing], timeout=1)
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._patience):
+            if timer is not None:
+                timer.cancel()
         self._pool.shutdown(wait=True)

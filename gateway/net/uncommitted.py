@@ -1,6 +1,7 @@
 """Messages that one connection has published and the store has not committed.
 
-All durable messages of a turn go into one batch, and a batch is confirmed as a whole. A publisher
+All durable messages of a turn go into one batch, and a batch is confirmed as a whole. So are
+entries of the journal for transient messages, of which only the octets are counted. A publisher
 that sends a hundred thousand messages without a pause would make batches for which all others wait;
 so nothing is read from a connection at its bound until some of its messages are on disk.
 """
@@ -39,7 +40,7 @@ class Uncommitted:
         if store.mark != self._mark:
             self._mark = store.mark
             self._last = [0, 0]
-            self._broker.when_safe(partial(self._written, self._last))
+            self._broker.when_written(partial(self._written, self._last))
         self._last[0] += messages
         self._last[1] += octets
         self._messages += messages

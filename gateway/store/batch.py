@@ -9,7 +9,7 @@ from bisect import bisect
 from collections import defaultdict
 from typing import Literal
 
-from gateway.broker.store import Recorded
+from gateway.broker.store import PackedEntries, Recorded
 from gateway.message import Message
 
 SHIFT = 40
@@ -70,7 +70,7 @@ class Gathered:
 
     __slots__ = (
         "mark", "puts", "cuts", "ranges", "purged", "dropped", "records", "delivered", "written",
-        "bodies", "octets", "waiting", "recorded",
+        "bodies", "octets", "waiting", "recorded", "packed",
     )  # fmt: skip
 
     def __init__(self, mark: int) -> None:
@@ -92,6 +92,7 @@ class Gathered:
         self.octets: dict[int, bytearray] = {}
         """By key: rows that are no messages, durable as these are."""
         self.recorded: Recorded | None = None
+        self.packed: list[PackedEntries] = []
         """Entries of the journal."""
 
     def __bool__(self) -> bool:
@@ -103,6 +104,21 @@ class Gathered:
             or self.dropped
             or self.records
             or self.delivered
+            or self.octets
+            or self.recorded
+            or self.packed
+        )
+
+    @property
+    def packed_only(self) -> bool:
+        """Whether the batch has only packed entries of the journal."""
+        return bool(self.packed) and not (
+            self.puts
+            or self.cuts
+            or self.ranges
+            or self.purged
+            or self.dropped
+            or self.records
             or self.octets
             or self.recorded
         )
@@ -118,6 +134,7 @@ class Gathered:
             or self.records
             or self.octets
             or self.recorded
+            or self.packed
         )
 
     def drop_queue(self, queue: int) -> int:

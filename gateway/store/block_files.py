@@ -17,6 +17,8 @@ FROM = 1 << 16
 """Octets from which on a block stands in a file: below it one sync for both is less."""
 MOST = 64 << 20
 """Octets of a file after which the next one begins."""
+MOST_PIECES = 512
+"""Pieces in one gathering write."""
 SHIFT = 40
 """A place is ``file << 40 | offset``."""
 HALF = 31
@@ -47,15 +49,17 @@ class BlockFiles:
                 if number not in self._last:
                     file.unlink()
 
-    def append(self, key: int, head: bytes, body: bytes) -> int:
-        """Write a block, and return its place."""
+    def append(self, key: int, pieces: list[bytes], octets: int) -> int:
+        """Write a block of so many octets, and return its place."""
         if self._descriptor < 0 or self._offset >= MOST:
             self._begin()
         place = self._number << SHIFT | self._offset
-        written = os.pwritev(self._descriptor, (head, body), self._offset)
+        if len(pieces) > MOST_PIECES:
+            pieces = [b"".join(pieces)]
+        written = os.pwritev(self._descriptor, pieces, self._offset)
         self._offset += written
-        if written < len(head) + len(body):
-            left = memoryview(head + body)[written:]
+        if written < octets:
+            left = memoryview(b"".join(pieces))[written:]
             while left:
                 written = os.pwrite(self._descriptor, left, self._offset)
                 self._offset += written

@@ -28,14 +28,10 @@ from struct import Struct, pack
 from struct import error as StructError
 from typing import Any, NamedTuple
 
-from gateway.broker.store import Recorded
+from gateway.broker.store import MOST_ENTRIES, MOST_OCTETS, PackedEntries, Recorded
 from gateway.broker.store import RecordedRun as Run
 from gateway.errors import StoreError
 from gateway.message import Message
-
-MOST_ENTRIES = 4096
-MOST_OCTETS = 1 << 20
-"""Entries, and octets of headers and bodies, in one block (or one entry)."""
 
 _RUN = Struct("<IIQIqBH")
 _HEAD = Struct("<IIII")
@@ -47,14 +43,14 @@ _WRITTEN, _ENTERED = 1, 2
 
 
 class PackedBlock(NamedTuple):
-    """The values of a row. ``first`` counts from the first entry of the batch."""
+    """The values of a row; head and body in pieces. ``first`` is a position."""
 
     first: int
     entries: int
     octets: int
     runs: bytes
-    head: bytes
-    body: bytes
+    head: list[bytes]
+    body: list[bytes]
 
 
 def pack_runs(runs: list[Run], written: int | None = None) -> bytes:
@@ -177,7 +173,7 @@ def pack_blocks(recorded: Recorded) -> Iterator[PackedBlock]:
         ]
         head, body = columns.pack(recorded.added, apart)
         packed = pack_runs(runs, recorded.before)
-        yield PackedBlock(0, count, columns.octets, packed, head, body)
+        yield PackedBlock(recorded.first, count, columns.octets, packed, [head], [body])
         return
     totals = list(map(add, columns.header_starts[1:], columns.body_starts[1:]))
     at = done = 0
@@ -189,8 +185,31 @@ def pack_blocks(recorded: Recorded) -> Iterator[PackedBlock]:
             {one - at: size for one, size in apart.items() if at <= one < end},
         )  # fmt: skip
         packed = pack_runs(_part(recorded, at, end), None if at else recorded.before)
-        yield PackedBlock(at, end - at, totals[end - 1] - done, packed, head, body)
+        first, octets = recorded.first + at, totals[end - 1] - done
+        yield PackedBlock(first, end - at, octets, packed, [head], [body])
         at, done = end, totals[end - 1]
+
+
+def pack_entries(packed: PackedEntries) -> PackedBlock:
+    """Packed entries as a block."""
+    count = len(packed)
+    runs = [
+        Run(until - run[0], *run[1:])
+        for run, until in zip(packed.runs, _ends(packed.runs, count), strict=True)
+    ]
+    sizes = packed.key_sizes, packed.header_sizes, packed.body_sizes
+    keys, headers, bodies = (list(accumulate(one, initial=0)) for one in sizes)
+    head = [
+        _HEAD.pack(keys[-1], headers[-1], 0, 0)
+        + _numbers(keys)
+        + _numbers(headers)
+        + _numbers(bodies),
+        *packed.keys,
+        *packed.headers,
+    ]
+    return PackedBlock(
+        packed.first, count, packed.octets, pack_runs(runs, packed.before), head, packed.bodies
+    )
 
 
 def _ends(runs: list[tuple[int, int, int, int, int, str, str, int]], count: int) -> list[int]:

@@ -20,7 +20,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gateway.bodies import Body
-from gateway.broker.store import Batch, Depth, Record, Recorded, RecordedRun, StoredMessage
+from gateway.broker.store import (
+    Batch,
+    Depth,
+    PackedEntries,
+    Record,
+    Recorded,
+    RecordedRun,
+    StoredMessage,
+)
 from gateway.errors import LocalError, StoreError, Unstorable
 from gateway.message import Message
 from gateway.store import reserve
@@ -273,6 +281,11 @@ class SqliteStore:
         self.gathering.recorded = entries
         self.dirty = True
 
+    def record_packed(self, entries: PackedEntries) -> None:
+        """The same for packed entries, any number of times."""
+        self.gathering.packed.append(entries)
+        self.dirty = True
+
     def recorded(self) -> Iterator[tuple[int, list[RecordedRun]]]:
         """The first position and the runs of each block of the journal, in order."""
         base = self.writer.journal << SHIFT
@@ -349,6 +362,16 @@ class SqliteStore:
             self.dirty = True
 
     # --- batches --------------------------------------------------------------------------------
+
+    @property
+    def patient(self) -> bool:
+        """Whether the gathering batch holds nothing but packed entries of the journal."""
+        return self.gathering.packed_only and not self.writer.doomed
+
+    @property
+    def gathered_octets(self) -> int:
+        """Octets in it."""
+        return self.pending_octets - self._taken_octets
 
     def take(self) -> Gathered | None:
         """Close the gathering batch; ``None`` if it is empty (see above for marks)."""

@@ -13,12 +13,11 @@ from contextlib import suppress
 from typing import Any
 
 from gateway.bodies import Body, LargeBody
-from gateway.broker.store import Recorded
 from gateway.message import Message
 from gateway.store.batch import SHIFT, UNDER, Gathered
 from gateway.store.block_files import FROM as BLOCK_FROM
 from gateway.store.block_files import HALF, BlockFiles
-from gateway.store.blocks import pack_blocks
+from gateway.store.blocks import pack_blocks, pack_entries
 from gateway.store.large import LargeBodyFiles
 from gateway.store.records import behind
 from gateway.store.rows import Packer
@@ -32,8 +31,6 @@ DROPPED_ROWS = 16_384
 ms."""
 
 Statement = tuple[str, list[Any]]
-
-BLOCK = "INSERT OR REPLACE INTO journal VALUES (?, ?, ?, ?, ?, ?)"
 
 UNNAMED = 0
 """In place of a body that is in a file without a name."""
@@ -181,20 +178,24 @@ class Writer:
                 yield sql, [kind, key, behind(key)]
             else:
                 yield "INSERT OR REPLACE INTO records VALUES (?, ?, ?)", [kind, key, value]
-        if batch.recorded is not None:
-            yield from self._blocks(batch.recorded)
+        if batch.recorded is not None or batch.packed:
+            yield from self._blocks(batch)
 
-    def _blocks(self, recorded: Recorded) -> Iterator[Statement]:
+    def _blocks(self, batch: Gathered) -> Iterator[Statement]:
         """The entries of the journal; large blocks are in files then."""
-        base = (self.journal << SHIFT) + recorded.first
-        for block in pack_blocks(recorded):
-            key = base + block.first
-            head: bytes | int = block.head
-            body: bytes | int = block.body
-            if len(block.head) + len(block.body) >= BLOCK_FROM:
-                head = self.block_files.append(key, block.head, block.body)
-                body = len(block.head) << HALF | len(block.body)
-            yield BLOCK, [key, block.entries, block.octets, block.runs, head, body]
+        values: list[Any] = []
+        blocks = [pack_entries(entries) for entries in batch.packed]
+        if batch.recorded is not None:
+            blocks += pack_blocks(batch.recorded)
+        for first, entries, octets, runs, head, body in blocks:
+            key = (self.journal << SHIFT) + first
+            sizes = sum(map(len, head)), sum(map(len, body))
+            if sum(sizes) >= BLOCK_FROM:
+                place = self.block_files.append(key, head + body, sum(sizes))
+                values += (key, entries, octets, runs, place, sizes[0] << HALF | sizes[1])
+            else:
+                values += (key, entries, octets, runs, b"".join(head), b"".join(body))
+        yield from inserts("journal", 6, values)
 
     def _puts(self, batch: Gathered) -> Iterator[Statement]:
         shared = batch.shared()
