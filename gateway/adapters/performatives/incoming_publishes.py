@@ -209,7 +209,16 @@ class IncomingPublishes(LinkHandler):
                 for n in range(count):
                     arrival = IncomingDelivery(link, first + n, tags[index + n], False, False, None)
                     received[first + n] = unsettled[first + n] = awaiting[number + n] = arrival
-            found.append(PublishMany(self.session.number, messages, attached.mandatory))
+            channel, mandatory = self.session.number, attached.mandatory
+            before = found[-1] if found else None
+            if (
+                before.__class__ is PublishMany
+                and before.channel == channel
+                and before.mandatory == mandatory
+            ):  # behind one that a read had cut, or a header that is like none before
+                before.messages += messages
+            else:
+                found.append(PublishMany(channel, messages, mandatory))
         return index + count
 
     def _take(
