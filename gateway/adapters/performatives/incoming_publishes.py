@@ -219,7 +219,16 @@ class IncomingPublishes(LinkHandler):
                 enter(self.session.unsettled.received, first, arrivals)
                 enter(link.unsettled, first, arrivals)
                 enter(awaiting, number, arrivals)
-            found.append(PublishMany(self.session.number, messages, attached.mandatory))
+            channel, mandatory = self.session.number, attached.mandatory
+            before = found[-1] if found else None
+            if (
+                before.__class__ is PublishMany
+                and before.channel == channel
+                and before.mandatory == mandatory
+            ):  # behind one that a read had cut, or a header that is like none before
+                before.messages += messages
+            else:
+                found.append(PublishMany(channel, messages, mandatory))
         return index + count
 
     def _take(
