@@ -13,10 +13,10 @@ import pytest
 from gateway.broker.confirms import Confirms
 from gateway.broker.journal import QUIET_MS
 from gateway.broker.outbound import Outbound, PublishFate
+from gateway.broker.store import MOST_ENTRIES
 from gateway.journal.canonical import Rows
 from gateway.journal.entries import Entry
 from gateway.journal.reader import JournalReader
-from gateway.store.blocks import MOST_ENTRIES
 from tests.journal.recording import Recording
 from tests.journal.test_forwarded import OnePath, Sender
 from tests.journal.test_over_http import SETTINGS, Asking
