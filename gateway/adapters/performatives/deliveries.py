@@ -158,12 +158,15 @@ class UnsettledDeliveries:
         begin = self.sent.get(first)
         if outcome is None or begin is None or last < first:
             return False
-        link = begin.link
+        link, together = begin.link, session.handler
+        each: object = link.handler
+        if each is not together:
+            return False  # it hears of each delivery
         if first == last:
             if not isinstance(begin, DeliveryRun) or begin.id != first:
                 return False
             del self.sent[first], link.unsettled[first]
-            session.handler.on_runs_settled([begin.number], outcome, found)
+            together.on_runs_settled([begin.number], outcome, found)
             begin.shorten(1)
             return True
         touched: list[OutgoingDelivery | DeliveryRun] = []
@@ -191,7 +194,7 @@ class UnsettledDeliveries:
                 numbers.append(one.number)
         remove(self.sent, first, len(numbers))
         remove(link.unsettled, first, len(numbers))
-        session.handler.on_runs_settled(numbers, outcome, found)
+        together.on_runs_settled(numbers, outcome, found)
         return True
 
     def _each(self, table: dict[int, Any], first: int, reach: int) -> list[Any]:
