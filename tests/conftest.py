@@ -7,11 +7,13 @@ was installed; the folder that has nothing else is not even read.
 import gc
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+from gateway import message
 from tests import reaper
 from tests.drawing import examples
 
@@ -72,6 +74,14 @@ def draws(item: pytest.Item) -> bool:
     function = getattr(item, "obj", None)
     code = getattr(function, "__code__", None)
     return is_hypothesis_test(function) or (code is not None and "examples" in code.co_names)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def same_conversion_afterwards() -> Iterator[None]:
+    """A command or gateway in this process sets how messages cross to other versions, for good."""
+    before = message._crosser
+    yield
+    message.cross_with(before)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -44,6 +44,8 @@ QUIET_MS = 200
 """Without entries, until the index tells when the last were written."""
 MOST_REMEMBERED = 16_384
 """Names whose address is remembered."""
+ENTRY_OCTETS = 32
+"""Octets that an entry counts, beside those of its message, until it is written."""
 UNKNOWN = 0
 """The origin of messages that the gateway publishes for no connection."""
 PRIVATE = "amq."
@@ -234,6 +236,8 @@ class Journal:
     def enter(self, number: int, offset: int, origin: int = UNKNOWN) -> int:
         """The message that was put into the store under this number and offset has the next
         position, which is returned."""
+        if self.gathering is not None:
+            self.record_gathered()
         state = self.state
         if state.store.mark != self._open:
             self._begin_messages()
@@ -383,9 +387,10 @@ class Journal:
         packed.bodies.append(body)
         packed.header_sizes += header_sizes
         packed.body_sizes += body_sizes
-        packed.add_keys([message.key for message in messages])
+        keys = [message.key for message in messages]
+        packed.add_keys(keys)
         packed.octets += octets
-        store.pending_octets += octets
+        store.pending_octets += octets + len("".join(keys)) + ENTRY_OCTETS * count
 
     def gather(self, publisher: Gathering) -> None:
         """The next messages come from this publisher."""
@@ -575,6 +580,7 @@ class Recorder:
 
     def record_forwarded(self, message: Message, origin: Any, entered: int) -> bool:
         """The same for a message that was forwarded at this time."""
+        self.journal.record_gathered()
         self.journal.forwarded(entered)
         try:
             return self.record(message, origin)

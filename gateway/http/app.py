@@ -2,6 +2,7 @@
 loaded when a request needs them, or after the start."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gateway.http.access.authenticator import Authenticator
@@ -102,7 +103,8 @@ async def close(app: Application) -> None:
     waits for responses to end."""
     context: Context = app.state.context
     if app.loading:
-        await app.load()
+        with suppress(Exception):  # its failure is told where it was begun
+            await app.load()
     await context.hub.close()
     for closer in context.closers:
         await closer()

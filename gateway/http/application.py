@@ -72,7 +72,11 @@ class Application:
         return await asyncio.shield(self._loading)
 
     async def _load(self) -> "FastAPI":
-        await asyncio.to_thread(self._import_routes)
+        try:
+            await asyncio.to_thread(self._import_routes)
+        except BaseException:
+            self._loading = None  # the next request tries again
+            raise
         return self.api
 
     @property

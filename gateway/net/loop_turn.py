@@ -220,6 +220,7 @@ class LoopTurn:
     async def drain(self) -> None:
         """Wait until nothing is unwritten (or the store is failing)."""
         self.broker.state.long_operations.finish()
+        self.broker.state.journal.record_gathered()
         while self._writing is not None or self.store.dirty:
             if self.failing is not None:
                 return

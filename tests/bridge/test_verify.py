@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,6 +21,7 @@ from gateway.message import Message, Properties
 from gateway.values import Int, Symbol
 from tests.bridge.moving import declare, publish_all
 from tests.bridge.test_move import Brokers, both, command, ends, run, url
+from tests.net.commands import running
 from tests.net.running import PATIENCE, environment
 
 __all__ = ["both"]
@@ -229,13 +229,10 @@ def test_late_messages_are_waited_for(both: Brokers, queues: str, tmp_path: Path
     publish_all(both.new.port, [message(n, queues) for n in range(COUNT - 1)])
     words = ["verify", "--from", url(both.old), "--to", url(both.new), "-q", queues]
     words += ["--from-version", "1.0", "--to-version", "0-10", "--late", str(PATIENCE), "--json"]
-    with subprocess.Popen(
-        command(tmp_path, *words), env=environment(), stdout=subprocess.PIPE, text=True
-    ) as running:
+    with running(command(tmp_path, *words), environment()) as verifier:
         browsed(both, queues)
         publish_all(both.new.port, [message(COUNT - 1, queues)])
-        out, _ = running.communicate(timeout=PATIENCE)
-    told = json.loads(out)
+        told = json.loads(verifier.done().stdout)
     (one,) = told["queues"]
     assert told["equal"]
     assert {name: found["count"] for name, found in one["classes"].items()} == {"late": 1}

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.broker.broker import Broker
+from gateway.broker.journal import Recorder
 from gateway.broker.store import MOST_ENTRIES
 from gateway.message import Message
 from gateway.net.loop_turn import LoopTurn
@@ -165,3 +166,42 @@ def test_nothing_waits_for_entries_of_transient_messages(tmp_path: Path) -> None
         recording.store.close()
 
     asyncio.run(run())
+
+
+def test_entries_of_sources_keep_their_turn(tmp_path: Path) -> None:
+    """What was published before comes first; and a forwarded message keeps its time for itself."""
+    store = SqliteStore(tmp_path)
+    journal = Broker(store, None, 1_000_000, EVERYTHING).state.journal
+    recorder = journal.recorder("/")
+    assert recorder is not None
+    publisher = Publisher(recorder)
+    journal.gather(publisher)
+    publisher.gathered.append(transient(b"first"))
+    assert journal.enter(77, 0) == 1
+    journal.gather(publisher)
+    publisher.gathered.append(transient(b"second"))
+    recorder.record_forwarded(transient(b"third"), None, 999)
+    batch = gathering(store)
+    assert batch.recorded is not None
+    entered = [run[7] for run in (*batch.packed[0].runs, *batch.recorded.runs)]
+    assert entered == [0, 0, 0, 999]
+    store.abandon()
+
+
+def test_entries_count_with_their_keys(tmp_path: Path) -> None:
+    """Until they are written, so that a publisher of empty messages has a limit as well."""
+    store = SqliteStore(tmp_path)
+    recorder = Broker(store, None, 1_000_000, EVERYTHING).state.journal.recorder("/")
+    assert recorder is not None
+    before = store.pending_octets
+    recorder.record_many([transient(b"", "k" * 250)] * 100, None)
+    assert store.pending_octets - before >= 100 * 250
+    store.abandon()
+
+
+class Publisher:
+    origin = None
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.gathered: list[Message] = []
+        self.recorder: Recorder | None = recorder

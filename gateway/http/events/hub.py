@@ -6,6 +6,7 @@ every stream, the lingering of sources and stalled sockets are handled by one ti
 
 import asyncio
 import contextlib
+import logging
 import os
 import random
 from collections import Counter
@@ -27,6 +28,8 @@ from gateway.http.events.sources import Source, SourceName, Stream
 from gateway.http.events.stream_queue import StreamQueueSource
 from gateway.http.leases import LeaseTable, tally
 from gateway.http.problems import Problem
+
+log = logging.getLogger("gateway.http")
 
 QuotaScope = tuple[str, str]
 """A virtual host and a declared route in it, or ""."""
@@ -306,7 +309,10 @@ class Hub:
         fresh, self._fresh = self._fresh, set()
         for source in fresh:
             for reader in source.readers:
-                reader.wake()
+                try:
+                    reader.wake()
+                except Exception:  # it costs neither the others nor a publisher
+                    log.exception("internal error in an event stream")
 
     def lost(self, source: Source, text: str) -> None:
         """The broker ended a subscription (its queue is gone). Its readers are told and part."""
