@@ -70,7 +70,10 @@ class ChannelRecipient:
         channel = self._context.channels.get(self._number)
         sequence = 0 if channel is None else channel.publish_path.sequence
         returned = Returned(self._number, message, condition, text, sequence)
-        self._replies.send(self._number, returned, message.weight)
+        if sequence:  # before its confirm, which waits for no answer
+            self._context.adapter.send(returned)
+        else:
+            self._replies.send(self._number, returned, message.weight)
         self._follow()
 
     def cancelled(self, tag: str) -> None:

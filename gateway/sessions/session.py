@@ -292,7 +292,13 @@ class Session:
             if self._replies.defer(operation):
                 continue
             try:
-                self._act(operation)
+                if isinstance(operation, PublishMany):
+                    channel = self.channels.get(operation.channel)
+                    if channel and self._publishes.many(channel, operation, self._slice_end):
+                        self._postpone([operation, *operations[at + 1 :]])
+                        return
+                else:
+                    self._act(operation)
             except Refusal as refusal:
                 self.refuse(operation, refusal)
             if operation.__class__ is Fetch and self._live.paused and not self.adapter.closing:
@@ -525,7 +531,7 @@ class Session:
         if deferred or self._pending:
             # They were requested before the end; the peer is gone.
             deferred, self._pending = deferred + self._pending, []
-            for operation in deferred:
+            for operation in one_by_one(deferred):
                 try:
                     if operation.__class__ is not KeepSession:  # its answers go nowhere
                         self._act(operation)

@@ -76,7 +76,7 @@ class PublishTemplate:
                 or parts[2:-2:2] != around
                 or parts[-2] != between
                 or parts[-1] != octets + counts
-                or octets > most
+                or not 0 < octets <= most
                 or stop >= end
                 or buf[stop] != end_octet
             ):

@@ -315,6 +315,7 @@ class Connection:
             self.write(0, w.Close(record))
         self.close_sent = True
         self.channels.mute()
+        self.frames.forget_template()  # whose link would take transfers
 
     def _violated(
         self, symbol: str, text: str, found: list[Operation], info: dict[Any, Any] | None = None

@@ -84,6 +84,10 @@ class Frames:
         self._like = None
         self._pieces.clear()
 
+    def forget_template(self) -> None:
+        """Transfers like one before are read, too."""
+        self._like = None
+
     def feed(self, data: bytes, found: list[Operation]) -> bytes:
         """Octets from the peer; gives back those that are no frames, after the layer changed.
         Raises ``PeerError`` for mistakes that cost the connection.
