@@ -103,15 +103,24 @@ class Seal:
             return None
         if fields.get("v") != FORMAT:
             return None
-        digests = fields["s"]
-        flat_kind = fields.get("w")
+        protocol, flat_kind, names = fields.get("p"), fields.get("w"), fields.get("n", [])
+        header, digests, prefix = fields.get("h"), fields.get("s"), fields.get("o", b"")
+        # The key of archives is known to all, so that anything may be signed with it.
+        if not (
+            isinstance(protocol, str)
+            and (flat_kind is None or isinstance(flat_kind, str))
+            and type(header) is type(digests) is type(prefix) is bytes
+            and type(names) is list
+            and all(isinstance(name, str) for name in names)
+        ):
+            return None
         return Capsule(
-            str(fields["p"]),
-            fields["h"],
+            str(protocol),
+            header,
             tuple(digests[at : at + DIGEST] for at in range(0, len(digests), DIGEST)),
             None if flat_kind is None else str(flat_kind),
-            fields.get("o", b""),
-            tuple(fields.get("n", ())),
+            prefix,
+            tuple(names),
         )
 
     def _mac(self, fields: dict[str, Any]) -> bytes:

@@ -371,7 +371,11 @@ def both(first: Write, then: Write) -> Write:
     return then if first is as_it_is else lambda raw: then(first(raw))
 
 
-def plan_of(notation: Notation, key: Key, sources: list[tuple[int, Write] | bytes]) -> Plan:
+Result = tuple[int, Write]
+"""Which value, and what is made of it."""
+
+
+def plan_of(notation: Notation, key: Key, sources: list[Result | bytes]) -> Plan:
     """The plan that writes a shape. ``sources``, for each value of it: which of the given values it
     is and what becomes of that, or its octets if it is always the same."""
     parts: list[bytes] = []
@@ -409,7 +413,7 @@ def places_in(
 ) -> tuple[bytes, list[Place | None]]:
     """The header of a shape with these values, and where each stands in it; ``None`` for one that
     is not written with all of its octets."""
-    own: list[tuple[int, Write] | bytes] = list(values)
+    own: list[Result | bytes] = list(values)
     parts = plan_of(notation, key, own).parts
     found: list[Place | None] = []
     at = 0

@@ -19,8 +19,8 @@ from gateway.crossing.plans import (
     Key,
     Notation,
     Plan,
+    Result,
     SizedPlan,
-    Write,
     as_it_is,
     digest,
     places_in,
@@ -168,9 +168,10 @@ class Shapes:
         one, two = self._made(shape, 0), self._made(shape, 1)
         if one is None or two is None or (one.key, one.fidelity) != (two.key, two.fidelity):
             return None
-        sources: list[tuple[int, Write] | bytes] = []
+        known = results(one.given, two.given)
+        sources: list[Result | bytes] = []
         for value, other in zip(one.values, two.values, strict=True):
-            source = value if value == other else found(one.given, two.given, value, other)
+            source = value if value == other else known.get((value, other))
             if source is None:
                 return None
             sources.append(source)
@@ -188,7 +189,7 @@ class Shapes:
         given = [
             source.stand_in(token, turn, place, narrow) for place, token in enumerate(tokens(shape))
         ]
-        as_given: list[tuple[int, Write] | bytes] = list(given)
+        as_given: list[Result | bytes] = list(given)
         header = plan_of(source, shape, as_given).filled([])
         if source.scan(header) != (shape, given):
             return None
@@ -202,15 +203,12 @@ class Shapes:
         return Made([*given, *(each.encode() for each in hop)], *converted, *looked)
 
 
-def found(
-    given: list[bytes], others: list[bytes], value: bytes, other: bytes
-) -> tuple[int, Write] | None:
-    """Which of the values it is, and its result, in both."""
+def results(given: list[bytes], others: list[bytes]) -> dict[tuple[bytes, bytes], Result]:
+    """What may be made of the values, in both; the first of equal ones."""
+    found: dict[tuple[bytes, bytes], Result] = {}
     for place, (one, two) in enumerate(zip(given, others, strict=True)):
-        if (one, two) == (value, other):
-            return place, as_it_is
+        found.setdefault((one, two), (place, as_it_is))
         transfers = TRANSFERS.get(len(one), ()) if len(one) == len(two) else ()
         for transfer in (*transfers, digest):
-            if transfer(one) == value and transfer(two) == other:
-                return place, transfer
-    return None
+            found.setdefault((transfer(one), transfer(two)), (place, transfer))
+    return found

@@ -1,5 +1,6 @@
 """Capsules: ours are used, edits win, and those of others mean nothing."""
 
+import hmac
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,9 @@ from gateway.adapters.methods.content import BASIC, read_header
 from gateway.adapters.methods.splicing import with_headers
 from gateway.adapters.methods.wire.layouts import BasicProperties, write_basic_properties
 from gateway.adapters.performatives.content import SECTIONS
+from gateway.adapters.performatives.decoding import decode
 from gateway.adapters.performatives.splicing import annotations_of, with_annotations
+from gateway.crossing.capsule import Seal, entry, mapped
 from gateway.crossing.crossing import Crossing, Fidelity
 from gateway.message import Dialect, Message, Properties, cross_with, plainly
 from gateway.values import Array, Scaled, Symbol, ULong
@@ -82,6 +85,24 @@ def test_invalid_capsules_are_refused(other: Any) -> None:
     crossing = Crossing(KEY)
     back = crossing.cross(made(SECTIONS, header), BASIC)
     assert (BASIC.read(back.header).application or {})["price"] == "123.45"
+
+
+@pytest.mark.parametrize("change", [
+    {"n": [5]}, {"n": [None]}, {"n": ["a", ["odd"]]}, {"n": "text"}, {"p": 7}, {"h": "text"},
+    {"s": None}, {"o": 1}, {"w": b"x"},
+])  # fmt: skip
+def test_an_odd_capsule_with_a_right_signature_is_refused(change: dict[str, Any]) -> None:
+    """Anybody may sign for the archive, whose key is known to all."""
+    seal = Seal(KEY)
+    value = annotations_of(risen(basic(PRICED, message_id="m")).header)[ORIGIN]
+    assert seal.read(value) is not None
+    found = decode(value)
+    del found["k"]
+    found.update(change)
+    order = [name for name in "vphownsk" if name in found]
+    entries = [entry(name, found[name]) for name in order]
+    entries.append(entry("k", seal.name + hmac.digest(KEY, mapped(entries), "sha256")))
+    assert seal.read(mapped(entries)) is None
 
 
 def test_a_capsule_of_another_key_is_refused() -> None:
