@@ -72,3 +72,22 @@ async def test_a_gateway_that_stops_waits_for_the_routes(make_rig: Any) -> None:
     await app.close(rig.app)
     assert load.done()
     assert rig.app.state.context.closers
+
+
+async def test_a_load_that_fails_is_tried_again(
+    make_rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a process had too many open files for a moment."""
+    import_routes = app.import_routes
+    failures = [OSError(24, "Too many open files")]
+
+    def once_in_vain() -> Any:
+        if failures:
+            raise failures.pop()
+        return import_routes()
+
+    monkeypatch.setattr(app, "import_routes", once_in_vain)
+    rig = make_rig()
+    async with rig.http() as http:
+        assert (await http.get("/v1/%2F/queues")).status_code == 500
+        assert (await http.get("/v1/%2F/queues")).status_code == 200
