@@ -127,17 +127,22 @@ class Learner:
         """Raises ``NoTemplate``."""
         others = [list(pair) for pair in zip(*map(self._stand_ins, self._places), strict=True)]
         samples = [self._given, *others]
-        shown = [self._columns(one) for one in samples]
+        shown = [self._columns(number, one) for number, one in enumerate(samples)]
+        return self._explained(samples, shown)
+
+    def _explained(self, samples: list[list[bytes]], shown: list[list[Any]]) -> Learned:
+        """``shown``: the columns of each sample."""
         learned: Learned = {}
         for column, values in zip(self._rows.columns, zip(*shown, strict=True), strict=True):
             if not isinstance(values[0], dict):
                 learned[column.name] = self._source(samples, values)
                 continue
             if column.name == "annotations":
-                # The first two are of each message.
-                if any(tuple(one)[: len(LEGACY)] != LEGACY for one in values):
+                # The first two are of each message, unless it has its own of these names.
+                pairs = [list(one.items()) for one in values]
+                if any(one[: len(LEGACY)] != _hop(number) for number, one in enumerate(pairs)):
                     raise NoTemplate
-                values = tuple(dict(list(one.items())[len(LEGACY) :]) for one in values)
+                values = tuple(dict(one[len(LEGACY) :]) for one in pairs)
             keys = tuple(values[0])
             if any(tuple(one) != keys for one in values):
                 raise NoTemplate
@@ -158,13 +163,16 @@ class Learner:
                     return Drawn(place, form)
         raise NoTemplate
 
-    def _columns(self, values: list[bytes]) -> list[Any]:
+    def _columns(self, number: int, values: list[bytes]) -> list[Any]:
+        """What is shown of a header with these values. Exchange and routing key are others for each
+        ``number``."""
         parts, last = [], 0
         for place, value in zip(self._places, values, strict=True):
             parts += [self._header[last : place.start], value]
             last = place.stop
         header = b"".join((*parts, self._header[last:]))
-        message = Message(self._dialect, header, b"", "", "", NO_ESSENTIALS)
+        (_, exchange), (_, key) = _hop(number)
+        message = Message(self._dialect, header, b"", exchange, key, NO_ESSENTIALS)
         entry = Entry(0, 0, "", "", 0, NOBODY, message, 0, "", 0, 0)
         return self._rows.of([entry])[0]
 
@@ -194,6 +202,11 @@ class Learner:
                 if len(found) == 3:
                     return tuple(found)
         raise NoTemplate
+
+
+def _hop(number: int) -> list[tuple[str, str]]:
+    """The annotations of exchange and routing key in this sample."""
+    return [(name, f"{name} of sample {number}") for name in LEGACY]
 
 
 def _formed(form: Callable[[bytes], Any], raw: bytes) -> Any:
