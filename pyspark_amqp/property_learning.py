@@ -99,6 +99,8 @@ class Drawn(NamedTuple):
 
 
 Source = Fixed | Drawn
+MOST_DRAWS = 5
+"""How often values are drawn until each place has its own."""
 
 
 class Pairs(NamedTuple):
@@ -125,10 +127,21 @@ class Learner:
 
     def learn(self) -> Learned:
         """Raises ``NoTemplate``."""
-        others = [list(pair) for pair in zip(*map(self._stand_ins, self._places), strict=True)]
-        samples = [self._given, *others]
+        samples = self._samples()
         shown = [self._columns(number, one) for number, one in enumerate(samples)]
         return self._explained(samples, shown)
+
+    def _samples(self) -> list[list[bytes]]:
+        """The values at the places of the header, and others. Two places never have the same in
+        all samples, as a column could be drawn from the wrong one."""
+        for _ in range(MOST_DRAWS):
+            by_place = [
+                (given, *self._stand_ins(place))
+                for given, place in zip(self._given, self._places, strict=True)
+            ]
+            if len(set(by_place)) == len(by_place):
+                return [list(one) for one in zip(*by_place, strict=True)]
+        raise NoTemplate
 
     def _explained(self, samples: list[list[bytes]], shown: list[list[Any]]) -> Learned:
         """``shown``: the columns of each sample."""

@@ -23,7 +23,7 @@ from gateway.journal.canonical import BY_NAME, COLUMNS, LEGACY, Rows
 from gateway.journal.entries import Entry, Publisher
 from gateway.message import Dialect, Message, Properties
 from gateway.values import Symbol, Timestamp
-from pyspark_amqp import arrays, property_columns
+from pyspark_amqp import arrays, property_columns, property_learning
 from pyspark_amqp.header_groups import HeaderGroups
 from pyspark_amqp.property_columns import PropertyColumns, is_learnable
 from pyspark_amqp.property_learning import Learner, NoTemplate
@@ -175,6 +175,21 @@ def test_own_annotations_of_exchange_and_key(name: str, annotation: str, value: 
             for number in range(10, 40)
         ]
     )
+
+
+def test_values_that_are_the_same_in_the_first_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns of different places are kept apart, though few letters make other values alike."""
+    monkeypatch.setattr(property_learning, "LETTERS", b"pqrs")
+    for begin in "abcdefghij":
+        draw = random.Random(begin)
+        headers = [dict.fromkeys("abcde", "x")]
+        headers += [dict(zip("abcde", text(draw, 5), strict=True)) for _ in range(30)]
+        compare(
+            [
+                message(BASIC, Properties(message_id=f"{begin}{number:03}", application=one))
+                for number, one in enumerate(headers)
+            ]
+        )
 
 
 def test_texts_that_are_none() -> None:
