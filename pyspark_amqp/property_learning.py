@@ -5,7 +5,7 @@ same, or follows the value at one place. So the columns of all headers that diff
 alone are made without decoding them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from struct import unpack
 from typing import Any, NamedTuple
@@ -78,9 +78,9 @@ def _real(code: str, size: int) -> Form:
     return Form(text, reals, (size,))
 
 
+NUMBERS = (*_numbers(False, 1), *_numbers(True, 1), *_numbers(False, 1000))
 FORMS = (
-    Form(as_text, texts),
-    *_numbers(False, 1), *_numbers(True, 1), *_numbers(False, 1000),
+    Form(as_text, texts), *NUMBERS,
     Form(as_uuid, uuids, (16,)), _real(">d", 8), _real(">f", 4),
 )  # fmt: skip
 
@@ -99,6 +99,8 @@ class Drawn(NamedTuple):
 
 
 Source = Fixed | Drawn
+SIGN = 0x80
+"""The bit of the first octet that makes a number negative, if it has a sign."""
 MOST_DRAWS = 5
 """How often values are drawn until each place has its own."""
 
@@ -129,7 +131,12 @@ class Learner:
         """Raises ``NoTemplate``."""
         samples = self._samples()
         shown = [self._columns(number, one) for number, one in enumerate(samples)]
-        return self._explained(samples, shown)
+        learned = self._explained(samples, shown)
+        signs = self._with_signs(samples, learned)
+        if signs is None:
+            return learned
+        shown.append(self._columns(len(samples), signs))
+        return self._explained([*samples, signs], shown)
 
     def _samples(self) -> list[list[bytes]]:
         """The values at the places of the header, and others. Two places never have the same in
@@ -142,6 +149,22 @@ class Learner:
             if len(set(by_place)) == len(by_place):
                 return [list(one) for one in zip(*by_place, strict=True)]
         raise NoTemplate
+
+    def _with_signs(self, samples: list[list[bytes]], learned: Learned) -> list[bytes] | None:
+        """One more sample, if there are numbers of which no sample shows whether they have a sign:
+        octets that all are letters are taken for a text at first."""
+        found = list(self._given)
+        for source in _sources(learned):
+            if not isinstance(source, Drawn) or source.form not in NUMBERS:
+                continue
+            place = source.place
+            if any(one[place][0] & SIGN for one in samples):
+                continue
+            given, check = self._given[place], self._places[place].check
+            made = bytes((given[0] | SIGN,)) + given[1:]
+            if check is None or check(made):
+                found[place] = made
+        return None if found == self._given else found
 
     def _explained(self, samples: list[list[bytes]], shown: list[list[Any]]) -> Learned:
         """``shown``: the columns of each sample."""
@@ -220,6 +243,14 @@ class Learner:
 def _hop(number: int) -> list[tuple[str, str]]:
     """The annotations of exchange and routing key in this sample."""
     return [(name, f"{name} of sample {number}") for name in LEGACY]
+
+
+def _sources(learned: Learned) -> Iterator[Source]:
+    for one in learned.values():
+        if isinstance(one, Pairs):
+            yield from one.items
+        else:
+            yield one
 
 
 def _formed(form: Callable[[bytes], Any], raw: bytes) -> Any:

@@ -22,7 +22,7 @@ from gateway.adapters.segments.content import SEGMENTS
 from gateway.journal.canonical import BY_NAME, COLUMNS, LEGACY, Rows
 from gateway.journal.entries import Entry, Publisher
 from gateway.message import Dialect, Message, Properties
-from gateway.values import Symbol, Timestamp
+from gateway.values import Byte, Int, Short, Symbol, Timestamp
 from pyspark_amqp import arrays, property_columns, property_learning
 from pyspark_amqp.header_groups import HeaderGroups
 from pyspark_amqp.property_columns import PropertyColumns, is_learnable
@@ -155,6 +155,26 @@ def test_headers_of_one_program_are_not_decoded(name: str, decoded: list[Entry])
         for number in range(1000, 2000)
     ]  # fmt: skip
     compare(messages)
+    assert not decoded
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize(
+    "kind, first, least",
+    [
+        (Byte, 0x41, -20), (Short, 0x4142, -20), (Int, 0x41424344, -(1 << 20)),
+        (int, 0x4142434445464748, -(1 << 40)),
+    ],
+)  # fmt: skip
+def test_numbers_whose_octets_are_letters_have_a_sign(
+    name: str, kind: type[int], first: int, least: int, decoded: list[Entry]
+) -> None:
+    compare(
+        [
+            message(DIALECTS[name], Properties(application={"n": kind(number)}))
+            for number in (first, *range(least, least + 20))
+        ]
+    )
     assert not decoded
 
 
