@@ -5,7 +5,7 @@ same, or follows the value at one place. So the columns of all headers that diff
 alone are made without decoding them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from struct import unpack
 from typing import Any, NamedTuple
@@ -78,9 +78,9 @@ def _real(code: str, size: int) -> Form:
     return Form(text, reals, (size,))
 
 
+NUMBERS = (*_numbers(False, 1), *_numbers(True, 1), *_numbers(False, 1000))
 FORMS = (
-    Form(as_text, texts),
-    *_numbers(False, 1), *_numbers(True, 1), *_numbers(False, 1000),
+    Form(as_text, texts), *NUMBERS,
     Form(as_uuid, uuids, (16,)), _real(">d", 8), _real(">f", 4),
 )  # fmt: skip
 
@@ -99,6 +99,10 @@ class Drawn(NamedTuple):
 
 
 Source = Fixed | Drawn
+SIGN = 0x80
+"""The bit of the first octet that makes a number negative, if it has a sign."""
+MOST_DRAWS = 5
+"""How often values are drawn until each place has its own."""
 
 
 class Pairs(NamedTuple):
@@ -125,19 +129,56 @@ class Learner:
 
     def learn(self) -> Learned:
         """Raises ``NoTemplate``."""
-        others = [list(pair) for pair in zip(*map(self._stand_ins, self._places), strict=True)]
-        samples = [self._given, *others]
-        shown = [self._columns(one) for one in samples]
+        samples = self._samples()
+        shown = [self._columns(number, one) for number, one in enumerate(samples)]
+        learned = self._explained(samples, shown)
+        signs = self._with_signs(samples, learned)
+        if signs is None:
+            return learned
+        shown.append(self._columns(len(samples), signs))
+        return self._explained([*samples, signs], shown)
+
+    def _samples(self) -> list[list[bytes]]:
+        """The values at the places of the header, and others. Two places never have the same in
+        all samples, as a column could be drawn from the wrong one."""
+        for _ in range(MOST_DRAWS):
+            by_place = [
+                (given, *self._stand_ins(place))
+                for given, place in zip(self._given, self._places, strict=True)
+            ]
+            if len(set(by_place)) == len(by_place):
+                return [list(one) for one in zip(*by_place, strict=True)]
+        raise NoTemplate
+
+    def _with_signs(self, samples: list[list[bytes]], learned: Learned) -> list[bytes] | None:
+        """One more sample, if there are numbers of which no sample shows whether they have a sign:
+        octets that all are letters are taken for a text at first."""
+        found = list(self._given)
+        for source in _sources(learned):
+            if not isinstance(source, Drawn) or source.form not in NUMBERS:
+                continue
+            place = source.place
+            if any(one[place][0] & SIGN for one in samples):
+                continue
+            given, check = self._given[place], self._places[place].check
+            made = bytes((given[0] | SIGN,)) + given[1:]
+            if check is None or check(made):
+                found[place] = made
+        return None if found == self._given else found
+
+    def _explained(self, samples: list[list[bytes]], shown: list[list[Any]]) -> Learned:
+        """``shown``: the columns of each sample."""
         learned: Learned = {}
         for column, values in zip(self._rows.columns, zip(*shown, strict=True), strict=True):
             if not isinstance(values[0], dict):
                 learned[column.name] = self._source(samples, values)
                 continue
             if column.name == "annotations":
-                # The first two are of each message.
-                if any(tuple(one)[: len(LEGACY)] != LEGACY for one in values):
+                # The first two are of each message, unless it has its own of these names.
+                pairs = [list(one.items()) for one in values]
+                if any(one[: len(LEGACY)] != _hop(number) for number, one in enumerate(pairs)):
                     raise NoTemplate
-                values = tuple(dict(list(one.items())[len(LEGACY) :]) for one in values)
+                values = tuple(dict(one[len(LEGACY) :]) for one in pairs)
             keys = tuple(values[0])
             if any(tuple(one) != keys for one in values):
                 raise NoTemplate
@@ -158,13 +199,16 @@ class Learner:
                     return Drawn(place, form)
         raise NoTemplate
 
-    def _columns(self, values: list[bytes]) -> list[Any]:
+    def _columns(self, number: int, values: list[bytes]) -> list[Any]:
+        """What is shown of a header with these values. Exchange and routing key are others for each
+        ``number``."""
         parts, last = [], 0
         for place, value in zip(self._places, values, strict=True):
             parts += [self._header[last : place.start], value]
             last = place.stop
         header = b"".join((*parts, self._header[last:]))
-        message = Message(self._dialect, header, b"", "", "", NO_ESSENTIALS)
+        (_, exchange), (_, key) = _hop(number)
+        message = Message(self._dialect, header, b"", exchange, key, NO_ESSENTIALS)
         entry = Entry(0, 0, "", "", 0, NOBODY, message, 0, "", 0, 0)
         return self._rows.of([entry])[0]
 
@@ -194,6 +238,19 @@ class Learner:
                 if len(found) == 3:
                     return tuple(found)
         raise NoTemplate
+
+
+def _hop(number: int) -> list[tuple[str, str]]:
+    """The annotations of exchange and routing key in this sample."""
+    return [(name, f"{name} of sample {number}") for name in LEGACY]
+
+
+def _sources(learned: Learned) -> Iterator[Source]:
+    for one in learned.values():
+        if isinstance(one, Pairs):
+            yield from one.items
+        else:
+            yield one
 
 
 def _formed(form: Callable[[bytes], Any], raw: bytes) -> Any:

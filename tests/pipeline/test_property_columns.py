@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.segments.content import SEGMENTS
-from gateway.journal.canonical import BY_NAME, COLUMNS, Rows
+from gateway.journal.canonical import BY_NAME, COLUMNS, LEGACY, Rows
 from gateway.journal.entries import Entry, Publisher
 from gateway.message import Dialect, Message, Properties
-from gateway.values import Timestamp
-from pyspark_amqp import arrays, property_columns
+from gateway.values import Byte, Int, Short, Symbol, Timestamp
+from pyspark_amqp import arrays, property_columns, property_learning
 from pyspark_amqp.header_groups import HeaderGroups
 from pyspark_amqp.property_columns import PropertyColumns, is_learnable
 from pyspark_amqp.property_learning import Learner, NoTemplate
@@ -123,20 +123,26 @@ def test_equal(name: str, seed: int) -> None:
     compare(messages)
 
 
-@pytest.mark.parametrize("name", DIALECTS)
-def test_headers_of_one_program_are_not_decoded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoded = []
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Entry]:
+    """The entries that are decoded for columns of many rows."""
+    found: list[Entry] = []
     columns_of = arrays.columns_of
 
     def counted(schema: Any, rows: Rows, entries: list[Entry]) -> dict[str, Any]:
-        decoded.extend(entries)
+        found.extend(entries)
         return columns_of(schema, rows, entries)
 
+    monkeypatch.setattr(property_columns, "columns_of", counted)
+    return found
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_headers_of_one_program_are_not_decoded(name: str, decoded: list[Entry]) -> None:
     def made(number: int) -> Any:
         """0-10 has ids of one type; others are kept apart."""
         return UUID(int=number) if name == SEGMENTS.name else f"m-{number}"
 
-    monkeypatch.setattr(property_columns, "columns_of", counted)
     messages = [
         message(
             DIALECTS[name],
@@ -150,6 +156,60 @@ def test_headers_of_one_program_are_not_decoded(name: str, monkeypatch: pytest.M
     ]  # fmt: skip
     compare(messages)
     assert not decoded
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize(
+    "kind, first, least",
+    [
+        (Byte, 0x41, -20), (Short, 0x4142, -20), (Int, 0x41424344, -(1 << 20)),
+        (int, 0x4142434445464748, -(1 << 40)),
+    ],
+)  # fmt: skip
+def test_numbers_whose_octets_are_letters_have_a_sign(
+    name: str, kind: type[int], first: int, least: int, decoded: list[Entry]
+) -> None:
+    compare(
+        [
+            message(DIALECTS[name], Properties(application={"n": kind(number)}))
+            for number in (first, *range(least, least + 20))
+        ]
+    )
+    assert not decoded
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("annotation", LEGACY)
+@pytest.mark.parametrize("value", ["upstream", None])
+def test_own_annotations_of_exchange_and_key(name: str, annotation: str, value: Any) -> None:
+    """They are shown instead of the exchange and the routing key."""
+    compare(
+        [
+            message(
+                DIALECTS[name],
+                Properties(
+                    correlation_id=f"c-{number}",
+                    annotations={Symbol("x-opt-a"): "a", Symbol(annotation): value},
+                ),
+            )
+            for number in range(10, 40)
+        ]
+    )
+
+
+def test_values_that_are_the_same_in_the_first_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns of different places are kept apart, though few letters make other values alike."""
+    monkeypatch.setattr(property_learning, "LETTERS", b"pqrs")
+    for begin in "abcdefghij":
+        draw = random.Random(begin)
+        headers = [dict.fromkeys("abcde", "x")]
+        headers += [dict(zip("abcde", text(draw, 5), strict=True)) for _ in range(30)]
+        compare(
+            [
+                message(BASIC, Properties(message_id=f"{begin}{number:03}", application=one))
+                for number, one in enumerate(headers)
+            ]
+        )
 
 
 def test_texts_that_are_none() -> None:
