@@ -130,6 +130,34 @@ def test_an_outcome_outside_of_the_transaction_ends_it(other: str, settled: bool
     assert peer.counts == (1, 0), "not lost, nor held by anybody"
 
 
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("settled", [False, True])
+@pytest.mark.parametrize("within", [False, True])
+def test_an_outcome_is_contradicted(last: int, settled: bool, within: bool) -> None:
+    """The rollback gives back each delivery of the range, with an outcome or without, once: the
+    session lives."""
+    peer = Controller(MESSAGE, MESSAGE, MESSAGE, credit=3)
+    for number in range(last + 1):
+        peer.retires(number)
+    state: Any = w.TransactionalState(peer.work, w.Released()) if within else w.Released()
+    heard = peer.says(w.Disposition(True, 0, 2, settled, state))
+    assert [type(one) for one in heard if isinstance(one, (w.Detach, w.End))] == [w.Detach]
+    assert peer.counts == (3, 0)
+
+
+@pytest.mark.parametrize("state", [None, "again"])
+def test_settling_again_before_a_rollback(state: Any) -> None:
+    peer = Controller(MESSAGE, credit=1)
+    peer.retires(0)
+    if state:
+        peer.retires(0, True)
+    else:
+        peer.says(w.Disposition(True, 0, None, True))
+    assert peer.discharged(fail=True) == w.ACCEPTED
+    assert not [one for one in peer.heard if isinstance(one, w.End)]
+    assert peer.counts == (1, 0)
+
+
 def test_a_transaction_that_is_over_acquires_nothing() -> None:
     peer = Controller(MESSAGE, credit=0)
     assert peer.discharged() == w.ACCEPTED

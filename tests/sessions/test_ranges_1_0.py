@@ -172,6 +172,23 @@ def test_they_mean_the_same_in_a_transaction(
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("few", [0, 1000])
+@pytest.mark.parametrize("settled", [False, True])
+def test_a_range_that_contradicts_a_transaction(
+    monkeypatch: pytest.MonkeyPatch, few: int, settled: bool
+) -> None:
+    monkeypatch.setattr(unsettled, "FEW", few)
+    peer = Receiver(40)
+    work = peer.declares()
+    peer.feed(packed(w.Disposition(True, 5, 9, None, w.TransactionalState(work, w.ACCEPTED))))
+    peer.feed(packed(w.Disposition(True, 0, 29, settled, w.Released())))
+    peer.work()
+    (detach,) = [one for one in peer.hears() if isinstance(one, w.Detach)]
+    assert detach.error is not None and detach.error.condition == "amqp:transaction:rollback"
+    assert (peer.queue.depth, peer.queue.unsettled) == (30, 10)
+    assert sorted(peer.engine.connection.sessions[0].unsettled.sent) == list(range(30, 40))
+
+
 def test_a_transaction_over_a_range_is_one_operation_and_one_answer() -> None:
     count = 3 * PORTION
     peer = Receiver(count)

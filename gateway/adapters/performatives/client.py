@@ -142,9 +142,11 @@ class ClientSession(SessionHandler):
 
     def detach(self, op: DetachLink) -> None:
         """A link of ``AttachSource`` or ``AttachTarget``; for good, or to be resumed."""
-        link = self.receivers.links.get(op.link) or self.senders.named.get(op.link)
-        if link is not None:
-            link.detach(op.closed)
+        receiver, sender = self.receivers.links.get(op.link), self.senders.named.get(op.link)
+        if receiver is not None:
+            receiver.detach(op.closed)
+        elif sender is not None:
+            self.senders.detach(sender, op.closed)
         self.context.answer(op.token)
 
     def select_confirms(self, op: SelectConfirms) -> None:

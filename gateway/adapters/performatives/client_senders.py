@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.adapters.performatives import addresses, termini
-from gateway.adapters.performatives.client_context import ClientContext
+from gateway.adapters.performatives.client_context import DETACHED, ClientContext
 from gateway.adapters.performatives.client_transactions import ClientTransactions
 from gateway.adapters.performatives.composites import condition_for
 from gateway.adapters.performatives.deliveries import OutgoingDelivery
@@ -242,8 +242,22 @@ class ClientSenders(LinkHandler):
         found += self.context.refusals([sender.token], link, record, lost)
         error = link.fault if record is None else record.error
         if record is None and error is None:
-            return  # unconfirmed messages stay unconfirmed, as in every version
-        condition, text = reason(error, "the link was detached")
+            # By ``detach``, or with its session, whose messages stay unconfirmed in every version.
+            return
+        self._give_up(link, *reason(error, DETACHED), found)
+        if record is not None:
+            link.detach(True, found)
+
+    def detach(self, link: SendingLink, closed: bool) -> None:
+        """The owner of a link wants no more of it."""
+        self._give_up(link, *reason(None, DETACHED), self.session.connection.later)
+        link.detach(closed)
+
+    def _give_up(
+        self, link: SendingLink, condition: Condition, text: str, found: list[Operation]
+    ) -> None:
+        """The session goes on without this link: its messages are confirmed as not accepted, or
+        later ones could not be confirmed. Those that were never sent are returned."""
         for sent in [sent for sent in self.session.unsettled.sent.values() if sent.link is link]:
             if not self.transactions.unsent(sent.number, text, found):
                 self._confirmed(sent.number, False, found)
@@ -253,8 +267,6 @@ class ClientSenders(LinkHandler):
                 continue
             if not self.transactions.unsent(queued.number, text, found):
                 self._give_back(queued.number, message, condition, text, found)
-        if record is not None:
-            link.detach(True, found)
 
     # --- confirms -------------------------------------------------------------------------------
 

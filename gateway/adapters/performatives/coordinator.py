@@ -289,6 +289,9 @@ class Coordinator(LinkHandler):
             self.missed(state)  # the terminus has it, and is in no transaction
             return
         before = sent.txn_id
+        if before is not None and before not in self.transactions:
+            self._after_rollback(sent, state, settled, found)
+            return
         txn_id: Any = state.txn_id if is_transactional(state) else before
         acquired = isinstance(sent, AcquiredDelivery)
         if isinstance(sent, AcquiredDelivery) and not sent.has_outcome:
@@ -304,7 +307,7 @@ class Coordinator(LinkHandler):
         if before is not None:
             self._conflict(before, found)
             if settled:
-                found.append(self._settled(sent, None))
+                found += self._settled(sent, None)
             return
         outcome = outcome_of(state.outcome, self.session.number, sent.number)
         if outcome is None and not settled:
@@ -453,18 +456,34 @@ class Coordinator(LinkHandler):
                 self.gone.setdefault(txn_id, []).append(sent)
             return
         self._conflict(txn_id, found)
-        if settled or not is_transactional(state):
-            plain = outcome_of(outcome, self.session.number, sent.number)
-            found.append(self._settled(sent, None if is_transactional(state) else plain))
+        self._after_rollback(sent, state, settled, found)
+
+    def _after_rollback(
+        self, sent: OutgoingDelivery, state: Any, settled: bool, found: list[Operation]
+    ) -> None:
+        """A state of a delivery whose transaction was rolled back because of the same disposition.
+        If that settles the delivery, its outcome is the one outside of the transaction, else the
+        default."""
+        if not settled and is_transactional(state):
+            return  # it is live again, or given back
+        if isinstance(sent, AcquiredDelivery) and not sent.has_outcome:
+            found.append(settle(Outcome.RELEASE, self.session.number, sent.number))
+            return
+        found += self._settled(sent, outcome_of(state, self.session.number, sent.number))
 
     def _conflict(self, txn_id: bytes, found: list[Operation]) -> None:
         text = "a delivery whose outcome is part of the transaction already"
         self.transactions[txn_id].fail(TransactionError.TRANSACTION_ROLLBACK, text, found)
 
-    def _settled(self, sent: OutgoingDelivery, outcome: Outcome | Modify | None) -> Operation:
+    def _settled(self, sent: OutgoingDelivery, outcome: Outcome | Modify | None) -> list[Operation]:
+        """The outcome of a delivery that was retired in a transaction which is rolled back;
+        ``None``: the default. The broker itself returns a message that was acquired in the
+        transaction."""
+        if isinstance(sent, AcquiredDelivery):
+            return []
         if outcome is None:
             outcome = default_outcome(sent.link.source, self.session.number, sent.number)
-        return settle(outcome, self.session.number, sent.number)
+        return [settle(outcome, self.session.number, sent.number)]
 
     def _committed(self, txn_id: bytes) -> None:
         """Apply the outcomes, and settle the deliveries that the peer has not settled (§4.4.2)."""
@@ -491,7 +510,9 @@ class Coordinator(LinkHandler):
             self._give_back(txn_id, found)
         for sent in self._live(txn_id):
             sent.txn_id = sent.retired = None
-        found += [self._settled(sent, None) for sent in self._forget(txn_id) if not sent.link.over]
+        for sent in self._forget(txn_id):
+            if not sent.link.over:
+                found += self._settled(sent, None)
 
 
 def request(octets: bytes) -> Any:

@@ -19,6 +19,9 @@ from gateway.operations import Operation, Resumed
 
 _Q = Struct(">Q")
 
+OURS = 1 << 63
+"""Above all numbers that tags of ours reach."""
+
 
 class BadMap(ValueError):
     """An unsettled map with a key that is no tag, or a value that is no state."""
@@ -107,5 +110,7 @@ def resumed(record: w.Attach) -> list[Resumed]:
 
 
 def highest(tags: Iterable[bytes]) -> int:
-    """The highest number among tags that may be ours."""
-    return max((_Q.unpack(tag)[0] for tag in tags if len(tag) == 8), default=0)
+    """The highest number among tags that may be ours. The peer invents others as it likes, and the
+    next number has to fit a tag."""
+    numbers = (_Q.unpack(tag)[0] for tag in tags if len(tag) == 8)
+    return max((number for number in numbers if number < OURS), default=0)

@@ -8,6 +8,7 @@ from gateway.adapters.performatives.composites import write
 from gateway.adapters.performatives.wire import layouts as w
 from gateway.errors import Condition, Lost
 from gateway.operations import (
+    Assure,
     DeclareTransaction,
     DetachLink,
     Discharge,
@@ -449,6 +450,42 @@ def test_an_outcome_beside_the_transaction() -> None:
     detach, settle = peer.says(w.Disposition(True, 0, None, True, w.Rejected()))
     assert isinstance(detach, DetachLink) and settle == Settle(0, 1, False, Outcome.REJECT)
     peer.detached("amqp:transaction:rollback")
+
+
+@pytest.mark.parametrize("second", [w.ACCEPTED, w.Released()])
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize("within", [True, False])
+def test_a_range_that_contradicts_a_transaction(second: Any, settled: bool, within: bool) -> None:
+    """Its first delivery has the transaction rolled back; the others are in none by then."""
+    peer = holding(2)
+    work = peer.declares()
+    retires(peer, 0, work, False)
+    retires(peer, 1, work, False, second)
+    state: Any = w.TransactionalState(work, w.Rejected()) if within else w.Rejected()
+    detach, *rest = peer.says(w.Disposition(True, 0, 1, settled, state))
+    assert isinstance(detach, DetachLink)
+    outcome = Outcome.RELEASE if within else Outcome.REJECT
+    if within and not settled:
+        assert [type(op) for op in rest] == [DetachLink], "live again, in no transaction"
+    else:
+        assert rest[:2] == [Settle(0, 1, False, outcome), Settle(0, 2, False, outcome)]
+        assert [type(op) for op in rest[2:]] == [Assure] * (not settled)
+    assert not peer.session.unsettled.sent
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_range_settled_in_another_transaction(settled: bool) -> None:
+    peer = holding(2)
+    one, two = peer.declares(), peer.declares()
+    for number in range(2):
+        retires(peer, number, one, False)
+    state = w.TransactionalState(two, w.ACCEPTED)
+    detach, *rest = peer.says(w.Disposition(True, 0, 1, settled, state))
+    assert isinstance(detach, DetachLink)
+    if settled:
+        assert rest == [Settle(0, n, False, Outcome.RELEASE) for n in (1, 2)]
+    else:
+        assert [type(op) for op in rest] == [DetachLink], "the second transaction is over too"
 
 
 def test_the_session_ends_within_a_transaction() -> None:

@@ -16,6 +16,7 @@ from gateway.operations import (
     AttachTarget,
     BeginSession,
     Bind,
+    Blocked,
     Cancelled,
     Close,
     Closed,
@@ -59,6 +60,7 @@ from gateway.operations import (
     Subscribe,
     Terminus,
     Unbind,
+    Unblocked,
     Unsubscribe,
     UpdateSecret,
 )
@@ -190,8 +192,6 @@ def test_more_than_the_credit() -> None:
 
 
 def test_blocked_publishers_get_no_credit() -> None:
-    from gateway.operations import Blocked, Unblocked
-
     house = House()
     house.server.send(Blocked("memory"))
     house.client.send(Publish(CHANNEL, message(b"0"), True, False))
@@ -485,6 +485,84 @@ def test_a_target_by_name(cut: Cut) -> None:
     done(house, DetachLink(CHANNEL, 7, "mine", True))
     (detach,) = house.asked(DetachLink)
     assert detach.closed
+
+
+def target(name: str) -> AttachTarget:
+    return AttachTarget(CHANNEL, 7, name, name, "", Terminus(name))
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_detaching_with_unconfirmed_messages(closed: bool) -> None:
+    """They are not accepted, and later ones of the session are confirmed."""
+    house = House()
+    done(house, SelectConfirms(CHANNEL, 7))
+    for name in "ab":
+        assert isinstance(house.ask(target(name)), Done)
+    house.confirming = False
+    for key in "aba":
+        house.client.send(Publish(CHANNEL, message(b"x", "", key), True, False))
+    house.run()
+    assert len(house.asked(Publish)) == 3 and house.told(Confirm) == []
+    done(house, DetachLink(CHANNEL, 7, "a", closed))
+    assert house.told(Confirm, Returned) == [Confirm(CHANNEL, 1, False, False)]
+    house.server.outlet(CHANNEL).confirm(2, True, True)
+    house.confirming = True
+    house.client.send(Publish(CHANNEL, message(b"x", "", "b"), True, False))
+    house.run()
+    assert house.told(Confirm, Returned) == [
+        Confirm(CHANNEL, 2, False, True),
+        Confirm(CHANNEL, 3, False, False),
+        Confirm(CHANNEL, 4, False, True),
+    ]
+    assert not house.client.connection.sessions[CHANNEL].handler.senders._early
+
+
+def test_detaching_with_messages_that_were_never_sent() -> None:
+    """They are returned, without confirms too."""
+    for confirming in (False, True):
+        house = House()
+        if confirming:
+            done(house, SelectConfirms(CHANNEL, 7))
+        assert isinstance(house.ask(target("b")), Done)
+        house.server.send(Blocked("memory"))
+        assert isinstance(house.ask(target("a")), Done)
+        said = message(b"x", "", "a")
+        house.client.send(Publish(CHANNEL, said, True, False))
+        house.client.send(Publish(CHANNEL, message(b"y", "", "b"), True, False))
+        done(house, DetachLink(CHANNEL, 7, "a", True))
+        returned, *confirms = house.told(Returned, Confirm)
+        assert (returned.message, returned.sequence) == (said, int(confirming))
+        if confirming:
+            assert confirms == [
+                Confirm(CHANNEL, 1, False, False),
+                Confirm(CHANNEL, 2, False, True),
+            ]
+        assert [op.message.key for op in house.asked(Publish)] == ["b"]
+
+
+def test_a_commit_does_not_wait_for_a_link_that_was_detached() -> None:
+    house = House()
+    done(house, Select(CHANNEL, 7))
+    house.server.send(Blocked("memory"))
+    assert isinstance(house.ask(target("a")), Done)
+    house.client.send(Publish(CHANNEL, message(b"x", "", "a"), True, False))
+    house.run()
+    done(house, DetachLink(CHANNEL, 7, "a", True))
+    answer = house.ask(Commit(CHANNEL, 7))
+    assert isinstance(answer, Refused) and answer.lost is Lost.LINK
+    (discharge,) = house.asked(Discharge)
+    assert discharge.fail and house.asked(Post) == []
+
+
+def test_ending_the_session_leaves_messages_unconfirmed() -> None:
+    house = House()
+    done(house, SelectConfirms(CHANNEL, 7))
+    assert isinstance(house.ask(target("a")), Done)
+    house.confirming = False
+    house.client.send(Publish(CHANNEL, message(b"x", "", "a"), True, False))
+    house.run()
+    done(house, EndSession(CHANNEL, 7))
+    assert house.told(Confirm, Returned) == []
 
 
 @cuts

@@ -634,6 +634,17 @@ def test_tags_go_on_above_those_of_before() -> None:
     assert record.delivery_tag == tag(10)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("foreign", [(1 << 64) - 1, (1 << 64) - 2, 1 << 63])
+def test_the_peer_invents_a_tag_that_ours_never_reach(foreign: int, count: int) -> None:
+    peer = Peer()
+    resume(peer, {5: None}, {tag(9): None, tag(foreign): None})
+    (link,) = peer.session.links.values()
+    peer.session.deliver_run(link.number, 1, [message()] * count)
+    tags = [record.delivery_tag for record in transfers(peer)]
+    assert tags == [tag(10 + number) for number in range(count)]
+
+
 def test_resumed_deliveries_go_first() -> None:
     peer = Peer()
     peer.broker.hold.add(AttachSource)
