@@ -545,7 +545,8 @@ class Recorder:
         store's gathering batch then. Hot."""
         if self.journal.gathering is not None:
             self.journal.record_gathered()
-        return self._record(message, origin)
+        address = self._address(message)
+        return address is not None and self.journal.append(address, message, origin)
 
     def record_many(self, messages: list[Message], origin: Any) -> None:
         """The same for transient messages of one publisher, for whose entries nothing waits."""
@@ -565,10 +566,6 @@ class Recorder:
         address = self._address(messages[0])
         if address is not None:
             self.journal.extend(address, messages, origin)
-
-    def _record(self, message: Message, origin: Any) -> bool:
-        address = self._address(message)
-        return address is not None and self.journal.append(address, message, origin)
 
     def _address(self, message: Message) -> Address | None:
         try:
