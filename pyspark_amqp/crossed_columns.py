@@ -17,7 +17,7 @@ from gateway.adapters.performatives.sections import DATA, data_prefix, is_plain
 from gateway.crossing.plans import UNREAD, Plan
 from gateway.journal import columns as own
 from gateway.journal.canonical import LOSSY, Rows, is_sampled
-from gateway.message import DIALECTS
+from gateway.message import DIALECTS, Message
 from pyspark_amqp.arrays import array_of, no_collection
 from pyspark_amqp.header_groups import Group, Template
 from pyspark_amqp.octets import BINARY, EMPTY, content, in_order, one_chunk
@@ -121,7 +121,8 @@ class CrossedColumns:
         for row, entry in zip(rows.tolist(), own.to_messages(some), strict=True):
             message = entry.message
             shapes = self._shapes[message.dialect.name]
-            if shapes is not None and not message.added_headers and not entry.reference:
+            plain = not message.added_headers and not entry.reference
+            if shapes is not None and plain and is_valid(message):
                 written = shapes.like(message.header, message.exchange, message.key)
                 if written is not None and is_plain(written[0]):
                     body: Any = message.body
@@ -132,6 +133,15 @@ class CrossedColumns:
             values = dict(zip(self.names, self._rows.of([entry])[0], strict=True))
             found[row] = values.get(AMQP10), values.get(LOSSY)
         return found
+
+
+def is_valid(message: Message) -> bool:
+    """Whether its header is what its dialect accepts. Octets of a file may be anything."""
+    try:
+        message.dialect.essentials(message.header)
+    except UNREAD:
+        return False
+    return True
 
 
 def _native(table: Any) -> Any:

@@ -17,6 +17,7 @@ from gateway.adapters.core.templates import LONGEST, Check, Place, is_text
 from gateway.crossing.notations import SINCE_0_8
 from gateway.crossing.plans import IDS, JMS, OF_UUID, UNLIKE, UNREAD, Key, places_in
 from gateway.inventory.observer import LARGE
+from gateway.message import DIALECTS
 from pyspark_amqp.octets import Matrix, content, octets_of, one_chunk, rows_at
 
 LEAST = 16
@@ -182,6 +183,7 @@ def _without(
 
 def template_of(dialect: str, header: bytes) -> Template | None:
     try:
+        DIALECTS[dialect].essentials(header)  # octets of a file may be anything
         scanned = SINCE_0_8[dialect].scan(header)
         return None if scanned is None else Template(dialect, header, *scanned)
     except UNREAD:
