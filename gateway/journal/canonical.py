@@ -68,6 +68,7 @@ class Row:
             if message.dialect is SECTIONS:
                 header, body = message.form_for(SECTIONS)
                 return Crossed(header, body, Fidelity.EXACT)
+            message.dialect.essentials(message.header)  # octets of a file may be anything
             crossed = self.crossing.cross(message, SECTIONS)
         except ODD:
             return None
