@@ -76,7 +76,7 @@ class Broker:
         self._safe = store.mark - 1
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._unwritten: deque[tuple[int, Callable[[], None]]] = deque()
-        """Marks, and what is called when those batches are safe, and when they are written."""
+        """Marks, and callbacks for when those batches are safe, and when they are written."""
         self._alarms: dict[str, None] = {}
         self._past = Totals()
         self._branches: dict[VirtualHost, Branches] = {}

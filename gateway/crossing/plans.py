@@ -372,7 +372,7 @@ def both(first: Write, then: Write) -> Write:
 
 
 Result = tuple[int, Write]
-"""Which value, and what is made of it."""
+"""Which value, and its conversion."""
 
 
 def plan_of(notation: Notation, key: Key, sources: list[Result | bytes]) -> Plan:

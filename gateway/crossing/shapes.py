@@ -204,7 +204,7 @@ class Shapes:
 
 
 def results(given: list[bytes], others: list[bytes]) -> dict[tuple[bytes, bytes], Result]:
-    """What may be made of the values, in both; the first of equal ones."""
+    """The results of all conversions of the values, in both; the first of equal ones."""
     found: dict[tuple[bytes, bytes], Result] = {}
     for place, (one, two) in enumerate(zip(given, others, strict=True)):
         found.setdefault((one, two), (place, as_it_is))

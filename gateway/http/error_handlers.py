@@ -1,4 +1,4 @@
-"""The answers to what is raised behind FastAPI's routes, in the one error shape."""
+"""The answers to exceptions behind FastAPI's routes, in the one error shape."""
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError

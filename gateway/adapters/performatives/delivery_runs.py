@@ -1,4 +1,4 @@
-"""Unsettled deliveries in a row that nobody has looked at one by one.
+"""Unsettled deliveries in a row that have not been handled one by one.
 
 Most deliveries come in runs, and their outcomes too, in the same order. One ``DeliveryRun`` then
 stands for all of them, in each table of unsettled deliveries and at each of their ids. It is

@@ -115,7 +115,7 @@ class SessionHandler:
         return deliveries
 
     def on_runs_settled(self, numbers: list[int], outcome: Outcome, found: list[Operation]) -> None:
-        """The receiver has settled deliveries of ours, which nobody has looked at one by one, with
+        """The receiver has settled deliveries of ours, which were not handled one by one, with
         one outcome. ``numbers`` are those of the deliveries in operations. Hot."""
 
     def on_late_outcome(self, state: Any) -> None:

@@ -33,8 +33,8 @@ NO_BODY = b"\0\0\0\2\xff\xff"
 segment begins with it here; it is never sent."""
 
 TIMESTAMP_AT = [8 + octets for octets in BEFORE_EXCHANGE[:8]]
-"""Where the timestamp of delivery-properties stands that come first, by the flags of what is before
-it (from ``PRIORITY`` on)."""
+"""Where the timestamp of delivery-properties stands that come first, by the flags of the fields
+before it (from ``PRIORITY`` on)."""
 
 _IH, _IHBB, _Q = Struct(">IH"), Struct(">IHBB"), Struct(">Q")
 
