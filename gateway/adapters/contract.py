@@ -17,6 +17,7 @@ from collections.abc import Callable
 from enum import Enum, Flag, auto
 from typing import Protocol, runtime_checkable
 
+from gateway.adapters.core.frame_reader import FrameReader
 from gateway.message import Message
 from gateway.operations import Operation
 
@@ -114,8 +115,15 @@ class Adapter(Protocol):
     """Called when deliveries have piled up in the output: the owner pauses them until it has
     written. Set by the owner; may be called more than once."""
 
+    @property
+    def frames(self) -> FrameReader: ...
+
     def receive(self, data: bytes) -> list[Operation]:
         """Octets from the peer, whole or cut anywhere."""
+        ...
+
+    def read_on(self) -> list[Operation]:
+        """Go on where ``receive`` has stopped because of ``frames.most_at_once``."""
         ...
 
     def send(self, operation: Operation) -> None:

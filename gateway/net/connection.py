@@ -14,6 +14,7 @@ from gateway.broker.broker import Broker
 from gateway.config.amqp import AmqpSettings
 from gateway.errors import Condition
 from gateway.net.gathering import write
+from gateway.net.hang_up import HangUp
 from gateway.net.listener_rules import REFUSALS, ListenerRules
 from gateway.net.login import Login
 from gateway.net.loop_turn import LoopTurn
@@ -22,6 +23,7 @@ from gateway.net.passwords import Passwords
 from gateway.net.read_size import ReadSize
 from gateway.net.tls import common_name
 from gateway.net.uncommitted import Uncommitted
+from gateway.operations import Operation
 from gateway.sessions.session import Registrar, Session
 
 log = logging.getLogger("gateway.net")
@@ -31,18 +33,12 @@ HIGH_WATER = 1 << 20
 READ_HIGH_WATER = 8 << 20
 """Octets waiting in a socket's buffer at which nothing more is read from the peer: requests whose
 replies are not read would fill the memory."""
-LINGER_SECONDS = 2.0
-"""How long a peer may take to hang up after our last octets. Closing earlier, with octets of the
-peer unread, would reset the connection and could lose our last octets (RFC 1122 §4.2.2.13)."""
-
-HANGUP_SECONDS = 1.0
-"""How long a peer that has closed the connection may take to hang up first: clients report an
-aborted connection if the end of the stream comes with our answer."""
-MOST_HANGUPS = 256
-"""Connections of one listener that may wait that long at a time."""
-
 TIME_SLICE_SECONDS = 0.01
 """How long operations of one connection are performed before other connections have their turn."""
+
+FRAMES_AT_ONCE = 2000
+"""Frames that are read one by one before other connections have their turn: some ten milliseconds
+of the most expensive ones."""
 
 LONG_READ_SECONDS = 0.001
 """How long one read may take before other connections are read from."""
@@ -62,7 +58,6 @@ class Owner(Protocol):
     passwords: Passwords
     closing: bool
     hangups: int
-    """Connections that their peer has closed, but not yet the socket."""
 
     @property
     def registry(self) -> Registrar: ...
@@ -87,8 +82,8 @@ class Connection(asyncio.BufferedProtocol):
         "listener", "transport", "adapter", "session", "address", "local", "loopback", "subject",
         "octets_in", "octets_out", "host", "rules", "encrypted", "mechanisms", "login", "_opening",
         "_flush_due", "_held_back", "_output_full", "_output_stalled", "_uncommitted",
-        "_checking_login", "_login_pause", "_deliveries_paused", "_hanging_up",
-        "_deadline", "_lost", "_linger_timer", "_hangup_timer", "_read_size",
+        "_checking_login", "_login_pause", "_deliveries_paused", "_hang_up", "_deadline", "_lost",
+        "_read_size", "_reading_on", "_aborted", "_error",
     )  # fmt: skip
 
     def __init__(self, listener: Owner, rules: ListenerRules) -> None:
@@ -109,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self.octets_out = 0
         self._opening = b""
         self._read_size = ReadSize()
+        self._reading_on = self._aborted = False
         self._flush_due = False
         self._uncommitted: Uncommitted | None = None
         """Messages in batches that are not committed; for publishers."""
@@ -124,12 +120,11 @@ class Connection(asyncio.BufferedProtocol):
         """True while a peer whose login has failed is not told yet; false after that."""
         self._deliveries_paused = False
         """One turn has brought more deliveries than are written at once: the rest waits."""
-        self._hanging_up = False
-        self._hangup_timer: asyncio.TimerHandle | None = None
-        """Ends our half of the connection, unless the peer hangs up before."""
+        self._hang_up = HangUp(listener)
         self._deadline = 0.0
         self._lost = False
-        self._linger_timer: asyncio.TimerHandle | None = None
+        self._error: Exception | None = None
+        """Why the socket was lost."""
 
     # --- asyncio.BufferedProtocol ---------------------------------------------------------------
 
@@ -166,26 +161,17 @@ class Connection(asyncio.BufferedProtocol):
     def data_received(self, data: bytes) -> None:
         """Octets of the peer."""
         self.octets_in += len(data)
-        if self._hanging_up:
+        if self._hang_up.begun:
             return
         begun = time.perf_counter()
-        turn = self.listener.turn
-        turn.begin()
-        try:
-            adapter = self.adapter
-            if adapter is None:
-                self._detect(data)
-            else:
-                self._perform(adapter, data)
-        except Exception:
-            # Our own bugs cost this connection only.
-            log.exception("connection %s: internal error, closed", self.address)
-            self.abort()
-        turn.end()
+        if self.adapter is None:
+            self._in_turn(partial(self._detect, data))
+        else:
+            self._in_turn(partial(self._perform, self.adapter, data))
         seconds = time.perf_counter() - begun
         if len(data) >= self._read_size.octets:
             self._read_size.adapt(seconds)
-        if seconds > LONG_READ_SECONDS:
+        if seconds > LONG_READ_SECONDS or self._unread:
             self._yield_to_others()
 
     def _in_turn(self, act: Callable[[], None]) -> None:
@@ -203,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         """Let other connections be read from after a long read: the loop would read up to 32 times
         from this socket first."""
         transport = self.transport
-        if transport is not None and not (self._lost or self._hanging_up):
+        if transport is not None and not (self._lost or self._hang_up.begun):
             transport.pause_reading()
             asyncio.get_running_loop().call_soon(self._read_after_others)
 
@@ -211,9 +197,39 @@ class Connection(asyncio.BufferedProtocol):
         if not self._login_pause:
             self._read_again()
 
+    @property
+    def _unread(self) -> bool:
+        """There are octets that have been read from the socket and wait for another turn."""
+        adapter = self.adapter
+        return adapter is not None and adapter.frames.unread and not adapter.closing
+
+    def _read_on(self) -> None:
+        """Perform the next of the octets that wait, before the socket is read from again."""
+        self._reading_on = False
+        if self._lost or self._hang_up.begun or not self._unread:
+            return
+        self._in_turn(self._perform_unread)
+        self._read_after_others()
+
+    def _perform_unread(self) -> None:
+        assert self.adapter is not None
+        self._perform_found(self.adapter.read_on)
+
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True
-        self._stop_hangup_timer()
+        self._hang_up.lost()
+        self._error = error
+        self._end_when_read()
+
+    def _end_when_read(self) -> None:
+        """What the peer had sent is performed first."""
+        if self._unread and not self._aborted:
+            self._in_turn(self._perform_unread)
+            asyncio.get_running_loop().call_soon(self._end_when_read)
+        else:
+            self._end_session()
+
+    def _end_session(self) -> None:
         turn = self.listener.turn
         turn.begin()
         self.listener.leave(self)
@@ -222,7 +238,7 @@ class Connection(asyncio.BufferedProtocol):
                 self.session.peer_gone(self.adapter.lost())
         except Exception:
             log.exception("connection %s: internal error at its end", self.address)
-        self._end(error)
+        self._end(self._error)
         turn.end()
 
     def _end(self, error: Exception | None) -> None:
@@ -260,9 +276,6 @@ class Connection(asyncio.BufferedProtocol):
         self.session = self.adapter = self.transport = self._uncommitted = None
         self.login.leave()
         del self.login
-        if self._linger_timer is not None:
-            self._linger_timer.cancel()
-            self._linger_timer = None
         if session is not None:
             session.release()
 
@@ -345,17 +358,18 @@ class Connection(asyncio.BufferedProtocol):
             answer = found.answer or REFUSALS.get(found.protocol, b"")
             if answer:
                 self._write([answer])
-            self._hang_up()
+            self._end_socket()
             return
         if self.rules.require_tls == "yes" and not self.encrypted:
             log.info("connection %s: %s without TLS, refused", self.address, found.version)
             header = VERSIONS[found.version].tls_header
             if header:
                 self._write([header])  # the header with which the client should open
-            self._hang_up()
+            self._end_socket()
             return
         self.adapter = adapter = self.listener.adapter(found.version, self)
         adapter.output_congested = self.output_congested
+        adapter.frames.most_at_once = FRAMES_AT_ONCE
         self.session = Session(
             self.listener.broker,
             adapter,
@@ -373,9 +387,12 @@ class Connection(asyncio.BufferedProtocol):
         self._perform(adapter, first)
 
     def _perform(self, adapter: Adapter, data: bytes) -> None:
+        self._perform_found(partial(adapter.receive, data))
+
+    def _perform_found(self, find: Callable[[], list[Operation]]) -> None:
         session = self.session
         assert session is not None
-        self._count_stored(lambda: session.perform(adapter.receive(data)))
+        self._count_stored(lambda: session.perform(find()))
         if not self._flush_due:
             self.wake()
         if session.has_pending and not self._output_stalled:
@@ -399,7 +416,7 @@ class Connection(asyncio.BufferedProtocol):
             unwritten = self._uncommitted = Uncommitted(self.listener.broker, self._read_again)
         reading = not (self._held_back or self._output_stalled or unwritten.full)
         unwritten.add(messages, octets)
-        if unwritten.full and reading and self.transport is not None and not self._hanging_up:
+        if unwritten.full and reading and self.transport is not None and not self._hang_up.begun:
             self.transport.pause_reading()
 
     @property
@@ -446,7 +463,7 @@ class Connection(asyncio.BufferedProtocol):
             self._deliveries_paused = False
             asyncio.get_running_loop().call_soon(self._resume_output)
         if adapter.closing:
-            self._hang_up()
+            self._end_socket()
         elif self._output_full:
             transport = self.transport
             if (
@@ -473,59 +490,15 @@ class Connection(asyncio.BufferedProtocol):
         assert self.transport is not None
         self.octets_out += write(self.transport, pieces)
 
-    def _hang_up(self) -> None:
-        """Close after our last octets: end our half, and wait for the peer to end the other. A peer
-        that has closed the connection itself has a moment to hang up first."""
+    def _end_socket(self) -> None:
+        """Close after our last octets."""
         transport = self.transport
-        if self._hanging_up or transport is None or transport.is_closing():
+        if self._hang_up.begun or transport is None or transport.is_closing():
             return
-        self._hanging_up = True
         self._held_back = self._output_stalled = False
         self._uncommitted = None
         transport.resume_reading()
-        peer_closed = self.session is not None and self.session.peer_closed
-        if peer_closed and self.listener.hangups < MOST_HANGUPS and not self.listener.closing:
-            self.listener.hangups += 1
-            loop = asyncio.get_running_loop()
-            self._hangup_timer = loop.call_later(HANGUP_SECONDS, self._end_output)
-        else:
-            self._end_output()
-
-    def _stop_hangup_timer(self) -> None:
-        if self._hangup_timer is not None:
-            self._hangup_timer.cancel()
-            self._hangup_timer = None
-            self.listener.hangups -= 1
-
-    def _end_output(self) -> None:
-        """Nothing more is written."""
-        self._stop_hangup_timer()
-        transport = self.transport
-        if transport is None or transport.is_closing():
-            return
-        if transport.can_write_eof():
-            waiting = transport.get_write_buffer_size()
-            transport.write_eof()
-            self._wait_for_end(waiting)
-        else:
-            transport.close()
-
-    def _wait_for_end(self, waiting: int) -> None:
-        loop = asyncio.get_running_loop()
-        self._linger_timer = loop.call_later(LINGER_SECONDS, self._end_linger, waiting)
-
-    def _end_linger(self, waiting: int) -> None:
-        """Drop a peer that has not hung up in time, unless it is still reading."""
-        transport = self.transport
-        if transport is None or self._lost:
-            return
-        left = transport.get_write_buffer_size()
-        if not left:
-            transport.close()
-        elif left < waiting:
-            self._wait_for_end(left)
-        else:
-            transport.abort()
+        self._hang_up.begin(transport, self.session is not None and self.session.peer_closed)
 
     # --- called by the listener -----------------------------------------------------------------
 
@@ -557,12 +530,16 @@ class Connection(asyncio.BufferedProtocol):
             self._read_again()
 
     def _read_again(self) -> None:
-        if self._lost or self._hanging_up or self._checking_login:
+        if self._lost or self._hang_up.begun or self._checking_login:
             return
         if self.transport is not None and not (
             self._held_back or self._output_stalled or self._commits_behind
         ):
-            self.transport.resume_reading()
+            if not self._unread:
+                self.transport.resume_reading()
+            elif not self._reading_on:
+                self._reading_on = True
+                asyncio.get_running_loop().call_soon(self._read_on)
 
     def hold_for_login(self) -> None:
         """Read nothing until ``settled`` is called."""
@@ -581,16 +558,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def shut(self, text: str) -> None:
         """Close with the close handshake: the gateway stops."""
-        if self._hangup_timer is not None:
-            self._end_output()
-        elif self.session is not None and self.session.opened:
+        if self._hang_up.hurry():
+            return
+        if self.session is not None and self.session.opened:
             self.session.close(Condition.CONNECTION_FORCED, text)
             self.wake()
         else:
-            self._hang_up()
+            self._end_socket()
 
     def abort(self) -> None:
         """Drop the socket without a close."""
+        self._aborted = True
         if self.transport is not None:
             self.transport.abort()
 

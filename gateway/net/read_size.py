@@ -6,7 +6,7 @@ credit, and their messages have to be queued. A large body is copied once more i
 it. So the size of the reads of a connection follows the time that they take.
 """
 
-LARGEST = 512 << 10
+LARGEST = 1 << 20
 SMALLEST = 32 << 10
 FIRST = 128 << 10
 

@@ -29,6 +29,9 @@ class Reading(asyncio.Transport):
     def resume_reading(self) -> None:
         self.said.append("resume")
 
+    def abort(self) -> None:
+        """Its connection is told by the test."""
+
 
 def made() -> tuple[Connection, Reading]:
     nothing = SimpleNamespace(begin=lambda: None, end=lambda: None)
@@ -120,7 +123,7 @@ def test_only_full_reads_say_how_much_is_to_be_read(
 def test_what_is_read_is_copied_out_of_the_room_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections read into the same octets."""
     heard: list[bytes] = []
-    monkeypatch.setattr(Connection, "data_received", lambda self, data: heard.append(data))
+    monkeypatch.setattr(Connection, "_detect", lambda self, data: heard.append(data))
 
     async def read() -> None:
         for octets in (b"first", b"second one", b"3"):
@@ -131,3 +134,107 @@ def test_what_is_read_is_copied_out_of_the_room_of_all(monkeypatch: pytest.Monke
 
     asyncio.run(read())
     assert heard == [b"first", b"second one", b"3"]
+
+
+class Reader:
+    """An adapter that reads three frames of one octet at once."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+        self.waiting = b""
+        self.closing = False
+        self.frames = SimpleNamespace(unread=False)
+
+    def receive(self, data: bytes) -> list[Any]:
+        self.waiting += data
+        return [] if self.frames.unread else self.read_on()
+
+    def read_on(self) -> list[Any]:
+        self.heard.append(self.waiting[:3])
+        self.waiting = self.waiting[3:]
+        self.frames.unread = bool(self.waiting)
+        return []
+
+
+def reading(monkeypatch: pytest.MonkeyPatch) -> tuple[Connection, Reading, Reader, list[Any]]:
+    """A connection whose adapter is a ``Reader``; the last is filled when its session ends."""
+    monkeypatch.setattr(connection, "LONG_READ_SECONDS", 1000.0)
+    peer, transport = made()
+    reader, ended = Reader(), list[Any]()
+    peer.adapter = cast(Any, reader)
+    monkeypatch.setattr(Connection, "_perform_found", lambda self, find: find())
+    monkeypatch.setattr(Connection, "_end_session", lambda self: ended.append(self))
+    return peer, transport, reader, ended
+
+
+def test_what_is_left_of_a_read_waits_for_another_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is read from the socket meanwhile, what comes all the same is behind it, and others
+    have their turn between two portions."""
+
+    async def read() -> None:
+        peer, transport, reader, _ = reading(monkeypatch)
+        peer.data_received(b"aaabbbc")
+        assert reader.heard == [b"aaa"] and transport.said == ["pause"]
+        peer.let_go()
+        peer.data_received(b"cd")
+        while reader.waiting:
+            turns = len(reader.heard)
+            await asyncio.sleep(0)
+            assert len(reader.heard) <= turns + 1
+        await asyncio.sleep(0)
+        assert reader.heard == [b"aaa", b"bbb", b"ccd"]
+        assert transport.said[-1] == "resume" and transport.said.count("resume") == 1
+        assert peer.octets_in == 9
+
+    asyncio.run(read())
+
+
+def test_a_connection_that_is_held_back_reads_nothing_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def read() -> None:
+        peer, transport, reader, _ = reading(monkeypatch)
+        peer.hold()
+        peer.data_received(b"aaabbb")
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert reader.heard == [b"aaa"]
+        peer._held_back = True
+        peer.let_go()
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert reader.heard == [b"aaa", b"bbb"] and transport.said[-1] == "resume"
+
+    asyncio.run(read())
+
+
+def test_what_a_lost_peer_had_sent_is_performed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def read() -> None:
+        peer, transport, reader, ended = reading(monkeypatch)
+        peer.data_received(b"aaabbbccc")
+        peer.connection_lost(None)
+        assert not ended
+        for _ in range(6):
+            await asyncio.sleep(0)
+        assert reader.heard == [b"aaa", b"bbb", b"ccc"] and ended == [peer]
+        assert "resume" not in transport.said
+
+    asyncio.run(read())
+
+
+@pytest.mark.parametrize("closing", [True, False])
+def test_an_aborted_connection_performs_nothing_more(
+    monkeypatch: pytest.MonkeyPatch, closing: bool
+) -> None:
+    """Nor one whose adapter has closed it."""
+
+    async def read() -> None:
+        peer, _, reader, ended = reading(monkeypatch)
+        peer.data_received(b"aaabbbccc")
+        reader.closing = closing
+        if not closing:
+            peer.abort()
+        peer.connection_lost(None)
+        for _ in range(6):
+            await asyncio.sleep(0)
+        assert reader.heard == [b"aaa"] and ended == [peer]
+
+    asyncio.run(read())

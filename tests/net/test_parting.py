@@ -14,7 +14,7 @@ from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.config.amqp import AmqpSettings
 from gateway.config.web import AccessSettings
-from gateway.net import connection
+from gateway.net import hang_up
 from gateway.net.listener import ListenAddress, Listener
 from gateway.net.listener_rules import rules_of
 from gateway.net.loop_turn import LoopTurn
@@ -72,7 +72,7 @@ async def gone(listener: Listener) -> None:
 
 
 def test_the_peer_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HANGUP_SECONDS", NEVER)
+    monkeypatch.setattr(hang_up, "HANGUP_SECONDS", NEVER)
 
     async def run() -> None:
         async with listening() as (listener, port):
@@ -88,8 +88,8 @@ def test_the_peer_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_peer_that_stays_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HANGUP_SECONDS", 0.01)
-    monkeypatch.setattr(connection, "LINGER_SECONDS", 0.01)
+    monkeypatch.setattr(hang_up, "HANGUP_SECONDS", 0.01)
+    monkeypatch.setattr(hang_up, "LINGER_SECONDS", 0.01)
 
     async def run() -> None:
         async with listening() as (listener, port):
@@ -103,8 +103,8 @@ def test_a_peer_that_stays_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_few_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HANGUP_SECONDS", NEVER)
-    monkeypatch.setattr(connection, "MOST_HANGUPS", 1)
+    monkeypatch.setattr(hang_up, "HANGUP_SECONDS", NEVER)
+    monkeypatch.setattr(hang_up, "MOST_HANGUPS", 1)
 
     async def run() -> None:
         async with listening() as (listener, port):
@@ -120,7 +120,7 @@ def test_few_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_end_of_the_gateway_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HANGUP_SECONDS", NEVER)
+    monkeypatch.setattr(hang_up, "HANGUP_SECONDS", NEVER)
 
     async def run() -> None:
         async with listening() as (listener, port):

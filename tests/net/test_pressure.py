@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from gateway.adapters.methods.wire import layouts as w
-from gateway.net.connection import LINGER_SECONDS
+from gateway.net.hang_up import LINGER_SECONDS
 from tests.net.running import PATIENCE, Running, until
 from tests.net.test_greeting import Certificate
 from tests.net.wire import HEARTBEAT, PERSISTENT, Gone, Wire

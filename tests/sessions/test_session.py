@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.contract import Capability, Role
+from gateway.adapters.core.frame_reader import FrameReader
 from gateway.broker.broker import Broker
 from gateway.broker.memory_store import MemoryStore
 from gateway.errors import Condition, LocalError, Lost
@@ -91,7 +92,14 @@ class RecordingAdapter:
         self.wake: Callable[[], None] = lambda: None
         self.output_congested: Callable[[], None] = lambda: None
 
+    @property
+    def frames(self) -> FrameReader:
+        raise NotImplementedError
+
     def receive(self, data: bytes) -> list[Operation]:
+        return []
+
+    def read_on(self) -> list[Operation]:
         return []
 
     def found(self) -> list[Operation]:

@@ -139,6 +139,11 @@ class Engine:
             connection.found = []
         self.wake()
 
+    def read_on(self) -> list[Operation]:
+        """Operations of the octets that ``receive`` has left unread."""
+        self.resume(lambda: None)
+        return self.found()
+
     def _initiation(self, data: bytes) -> bytes:
         """Read the initiation: 128 and the highest version of the client, which is told ours
         (§3.2.2). Anything else is disconnected without a reply."""

@@ -12,6 +12,7 @@ from typing import Any
 from gateway.adapters.commands.command import Command
 from gateway.adapters.commands.violation import Violation
 from gateway.adapters.commands.wire.tables import COMMANDS, END, ESCAPE, HANDSHAKE_MAX
+from gateway.adapters.core.frame_reader import ALL
 
 BY_NUMBER: dict[int, Command] = {command.number: command for command in COMMANDS}
 BY_RECORD: dict[type[Any], Command] = {command.record: command for command in COMMANDS}
@@ -32,7 +33,10 @@ of the message after the frame, or 0 if it needs the general path."""
 class Frames:
     """Cuts a stream into commands. ``limit`` is the largest frame and fragment accepted."""
 
-    __slots__ = ("limit", "held", "stopped", "paused", "_take", "_hot", "_fast_path")
+    __slots__ = (
+        "limit", "held", "most_at_once", "stopped", "paused", "unread", "_take", "_hot",
+        "_fast_path",
+    )  # fmt: skip
 
     def __init__(self, take: OnCommand, limit: int, hot: str, fast_path: FastPath) -> None:
         """``hot``: the command of messages; its frames are offered to ``fast_path`` first."""
@@ -44,6 +48,7 @@ class Frames:
         """Nothing is read, either for good or, if ``paused``, until ``resume``."""
         self.paused = False
         """Octets are kept until ``resume``."""
+        self.most_at_once, self.unread = ALL, False
         self._take = take
 
     def stop(self) -> None:
@@ -57,14 +62,19 @@ class Frames:
 
     def resume(self) -> None:
         """Read the octets that came while paused. Raises ``Violation``."""
-        self.stopped = self.paused = False
+        self.stopped = self.paused = self.unread = False
         self.feed(b"")
 
     def feed(self, data: bytes) -> None:
         """Read complete frames and keep the rest. Raises ``Violation``."""
         buf = self.held + data if self.held else data
-        at, end = 0, len(buf)
+        at, end, ahead = 0, len(buf), self.most_at_once
         while not self.stopped:
+            if not ahead:
+                self.unread = True
+                self.pause()
+                break
+            ahead -= 1
             start = at + 2
             size = int.from_bytes(buf[at:start], "big")
             if size == ESCAPE or start > end:

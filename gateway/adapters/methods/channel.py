@@ -232,15 +232,17 @@ class Channel:
                 done += 1
 
     def _write_run(self, consumer: str, delivery: int, messages: list[Message], done: int) -> int:
-        """Write the deliveries from this message on that have one address, are small and are not
-        for ``deliver`` to decide about, as one piece. How many these are. Hot."""
+        """Write the deliveries from this message on that have one address, fit a frame and are not
+        for ``deliver`` to decide about; large bodies are pieces of their own. How many these are.
+        Hot."""
         exchange, key = messages[done].exchange, messages[done].key
         address = self._addresses.get((consumer, exchange, key))
         if address is None or self.state is not states.OPEN:
             return 0
         start, behind = address
         basic, end = self._basic, self._end
-        pack, between, most = _Q.pack, end + self._body_start, min(self._engine.body_max, JOINED)
+        pack, between, most = _Q.pack, end + self._body_start, self._engine.body_max
+        pieces: list[bytes] = []
         parts: list[bytes] = []
         sizes, middle, tail = (-1, -1), b"", b""
         octets, begun = 0, delivery
@@ -263,13 +265,19 @@ class Channel:
                 sizes = len(header), size
                 middle = b"\0" + behind + _IHHQ.pack(len(header) + 12, basic, 0, size)
                 tail = between + _I.pack(size)
-            parts += start, pack(delivery), middle, header, tail, body, end
+            parts += start, pack(delivery), middle, header, tail
             delivery += 1
             octets += size
-        if parts:
+            if size <= JOINED:
+                parts += body, end
+            else:  # not copied
+                pieces += b"".join(parts), body
+                parts = [end]
+        if delivery > begun:
             if not self._pending:
                 self._buffer.waken()
-            self._pending.append(b"".join(parts))
+            pieces.append(b"".join(parts))
+            self._pending += pieces
             self._buffer.weigh(octets)
         return delivery - begun
 

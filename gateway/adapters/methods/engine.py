@@ -46,9 +46,9 @@ class Engine:
         "announced", "body_max", "buffer", "channel_max", "channels", "closing", "codes",
         "connection", "content_classes", "encoded", "excuse_silence", "found", "frames",
         "heartbeat", "incoming", "life", "lost", "max_message_octets", "outlet", "output",
-        "output_congested", "owner", "paced", "partials", "pending", "put", "receive", "refill",
-        "role", "server", "spool", "stream_rate", "table", "tags", "version", "wake", "write",
-        "writer", "__weakref__",
+        "output_congested", "owner", "paced", "partials", "pending", "put", "read_on", "receive",
+        "refill", "role", "server", "spool", "stream_rate", "table", "tags", "version", "wake",
+        "write", "writer", "__weakref__",
     )  # fmt: skip
     capabilities = Capability.PARTIAL_BODIES
     layouts = layouts
@@ -112,7 +112,7 @@ class Engine:
         self.put, self.write, self.encoded = buffer.put, writer.write, writer.encoded
         headers = HEADERS.get(version, (table.header,))
         self.life = life = Lifecycle(self, headers, refusal=table.header)  # 0-9-1 §2.2.4
-        self.receive, self.lost = life.receive, life.lost
+        self.receive, self.read_on, self.lost = life.receive, life.read_on, life.lost
         self.found, self.output = life.found, buffer.take
         self.refill = buffer.large.refill
         self.connection = Connection(

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from gateway.adapters.core.allowance import MOST_VALUES
 from gateway.adapters.core.bounded_cache import BoundedCache
+from gateway.adapters.core.frame_reader import ALL
 from gateway.adapters.core.templates import Templates, template
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.methods.essentials import arrived, step_over, value_places
@@ -60,7 +61,7 @@ class Frames:
         "_content_octets", "_counts", "_end_octet", "_gathered", "_geometry", "_hot", "_link",
         "_max_body", "_may_be_immediate", "_method_head", "_needed", "_pieces", "_server",
         "_unpack_head", "addresses", "basic", "body", "end", "header", "headers", "heartbeat",
-        "limit", "method", "overhead", "pack_head", "routes", "waiting",
+        "limit", "method", "most_at_once", "overhead", "pack_head", "routes", "unread", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +107,7 @@ class Frames:
         self.addresses = _ADDRESSES
         self.headers = _HEADERS
         self.limit = 0
+        self.most_at_once, self.unread = ALL, False
         self.waiting = False
         """Nothing is looked at until ``resume``."""
         self._behind = b""
@@ -152,7 +154,7 @@ class Frames:
 
     def resume(self, found: list[Operation]) -> None:
         """Read the octets that came while ``waiting``."""
-        self.waiting = False
+        self.waiting = self.unread = False
         data, self._behind = self._behind, b""
         if data:
             self.feed(data, found)
@@ -187,7 +189,12 @@ class Frames:
         usable, current = False, -1
         last_route: Route | None = None
         last_size = 0  # of the header of the last publish
+        ahead = self.most_at_once
         while True:
+            if not ahead:
+                self.waiting = self.unread = True
+                return at
+            ahead -= 1
             left = size - at
             if left > method_head:
                 kind, channel, length, number = unpack_method(buf, at)

@@ -172,6 +172,11 @@ class Lifecycle:
         self.later = found + self.later
         engine.wake()
 
+    def read_on(self) -> list[Operation]:
+        """Operations of the octets that ``receive`` has left unread."""
+        self.resume(lambda found: None)
+        return self.found()
+
     def _opening_octets(self, state: states.State, data: bytes, found: list[Operation]) -> bytes:
         """Octets from the peer before the connection is open; returns those that are frames."""
         engine = self._engine

@@ -113,7 +113,7 @@ class Connection:
         """Our close is written: nothing may follow it."""
         self._adapter = adapter
         self._unread = b""
-        """Input that waits for the answer to the login."""
+        """Input that waits for the answer to the login, or until ``read_on`` is called."""
         self._open_request: Open | None = None
         self._open_token: Token = None
         """Of the client's ``Open``, until it is answered."""
@@ -148,11 +148,16 @@ class Connection:
         if self._adapter.closing:
             return
         found, self.later = self.later, []
-        self.negotiation.waiting = False
+        self.negotiation.waiting = self.frames.unread = False
         data, self._unread = self._unread, b""
         self._read(data, found, act)
         self.later = found + self.later
         self._adapter.wake()
+
+    def read_on(self) -> list[Operation]:
+        """Operations of the octets that ``receive`` has left unread."""
+        self.resume(lambda found: None)
+        return self.found()
 
     def _read(
         self,
@@ -166,7 +171,7 @@ class Connection:
             if act is not None:
                 act(found)
                 self.frames.changed = False
-            while data and not negotiation.waiting:
+            while data and not (negotiation.waiting or self.frames.unread):
                 if negotiation.header:
                     data = negotiation.on_octets(data, found)
                 else:

@@ -74,6 +74,7 @@ class Engine:
             mechanisms,
         )
         self.receive, self.tick, self.lost = connection.receive, connection.tick, connection.lost
+        self.frames, self.read_on = connection.frames, connection.read_on
         self.found, self.output = connection.found, connection.output
         self.outlet: Callable[[int], Outlet] = connection.channels.open
         self.excuse_silence = connection.heartbeat.excuse_silence

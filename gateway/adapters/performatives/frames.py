@@ -8,6 +8,7 @@ before it is complete.
 from struct import Struct
 from typing import Any, Protocol
 
+from gateway.adapters.core.frame_reader import ALL
 from gateway.adapters.performatives.composite_fields import MissingField
 from gateway.adapters.performatives.composites import read_performative
 from gateway.adapters.performatives.decoding import FieldError
@@ -69,6 +70,7 @@ class Frames:
         self._held = 0
         self._wanted = 0
         self._stopped = False
+        self.most_at_once, self.unread = ALL, False
         self._like: TransferTemplate | None = None
         self._unlike = 0
         """Transfers in turn that were like none before."""
@@ -89,7 +91,8 @@ class Frames:
         self._like = None
 
     def feed(self, data: bytes, found: list[Operation]) -> bytes:
-        """Octets from the peer; gives back those that are no frames, after the layer changed.
+        """Octets from the peer; gives back those that are no frames, after the layer changed, or
+        that are ``unread``.
         Raises ``PeerError`` for mistakes that cost the connection.
 
         An unfinished frame is completed with the octets it lacks and no more, so that the rest of
@@ -115,12 +118,17 @@ class Frames:
 
     def _walk(self, data: bytes, at: int, found: list[Operation]) -> bytes | None:
         """The frames from ``at`` on; an unfinished one is kept. Gives back what follows if the
-        layer changed. Hot."""
+        layer changed, or if it is ``unread``. Hot."""
         end = len(data)
         limit = SASL_LIMIT if self.sasl else self.limit
         sessions, handler = self._sessions, self._handler
         unpack = HEAD.unpack_from
+        ahead = self.most_at_once
         while end - at >= 8:
+            if not ahead:
+                self.unread = True
+                return data[at:]
+            ahead -= 1
             like = self._like
             if like is not None:
                 after = self._run(like, data, at, end, found)

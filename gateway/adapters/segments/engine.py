@@ -94,7 +94,7 @@ class Engine:
         self.on_control = self.connection.on_control
         self.frames = Frames(self, self.sessions, max_body=limits.max_message_octets, spool=spool)
         self.receive, self.tick, self.lost = life.receive, life.tick, life.lost
-        self.found = life.found
+        self.found, self.read_on = life.found, life.read_on
         self.refill = buffer.large.refill
         if not self.server:
             life.begin()

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from struct import Struct
 from typing import Protocol
 
+from gateway.adapters.core.frame_reader import ALL
 from gateway.adapters.core.output import JOINED
 from gateway.adapters.segments.assembly import (
     BODY_FRAME,
@@ -187,8 +188,9 @@ class Frames:
         change at any time."""
         self.limit = limit
         self.channels = channels
+        self.most_at_once, self.unread = ALL, False
         self.waiting = False
-        """Frames are kept and not looked at: a login is being decided. ``feed(b"")`` continues."""
+        """Frames are kept and not looked at: a login is being decided. ``resume`` continues."""
         self._handler = handler
         self._sessions = sessions
         self._room = Room(max_body, spool)
@@ -253,6 +255,11 @@ class Frames:
             self._wanted = 0  # what was wanted for the frame before
         return None
 
+    def resume(self, found: list[Operation]) -> Violation | None:
+        """Read the octets that came while ``waiting``."""
+        self.waiting = self.unread = False
+        return self.feed(b"", found)
+
     def _walk(self, data: bytes, at: int, found: list[Operation]) -> Violation | None:
         """The same for octets that begin with a frame; those of an unfinished one are held."""
         end = len(data)
@@ -262,7 +269,13 @@ class Frames:
         limit = self.limit
         same = arguments = b""
         size = track = channel = vain = 0
+        ahead = self.most_at_once
         while end - at >= head:
+            if not ahead:
+                self.waiting = self.unread = True
+                wanted = head  # what is held counts anew when it is read
+                break
+            ahead -= 1
             alike = same and data.startswith(same, at)
             if alike:  # the command of a transfer like the last one
                 kind = OPENING_COMMAND

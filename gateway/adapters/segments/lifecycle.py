@@ -137,8 +137,10 @@ class Lifecycle:
         return found
 
     def _feed(self, data: bytes, found: list[Operation]) -> None:
+        self._fed(self._engine.frames.feed(data, found), found)
+
+    def _fed(self, violation: Violation | None, found: list[Operation]) -> None:
         engine = self._engine
-        violation = engine.frames.feed(data, found)
         for session in engine.sessions.values():
             session.flush_unsafe(found)
         if violation is not None and not engine.closing:
@@ -151,12 +153,16 @@ class Lifecycle:
         if engine.closing:
             return
         found, self.later = self.later, []
-        engine.frames.waiting = False
         act(found)
         if not engine.closing:
-            self._feed(b"", found)
+            self._fed(engine.frames.resume(found), found)
         self.later = found + self.later
         engine.wake()
+
+    def read_on(self) -> list[Operation]:
+        """Operations of the octets that ``receive`` has left unread."""
+        self.resume(lambda found: None)
+        return self.found()
 
     def _protocol_header(self, data: bytes, found: list[Operation]) -> bytes:
         """Take the peer's header off; returns the octets behind it. A server answers with the

@@ -67,10 +67,11 @@ def written(pair: Pair, messages: list[Message], together: bool) -> tuple[bytes,
     return octets, [(one.delivery, one.message) for one in unsent]
 
 
+@pytest.mark.parametrize("frame_max", [4096, 131072])
 @pytest.mark.parametrize("version", VERSIONS)
 @given(messages=MESSAGES)
-def test_as_each_of_them_alone(version: str, messages: list[Message]) -> None:
-    limits = Limits(frame_max=4096)
+def test_as_each_of_them_alone(version: str, frame_max: int, messages: list[Message]) -> None:
+    limits = Limits(frame_max=frame_max)
     alone, together = (
         written(opened(version, limits=limits), messages, one) for one in (False, True)
     )
@@ -96,6 +97,18 @@ def test_a_run_is_one_piece() -> None:
     before = len(server.pending)
     server.outlet(1).deliver_run("c", 2, messages)
     assert len(server.pending) == before + 1
+
+
+def test_large_bodies_are_not_copied() -> None:
+    pair = opened("0-9-1")
+    pair.server.outlet(1).deliver("c", 1, False, basic(HEADERS[0], 16, "k", False))  # the address
+    messages = [basic(HEADERS[0], 9000, "k", False) for _ in range(5)]
+    server: Any = pair.server
+    before = len(server.pending)
+    server.outlet(1).deliver_run("c", 2, messages)
+    pieces = server.pending[before:]
+    assert len(pieces) == 11
+    assert all(piece is one.body for piece, one in zip(pieces[1::2], messages, strict=True))
 
 
 def test_a_closed_channel_delivers_nothing() -> None:

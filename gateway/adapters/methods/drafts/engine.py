@@ -101,6 +101,7 @@ class DraftEngine:
             self, (table.header,), unannounced=(BadFrame,), names_unknown=False
         )
         self.receive, self.found, self.lost = life.receive, life.found, life.lost
+        self.read_on = life.read_on
         self.output, self.refill = buffer.take, buffer.large.refill
         self.connection = DraftConnection(self, authority, limits, credentials, mechanisms)
         if not server:

@@ -10,6 +10,7 @@ from struct import Struct
 from typing import Any, Protocol
 
 from gateway.adapters.core.bounded_cache import BoundedCache
+from gateway.adapters.core.frame_reader import ALL
 from gateway.adapters.methods import states
 from gateway.adapters.methods.contents.methods import ContentMethod
 from gateway.adapters.methods.contents.outline import Known
@@ -116,6 +117,7 @@ class DraftFrames:
         self._kept = bytearray()
         self._needed = 0
         self._stopped = False
+        self.most_at_once, self.unread = ALL, False
         self.waiting = False
         """Nothing is looked at until ``resume``."""
 
@@ -163,7 +165,7 @@ class DraftFrames:
 
     def resume(self, found: list[Operation]) -> None:
         """Read the octets that came while ``waiting``."""
-        self.waiting = False
+        self.waiting = self.unread = False
         data = bytes(self._kept)
         self._kept.clear()
         if data:
@@ -186,7 +188,12 @@ class DraftFrames:
         unpack, prefix, hot = self._unpack_head, self._prefix, self._hot
         meta, method, closing = self._meta, self.method, len(tail)
         size = len(buf)
+        ahead = self.most_at_once
         while True:
+            if not ahead:
+                self.waiting = self.unread = True
+                return at
+            ahead -= 1
             start = at + head
             if start > size:
                 self._needed = head

@@ -106,7 +106,7 @@ class Engine:
         )
         hot = Publishes(self) if self.server else None
         self.frames = Frames(self.table, self.incoming, ARGUMENTS, hot)
-        self.receive, self.lost = life.receive, life.lost
+        self.receive, self.read_on, self.lost = life.receive, life.read_on, life.lost
         self.found, self.output = life.found, buffer.take
         self.refill = buffer.large.refill
         self.connection = Connection(

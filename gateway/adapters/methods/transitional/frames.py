@@ -8,6 +8,7 @@ and not looked at again before it is complete.
 
 from typing import Protocol
 
+from gateway.adapters.core.frame_reader import ALL
 from gateway.adapters.core.output import JOINED
 from gateway.adapters.methods.frames import compiled
 from gateway.adapters.methods.geometry import Version
@@ -84,6 +85,7 @@ class Frames:
         self.heartbeat = numbers["frame-heartbeat"]
         self.overhead = geometry.head.size + len(geometry.tail)
         self.limit = limit
+        self.most_at_once, self.unread = ALL, False
         self.waiting = False
         """Nothing is read until ``resume``."""
         self._behind = b""
@@ -127,7 +129,7 @@ class Frames:
 
     def resume(self, found: list[Operation]) -> None:
         """Read the octets that came while ``waiting``."""
-        self.waiting = False
+        self.waiting = self.unread = False
         data, self._behind = self._behind, b""
         if data:
             self.feed(data, found)
@@ -149,7 +151,12 @@ class Frames:
         unpack, end_octet = self._head.unpack_from, self._end[0]
         method, behind = self.method, head + REQUEST_HEAD.size
         prefix = b"" if self._hot is None else self._hot.prefix
+        ahead = self.most_at_once
         while True:
+            if not ahead:
+                self.waiting = self.unread = True
+                return at
+            ahead -= 1
             if size - at < head:
                 self._needed = head
                 return at

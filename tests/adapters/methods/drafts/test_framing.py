@@ -462,7 +462,7 @@ def test_noise(version: str, role: Role, seed: int) -> None:
     for _ in range(20):
         kind = chance.choice([1, 1, 2, 3, 8, chance.randrange(256)])
         payload = bytes([0, 1, 0, chance.randrange(12)]) + chance.randbytes(chance.randrange(40))
-        frames = adapter.frames  # type: ignore[attr-defined]
+        frames: Any = adapter.frames
         found += adapter.receive(frames.frame(kind, chance.randrange(3), payload))
     found += adapter.lost()
     assert isinstance(found[-1], Closed)
