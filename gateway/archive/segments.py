@@ -16,7 +16,7 @@ from gateway.adapters.segments.assembly import (
 )
 from gateway.adapters.segments.content import received
 from gateway.adapters.segments.essentials import arrived, route
-from gateway.adapters.segments.frames import HEAD, HEAD_OCTETS, MOST_TRACKS
+from gateway.adapters.segments.frame_format import HEAD, HEAD_OCTETS, MOST_TRACKS
 from gateway.adapters.segments.violation import Violation
 from gateway.adapters.segments.wire.tables import OPERATIONS, SegmentType
 from gateway.archive.side import MOST_BODY, ODD, Broken, Side, text_of

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from gateway.__main__ import cli
 from gateway.adapters.segments import operations as ops
-from gateway.adapters.segments.frames import HEAD, command, control, frames_of
+from gateway.adapters.segments.frame_format import HEAD
+from gateway.adapters.segments.frames import command, control, frames_of
 from gateway.adapters.segments.trace import Reader
 from gateway.adapters.segments.wire import layouts as w
 from gateway.inspect import inspect_file

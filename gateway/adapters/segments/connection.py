@@ -9,7 +9,8 @@ from gateway.adapters.core.heartbeat import Heartbeat
 from gateway.adapters.options import EXTENSIONS, Limits, Product
 from gateway.adapters.segments.decoding import read_map
 from gateway.adapters.segments.encoding import write_map
-from gateway.adapters.segments.frames import LARGEST_FRAME, Frames
+from gateway.adapters.segments.frame_format import LARGEST_FRAME
+from gateway.adapters.segments.frames import Frames
 from gateway.adapters.segments.lifecycle import Lifecycle, State
 from gateway.adapters.segments.operations import read_fields
 from gateway.adapters.segments.types import ALLOWANCE, FieldError

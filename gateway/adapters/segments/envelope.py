@@ -4,8 +4,8 @@ frames have in common is made once."""
 from gateway.adapters.core.output import JOINED
 from gateway.adapters.segments.content import SEGMENTS
 from gateway.adapters.segments.essentials import ID_OCTETS, place_of_id
-from gateway.adapters.segments.frames import CLOSING_BODY, COMMAND_TRACK, HEAD, HEAD_OCTETS
-from gateway.adapters.segments.frames import MIDDLE_HEADER as HEADER_FRAME
+from gateway.adapters.segments.frame_format import CLOSING_BODY, COMMAND_TRACK, HEAD, HEAD_OCTETS
+from gateway.adapters.segments.frame_format import MIDDLE_HEADER as HEADER_FRAME
 from gateway.bodies import Body
 from gateway.message import Message
 

@@ -12,7 +12,6 @@ result; one that costs the session goes to the session.
 """
 
 from collections.abc import Iterator, Mapping
-from struct import Struct
 from typing import Protocol
 
 from gateway.adapters.core.frame_reader import ALL
@@ -26,28 +25,25 @@ from gateway.adapters.segments.assembly import (
     Assembly,
     Room,
 )
-from gateway.adapters.segments.essentials import ID_OCTETS, place_of_id
+from gateway.adapters.segments.frame_format import (
+    CLOSING_BODY,
+    CLOSING_HEADER,
+    COMMAND_TRACK,
+    HEAD,
+    HEAD_OCTETS,
+    LARGEST_FRAME,
+    MIDDLE_HEADER,
+    MOST_TRACKS,
+    OPENING_COMMAND,
+    WHOLE_COMMAND,
+    WHOLE_CONTROL,
+)
+from gateway.adapters.segments.transfer_template import TransferTemplate
 from gateway.adapters.segments.violation import Violation, command_invalid, framing_error
 from gateway.adapters.segments.wire.tables import MIN_MAX_FRAME_SIZE, SegmentType
 from gateway.bodies import Body, LargeBody, Spool
 from gateway.errors import Condition
 from gateway.operations import Operation
-
-HEAD = Struct(">HHHH4x")
-"""Flags and segment type, size with this header, reserved octet and track, channel, reserved. The
-last four octets are not looked at, as in the programs of the time."""
-
-HEAD_OCTETS = 12
-LARGEST_FRAME = 0xFFFF
-COMMAND_TRACK = 1
-MOST_TRACKS = 16
-"""Four bits. The specification names tracks 0 (controls) and 1 (commands), which all known programs
-use. A track orders frames and means nothing else here, so others are read too."""
-
-WHOLE_CONTROL, WHOLE_COMMAND = 0x0F00, 0x0F01
-"""Flags and type of an assembly of one frame."""
-OPENING_COMMAND, MIDDLE_HEADER, CLOSING_HEADER, CLOSING_BODY = 0x0B01, 0x0302, 0x0702, 0x0703
-"""Flags and type of the frames of a command with content, if each segment is one frame."""
 
 TRANSFER = b"\x04\x01\x01"
 """message.transfer, then the size of ``session.header``."""
@@ -112,62 +108,6 @@ class FrameHandler(Protocol):
     def on_unattached(self, channel: int, found: list[Operation]) -> None:
         """A command began on a channel without a session; its frames are ignored."""
         ...
-
-
-class Likeness:
-    """What transfers have in common with one that has come: all octets up to the body but the
-    message id, which most publishers set anew for each message."""
-
-    __slots__ = ("before", "header", "behind", "behind_at", "size")
-
-    def __init__(self, data: bytes, at: int, stop: int, middle: int, header: bytes) -> None:
-        """The transfer begins ``at``, its header frame at ``stop``, that of its body at
-        ``middle``."""
-        place = stop + HEAD_OCTETS + place_of_id(header)
-        if place == stop + HEAD_OCTETS:
-            place = behind = middle
-        else:
-            behind = place + ID_OCTETS
-        self.before = data[at:place]
-        self.header = stop + HEAD_OCTETS - at
-        """Where the header begins."""
-        self.behind = data[behind:middle]
-        self.behind_at = behind - at
-        self.size = middle - at
-
-    def run(
-        self, data: bytes, at: int, limit: int, max_body: int
-    ) -> tuple[list[tuple[bytes, bytes]], int]:
-        """Header and body of the whole transfers from there on that have it, and where these end.
-        Hot."""
-        content = []
-        end, head, unpack = len(data), HEAD_OCTETS, HEAD.unpack_from
-        before, behind, behind_at = self.before, self.behind, self.behind_at
-        header_at, size = self.header, self.size
-        track, channel = HEAD.unpack_from(before)[2:]
-        closing = b""
-        body_size = 0
-        while data.startswith(before, at) and data.startswith(behind, at + behind_at):
-            middle = at + size
-            if not closing or not data.startswith(closing, middle):
-                if end - middle < head:
-                    break
-                kind, body_size, body_track, body_channel = unpack(data, middle)
-                if (
-                    kind != CLOSING_BODY
-                    or body_track != track
-                    or body_channel != channel
-                    or not head <= body_size <= limit
-                    or body_size - head > max_body
-                ):
-                    break
-                closing = data[middle : middle + head]
-            last = middle + body_size
-            if last > end:
-                break
-            content.append((data[at + header_at : middle], data[middle + head : last]))
-            at = last
-        return content, at
 
 
 class Frames:
@@ -329,8 +269,8 @@ class Frames:
                         header = data[stop + head : middle]
                         session.on_transfer(sync, arguments, header, body, found)
                         if alike and body is not None and not sync and vain < MOST_VAIN:
-                            likeness = Likeness(data, at, stop, middle, header)
-                            content, after = likeness.run(data, last, limit, max_body)
+                            like = TransferTemplate(data, at, stop, middle, header)
+                            content, after = like.run(data, last, limit, max_body)
                             if content:
                                 session.on_run(arguments, content, found)
                                 last = after

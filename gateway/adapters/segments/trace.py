@@ -14,7 +14,7 @@ from gateway.adapters.record import Record
 from gateway.adapters.segments import operations as ops
 from gateway.adapters.segments.assembly import FIRST_FRAME, LAST_FRAME, LONGEST_SEGMENT
 from gateway.adapters.segments.decoding import read_array, read_map
-from gateway.adapters.segments.frames import HEAD, HEAD_OCTETS, MOST_TRACKS
+from gateway.adapters.segments.frame_format import HEAD, HEAD_OCTETS, MOST_TRACKS
 from gateway.adapters.segments.types import FieldError
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import OPERATIONS, STRUCTS, SegmentType

@@ -9,8 +9,8 @@ from hypothesis import strategies as some
 
 from gateway.adapters.core.large_bodies import DeferredOutput
 from gateway.adapters.segments import assembly, frames
+from gateway.adapters.segments.frame_format import HEAD
 from gateway.adapters.segments.frames import (
-    HEAD,
     LargeBodyFrames,
     command,
     control,

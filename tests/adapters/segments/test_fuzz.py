@@ -10,7 +10,8 @@ from gateway.adapters import Limits
 from gateway.adapters.segments import operations as ops
 from gateway.adapters.segments.assembly import MOST_HELD
 from gateway.adapters.segments.encoding import write_map
-from gateway.adapters.segments.frames import COMMAND_TRACK, command, control, frames_of
+from gateway.adapters.segments.frame_format import COMMAND_TRACK
+from gateway.adapters.segments.frames import command, control, frames_of
 from gateway.adapters.segments.session_state import ATTACHED
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import HEADER, OPERATIONS, SegmentType

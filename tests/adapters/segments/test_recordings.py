@@ -11,7 +11,8 @@ from hypothesis import strategies as some
 from gateway.adapters.segments import operations as ops
 from gateway.adapters.segments.content import received, sent
 from gateway.adapters.segments.essentials import arrived
-from gateway.adapters.segments.frames import HEAD, command, control
+from gateway.adapters.segments.frame_format import HEAD
+from gateway.adapters.segments.frames import command, control
 from gateway.adapters.segments.types import FieldError
 from gateway.adapters.segments.wire.tables import OPERATIONS, STRUCTS
 from tests.adapters.segments import recorded

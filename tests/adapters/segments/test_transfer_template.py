@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from gateway.adapters.segments import operations as ops
-from gateway.adapters.segments.frames import HEAD, MOST_VAIN, command, control
+from gateway.adapters.segments.frame_format import HEAD
+from gateway.adapters.segments.frames import MOST_VAIN, command, control
 from gateway.adapters.segments.wire import layouts as w
 from gateway.adapters.segments.wire.tables import AcceptMode
 from gateway.operations import Operation
@@ -128,7 +129,7 @@ def test_headers_that_all_differ_are_not_prepared_for_for_ever(
         made.append(octets)
         return 0
 
-    monkeypatch.setattr("gateway.adapters.segments.frames.place_of_id", none)
+    monkeypatch.setattr("gateway.adapters.segments.transfer_template.place_of_id", none)
     said = heard(b"".join(message(number, time=number) for number in range(50)))
     assert len(said) == 50 and not runs
     assert len(made) == MOST_VAIN
