@@ -38,6 +38,11 @@ def watch() -> None:
     os.close(reading)
 
 
+def inherited() -> dict[str, str]:
+    """The mark, for a process that gets an environment of its own. What that starts has it too."""
+    return {MARK: os.environ[MARK]} if MARK in os.environ else {}
+
+
 def marked(mark: str) -> list[psutil.Process]:
     """The other processes with this mark."""
     found = []

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests import reaper
 from tests.net.running import until
@@ -20,12 +21,28 @@ print(child.pid, flush=True)
 child.wait()
 """
 
+BROKER = """
+import pathlib, sys, time
+from tests import reaper
+from tests.interop import servers
+reaper.watch()
+folder = pathlib.Path(sys.argv[1])
+words = ["sh", "-c", "setsid sleep 600 & echo $!; wait"]
+servers._spawn(words, {"PATH": "/usr/bin:/bin"}, folder, folder / "log")
+while not (folder / "log").read_text().endswith("\\n"):
+    time.sleep(0.01)
+print((folder / "log").read_text(), end="", flush=True)
+time.sleep(600)
+"""
+"""A broker gets an environment of its own, and a wrapper starts it."""
 
-def test_a_killed_run_takes_its_processes_along() -> None:
+
+@pytest.mark.parametrize("program", [RUN, BROKER])
+def test_a_killed_run_takes_its_processes_along(program: str, tmp_path: Path) -> None:
     clean = {name: value for name, value in os.environ.items() if name != reaper.MARK}
     root = Path(__file__).parents[1]
     with subprocess.Popen(
-        [sys.executable, "-c", RUN],
+        [sys.executable, "-c", program, str(tmp_path)],
         cwd=root,
         env={**clean, "PYTHONPATH": str(root)},
         stdout=subprocess.PIPE,

@@ -28,6 +28,8 @@ ID, JMS, LONG, CORRELATION, OF_UUID = 32, 1, 2, 4, 8
 """Tokens of ids, 32 to 47: a text that does not name another type. It begins with "ID:"; has more
 than 60 octets; is a correlation id; has a UUID behind "ID:"."""
 IDS = range(ID, ID + 16)
+KEPT, KEPT_LONG, MADE, MADE_LONG = range(60, 64)
+"""Tokens of a message id that stands in a header of its own, and of the UUID that is made of it."""
 SHORT_ID = 60
 SPECIAL = (b"x-", b"X-", b"JMS", b"CC", b"BCC", b"qpid", b"amqp")
 """Beginnings of names of headers that may have a field of their own elsewhere."""
@@ -220,12 +222,14 @@ class Group(NamedTuple):
 class Plan:
     """Writes a header from values: ``parts`` are its octets, with room for values and sizes."""
 
-    __slots__ = ("correlation", "fidelity", "groups", "parts", "slots")
+    __slots__ = ("correlation", "fidelity", "groups", "made", "parts", "slots")
 
     def __init__(self, parts: list[bytes], slots: list[Slot], groups: list[Group]) -> None:
         self.parts, self.slots, self.groups = parts, slots, groups
         self.correlation = -1
         """Which value is the correlation id, if there is one that may refer to another id."""
+        self.made: tuple[int, int] | None = None
+        """Which value is a UUID that is made of another, and which is that."""
         self.fidelity: Any = None
 
     def filled(self, values: Sequence[bytes]) -> bytes:
@@ -256,6 +260,8 @@ class Plan:
         plan.fidelity = self.fidelity
         if self.correlation >= 0:
             plan.correlation = left.index(self.correlation)
+        if self.made is not None:
+            plan.made = left.index(self.made[0]), left.index(self.made[1])
         return plan
 
 
@@ -279,13 +285,14 @@ class SizedPlan:
     other."""
 
     __slots__ = (
-        "correlation", "fidelity", "_plan", "_count", "_narrowed", "_before", "_exchange", "_key",
-        "_steady", "_frames",
+        "correlation", "fidelity", "made", "_plan", "_count", "_narrowed", "_before", "_exchange",
+        "_key", "_steady", "_frames",
     )  # fmt: skip
 
     def __init__(self, plan: Plan, count: int) -> None:
         """``count``: of the values."""
         self.correlation = plan.correlation
+        self.made = plan.made
         self.fidelity = plan.fidelity
         self._plan = plan
         self._count = count

@@ -26,15 +26,25 @@ from gateway.crossing.plans import (
     CORRELATION,
     FIRST,
     GROUP,
+    ID,
     IDS,
+    KEPT,
+    KEPT_LONG,
     LARGE,
+    LONG,
+    MADE,
+    MADE_LONG,
+    SHORT_ID,
     SPECIAL,
     TYPED_IDS,
     Key,
     Scanned,
     Write,
+    digest,
+    has_room,
     id_stand_in,
     id_token,
+    is_plain_id,
     letters,
     text_id_check,
 )
@@ -44,6 +54,7 @@ _H, _I, _IH, _Q = (Struct(f">{code}") for code in ("H", "I", "IH", "Q"))
 TEXT, OCTETS, NAME, SECONDS, MILLISECONDS, ID_OCTETS = 1, 2, 3, 4, 5, 6
 """Tokens of fields: a str16 or vbin16 in a map; a str8; a time; a message id."""
 FIELD = 7
+KEPT_ID = b"\x13x-amqp10-message-id"
 STRUCT = GROUP
 
 NUMBERS = {
@@ -90,6 +101,11 @@ def is_moment(token: int, times: tuple[int, int, int]) -> Check:
     return lambda raw: moment(raw, times) == token
 
 
+def is_kept(raw: bytes) -> bool:
+    """Whether an id is the same text for all readers."""
+    return is_plain_id(raw) and has_room(raw)
+
+
 def is_number(raw: bytes) -> bool:
     """Whether a float is a number: there are many that are none."""
     return raw[0] & 0x7F != 0x7F
@@ -101,14 +117,15 @@ class SegmentNotation:
     writers: dict[int, Write] = {
         TEXT: lambda raw: b"\x95" + field(raw), OCTETS: lambda raw: b"\x90" + field(raw),
         NAME: name, FIELD: field, **dict.fromkeys(IDS, field),
-        **dict.fromkeys((*TIMES, ID_OCTETS), bytes),
+        **dict.fromkeys((KEPT, KEPT_LONG), lambda raw: b"\x95" + field(raw)),
+        **dict.fromkeys((*TIMES, ID_OCTETS, MADE, MADE_LONG), bytes),
         **{token: coded(code) for code, (token, _) in NUMBERS.items()},
         **dict.fromkeys(TIMES_IN_MAP, coded(TIME)),
     }  # fmt: skip
-    texts = frozenset((TEXT, OCTETS, NAME, FIELD, *IDS))
+    texts = frozenset((TEXT, OCTETS, NAME, FIELD, KEPT, KEPT_LONG, *IDS))
     narrowed: frozenset[int] = frozenset()
     checks: dict[int, Check] = {
-        TEXT: is_text, NUMBERS[SINGLE][0]: is_number,
+        TEXT: is_text, NUMBERS[SINGLE][0]: is_number, KEPT: is_kept, KEPT_LONG: is_kept,
         **{token: text_id_check(token) for token in IDS},
         **{token: is_moment(token, times) for times in (TIMES, TIMES_IN_MAP) for token in times},
     }  # fmt: skip
@@ -125,6 +142,9 @@ class SegmentNotation:
     def stand_in(self, token: int, turn: int, place: int, narrow: bool) -> bytes:
         if token in IDS:
             return id_stand_in(token, turn, place)
+        if KEPT <= token <= MADE_LONG:  # the two have the same text
+            text = id_stand_in(ID | LONG if token in (KEPT_LONG, MADE_LONG) else ID, turn, 0)
+            return text if token <= KEPT_LONG else digest(text)
         if token in self.texts:
             return letters(turn, place, (23, 50 if token == NAME else 300)[turn])
         if token in (*TIMES, *TIMES_IN_MAP):
@@ -140,6 +160,7 @@ class SegmentNotation:
         return False
 
     def is_closed(self, octets: bytes) -> bool:
+        octets = octets.removesuffix(KEPT_ID)
         return any(each in octets for each in CLOSED)
 
 
@@ -217,11 +238,14 @@ def message_values(
     last, at = begin + 4, begin + 8
     if flags & CONTENT_LENGTH:
         at += 8
+    kept = kept_token = 0
     if flags & MESSAGE_ID:
-        key += (header[last:at], ID_OCTETS)
-        last = at + 16
-        values.append(header[at:last])
-        at = last
+        raw = header[at : at + 16]
+        if source and KEPT_ID in header:
+            kept, kept_token = kept_id(header, raw)
+        key += (header[last:at], kept_token + MADE - KEPT if kept else ID_OCTETS)
+        last = at = at + 16
+        values.append(raw)
     if flags & CORRELATION_ID:
         stop = at + 2 + (header[at] << 8 | header[at + 1])
         raw = header[at + 2 : stop]
@@ -254,24 +278,46 @@ def message_values(
         key.append(header[last:at])
     key.append(STRUCT)
     end = at + 4 + _I.unpack_from(header, at)[0]
-    last = entries(header, at + 4, end, key, values, source)
+    last = entries(header, at + 4, end, key, values, source, kept, kept_token)
     if 0 <= last < end:
         key.append(header[last:end])
     key.append(CLOSE)
     return end if last >= 0 else -1
 
 
+def kept_id(header: bytes, made: bytes) -> tuple[int, int]:
+    """Where the name of the header with the id stands of which a UUID is made, and the token of the
+    id; 0 if it is none that is the same text for all readers."""
+    at = header.index(KEPT_ID) + len(KEPT_ID)
+    if header[at] != STR16:
+        return 0, 0
+    start = at + 3
+    stop = start + (header[at + 1] << 8 | header[at + 2])
+    raw = header[start:stop]
+    if len(raw) > 255 or not is_kept(raw) or digest(raw) != made:
+        return 0, 0
+    return at - len(KEPT_ID) + 1, KEPT_LONG if len(raw) > SHORT_ID else KEPT
+
+
 def entries(
-    header: bytes, at: int, end: int, key: list[bytes | int], values: list[bytes], source: bool
+    header: bytes,
+    at: int,
+    end: int,
+    key: list[bytes | int],
+    values: list[bytes],
+    source: bool,
+    kept: int,
+    kept_token: int,
 ) -> int:
-    """The values of a map. Where the last one ends, -1 for a type that is not known. Hot."""
+    """The values of a map. ``kept``: where the name of a header stands whose value has this token.
+    Where the last one ends, -1 for a type that is not known. Hot."""
     last = at
     at += 4
     while at < end:
         begin = at + 1
         at = begin + header[at]
         code = header[at]
-        own = not source or header[begin] not in FIRST or not header.startswith(SPECIAL, begin)
+        special = source and header[begin] in FIRST and header.startswith(SPECIAL, begin)
         token = 0
         start = at + 1
         if code == STR16:
@@ -301,8 +347,8 @@ def entries(
                 stop = start + int.from_bytes(header[at + 1 : start])
             else:
                 return -1
-        if own and token:
-            key += (header[last:at], token)
+        if token and (not special or begin == kept):
+            key += (header[last:at], kept_token if special else token)
             values.append(header[start:stop])
             last = stop
         at = stop

@@ -14,6 +14,10 @@ from gateway.adapters.core.templates import Template, Templates, template
 from gateway.crossing.plans import (
     CORRELATION,
     IDS,
+    KEPT,
+    KEPT_LONG,
+    MADE,
+    MADE_LONG,
     TRANSFERS,
     UNREAD,
     Key,
@@ -85,6 +89,8 @@ class Shapes:
                 return None
             self._misses = 0
             plan = known.found
+            if plan.made is not None and digest(values[plan.made[1]]) != values[plan.made[0]]:
+                return None
             if plan.correlation >= 0 and len(self._references) and self._refers(plan, values):
                 return None
             return plan.filled(values, exchange, key), plan.fidelity
@@ -179,9 +185,14 @@ class Shapes:
         if any(plan.filled(made.given) != made.header for made in (one, two)):
             return None
         plan.fidelity = one.fidelity
+        made = 0  # the UUID comes first
         for place, token in enumerate(tokens(shape)):
             if token in IDS and token & CORRELATION:
                 plan.correlation = place
+            elif token in (KEPT, KEPT_LONG):
+                plan.made = made, place
+            elif token in (MADE, MADE_LONG):
+                made = place
         return plan
 
     def _made(self, shape: Key, turn: int) -> Made | None:

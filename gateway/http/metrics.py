@@ -20,6 +20,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from gateway.bridge.ledger import Ledger
+from gateway.broker.counters import BrokerSnapshot
 from gateway.http.context import Context
 from gateway.http.journal.figures import Figures, figures_of
 from gateway.http.portions import stepped
@@ -34,16 +35,16 @@ class Metrics(Collector):
     """All metrics of ``/metrics``."""
 
     def __init__(self, context: Context) -> None:
-        self.dependencies = dependencies = context.dependencies
+        self.dependencies = context.dependencies
         self.hub = context.hub
         self.publisher = context.publisher
         self.journal = context.journal
         self.counters = context.counters
         self.figures: Figures | None = None
         """Of the journal, if there is one; read before its metrics are collected."""
-        self.counted = dependencies.broker.snapshot()
+        self.counted: BrokerSnapshot | None = None
         """The counters of the broker, added up in steps before its metrics are collected, which is
-        one call."""
+        one call; ``None`` before the first time."""
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -78,6 +79,8 @@ class Metrics(Collector):
 
     def collect_broker(self) -> Iterable[Metric]:
         whole = self.counted
+        if whole is None:
+            return
         vhosts = whole.vhosts
         for name in ("published", "delivered", "acked", "redelivered", "unrouted"):
             family = CounterMetricFamily(

@@ -9,7 +9,8 @@ import json
 import os
 import re
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -87,13 +88,9 @@ class Consumers:
             return known
         if len(self.files()) >= MOST:
             raise TooMany(f"the journal has {MOST} consumers already")
-        fresh = write_beside(file, wanted)
-        try:
-            # Of several that begin at once, the first is it.
-            with suppress(FileExistsError):
-                os.link(fresh, file)
-        finally:
-            fresh.unlink()
+        # Of several that begin at once, the first is it.
+        with written_beside(file, wanted) as fresh, suppress(FileExistsError):
+            os.link(fresh, file)
         return read(file, wanted.name, wanted.vhost) or wanted
 
     def advance(self, name: str, position: int, vhost: str = "", seen: int = 0) -> Consumer:
@@ -104,7 +101,8 @@ class Consumers:
         if known is None:
             raise JournalError(f"no consumer {name!r}")
         moved = known._replace(position=max(known.position, position), seen=seen or now())
-        write_beside(file, moved).rename(file)
+        with written_beside(file, moved) as fresh:
+            fresh.rename(file)
         return moved
 
     def remove(self, name: str, vhost: str = "") -> bool:
@@ -140,8 +138,10 @@ def read(file: Path, name: str, vhost: str) -> Consumer | None:
         raise JournalError(f"{file} is damaged: {error}") from error
 
 
-def write_beside(file: Path, consumer: Consumer) -> Path:
-    """A new file, synced, that is to get the name of this one."""
+@contextmanager
+def written_beside(file: Path, consumer: Consumer) -> Iterator[Path]:
+    """A new file, synced, that gets the name of this one in the block. Its own name is gone then,
+    also if it could not be written."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = file.with_name(f".{file.name}.{uuid4().hex}")
     shown = {
@@ -151,8 +151,11 @@ def write_beside(file: Path, consumer: Consumer) -> Path:
         "seen": consumer.seen,
         "user": consumer.user,
     }
-    with fresh.open("w") as sink:
-        json.dump(shown, sink, sort_keys=True)
-        sink.flush()
-        os.fsync(sink.fileno())
-    return fresh
+    try:
+        with fresh.open("w") as sink:
+            json.dump(shown, sink, sort_keys=True)
+            sink.flush()
+            os.fsync(sink.fileno())
+        yield fresh
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -298,7 +298,12 @@ def close_writer(writer: Any, path: Path, notes: Notes, name: str) -> Segment:
     writer.close()
     sync(path)
     made = path.rename(path.with_name(name))
-    sync(path.parent)
+    try:
+        sync(path.parent)
+    except OSError:
+        # With its name it counts, but the bodies beside it are given up, and it is written again.
+        made.unlink()
+        raise
     return Segment(made)
 
 
@@ -372,11 +377,11 @@ class SegmentWriter:
         folder.mkdir(mode=0o700, exist_ok=True)
         file = folder / f"{pos:020d}"
         file.unlink(missing_ok=True)
+        self._bodies.append(file)
         if not linked(body, file):
             with file.open("xb") as sink:
                 for piece in body.chunks(1 << 20):
                     sink.write(piece)
-        self._bodies.append(file)
         return f"{BODIES}/{file.name}"
 
     def _flush(self) -> None:
@@ -403,7 +408,7 @@ class SegmentWriter:
             self.give_up()
             return None
         notes = Notes(self.journal, self.entries, self._oldest, self._newest, self._shares)
-        for path in self._bodies:
+        for path in (*self._bodies, *{path.parent for path in self._bodies}):
             sync(path)
         return close_writer(self._writer, self._path, notes, file_name(self.start, end))
 

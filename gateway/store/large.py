@@ -33,6 +33,8 @@ class LargeBodyFiles:
         self.uses: Counter[int] = Counter()
         self._placed: list[tuple[int, int, int]] = []
         """Rows of the batch that is being written."""
+        self._named = False
+        """Whether the name of the directory is on disk."""
         if not self.directory.is_dir():
             return
         for file in list(self.directory.iterdir()):
@@ -81,12 +83,9 @@ class LargeBodyFiles:
 
     def sync(self) -> None:
         """Sync the directory, so that file names are durable too."""
-        if self._placed and os.name == "posix":
-            descriptor = os.open(self.directory, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        if self._placed:
+            sync_directories(self.directory, *([] if self._named else [self.directory.parent]))
+            self._named = True
 
     def committed(self, batch: Gathered) -> None:
         """The batch is durable: remove files that no message refers to any more."""
@@ -137,6 +136,16 @@ def opened_body(path: Path) -> LargeBody:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     file = File(descriptor, os.fstat(descriptor).st_size)
     return LargeBody(file, 0, file.size)
+
+
+def sync_directories(*directories: Path) -> None:
+    """The names in them are on disk. Raises ``OSError``."""
+    for directory in directories if os.name == "posix" else ():
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def linked(body: LargeBody, name: Path) -> bool:

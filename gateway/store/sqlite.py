@@ -543,6 +543,7 @@ class SqliteStore:
                     self.write(batch)
             self._settle_written()
             with disk_errors("cannot close"):
+                self.block_files.close()
                 self.writer.checkpoint("TRUNCATE")
         finally:
             self._let_go()
@@ -561,7 +562,8 @@ class SqliteStore:
         self._disconnect()
         files = getattr(self, "block_files", None)
         if files is not None:
-            files.close()
+            with suppress(OSError):
+                files.close()
         os.close(self.lock)
 
     def _disconnect(self) -> None:

@@ -96,12 +96,14 @@ class Writer:
         """Write a batch in one commit. Raises ``sqlite3.Error`` and ``OSError``; then nothing is
         written and the call may be repeated."""
         self.large_files.begin()
+        self.block_files.begin()
         statements = list(self._statements(batch))
         self.large_files.sync()
         if self.synchronous == "full":
             self.block_files.sync()
         self._commit(batch, statements)
         self.large_files.committed(batch)
+        self.block_files.committed()
         if self.journal in batch.ranges:
             base = self.journal << SHIFT
             ranges = [(base + first, base + last) for first, last in batch.ranges[self.journal]]

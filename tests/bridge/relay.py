@@ -4,6 +4,7 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import Iterable
 from typing import Self
 
 
@@ -16,6 +17,8 @@ class Relay:
         self.open = True
         self.deaf = False
         """What clients send from now on is lost."""
+        self.hushed = False
+        """The target does not hear of the end of clients, as after a power cut."""
         self.lost = 0
         """Octets that were."""
         self.delay = 0.0
@@ -56,12 +59,17 @@ class Relay:
                     self.lost += len(data)
                 else:
                     there.sendall(data)
-        for one in (here, there):
-            end(one)
+        if not self.hushed:
+            for one in (here, there):
+                end(one)
 
-    def cut(self) -> None:
-        """End all connections without a word."""
-        for one in list(self._ends):
+    def ends(self) -> list[socket.socket]:
+        """Of all connections now, at both sides."""
+        return list(self._ends)
+
+    def cut(self, ends: Iterable[socket.socket] | None = None) -> None:
+        """End all connections, or these, without a word."""
+        for one in self.ends() if ends is None else ends:
             end(one)
 
     def __enter__(self) -> Self:

@@ -14,6 +14,7 @@ from gateway.message import Properties
 from gateway.operations import DeclareQueue, Fetch, Outcome, Publish, Settle
 from tests import in_memory
 from tests.bridge.moving import declare, empty, entered, publish, with_properties
+from tests.bridge.relay import Relay
 from tests.bridge.test_move import everything
 from tests.net.commands import completed
 from tests.net.running import PATIENCE, Running, environment, until
@@ -79,6 +80,43 @@ def test_a_killed_gateway_goes_on(old: Running, tmp_path: Path, version: str) ->
         bodies = list(dict.fromkeys(in_memory.text(one) for one in messages))
         assert bodies == [f"body {n}" for n in range(count)]
         assert len({in_memory.text(one) for one in once}) == len(once)
+
+
+@pytest.mark.parametrize("version", ["0-9-1", "1.0"])
+def test_what_was_under_way_comes_late(old: Running, tmp_path: Path, version: str) -> None:
+    """The source has not noticed that the killed gateway is gone, and delivers other messages to
+    the next one first: what comes then for the second time has the flag."""
+    count = 1500
+    name = f"late.{version}"
+    with Relay(old.port) as relay:
+        file = tmp_path / "gateway.toml"
+        file.write_text(UPSTREAM.format(port=relay.port, version=version))
+        with Running(tmp_path, "--config", file) as new:
+            declare(old, name)
+            declare(new, name)
+            publish(old.port, name, range(count))
+            wanted = {"name": "in", "source": "old", "queues": [{"source": name}], "rate": 1000}
+            assert ask(new, "POST", "", wanted | {"batch": 50}).status_code == 201
+            until(lambda: told(new, "in")["moved"] > 100, "it moves")
+            relay.hushed = True
+            new.kill()
+            held = relay.ends()
+            new.start()
+            before = told(new, "in")["moved"]
+            until(lambda: told(new, "in")["moved"] > before + 300, "it goes on")
+            relay.hushed = False
+            relay.cut(held)
+            found = ended(new, "in")
+            assert (found["state"], found["flagged"] > 0) == ("done", True)
+            assert found["moved"] == count
+            # On their way back they keep it.
+            depth = new.asked(f"/api/queues/%2F/{name}")["messages"]
+            back = ask(new, "POST", "/in/rollback", {}).json()["name"]
+            assert ended(new, back)["moved"] == depth == count + found["flagged"]
+            messages = [one.message for one in everything(old.port, name, depth)]
+            assert {in_memory.text(one) for one in messages} == {f"body {n}" for n in range(count)}
+            once = [in_memory.text(one) for one in messages if AGAIN not in notes_of(one)]
+            assert len(set(once)) == len(once) == count
 
 
 MANY = 3000

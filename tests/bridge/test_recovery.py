@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.bridge.migration.identity import Identity
-from gateway.bridge.migration.recovery import Fate, Unfinished, judge
+from gateway.bridge.migration.recovery import Fate, Late, Unfinished, judge, late
 
 
 def identity(content: int, with_id: bool) -> Identity:
@@ -44,6 +44,19 @@ def test_an_id_decides_where_the_order_does_not() -> None:
     assert fates(unfinished([one, two], 2), [one, two, D], set()) == ["there", "there", "new"]
     assert fates(unfinished([one, A, two], 2), [two, one], {3}) == ["there", "doubtful"]
     assert fates(unfinished([one, A, two], 1), [two, one], {3}) == ["there", "there"]
+
+
+def test_what_has_not_come_may_come_late() -> None:
+    """Unless something behind it has come: a source gives all back in its order."""
+    journal = unfinished([A, B, A], 2)
+    assert late(journal, set()) == journal
+    assert late(journal, {3}) == []
+    assert late(journal, {1, 2}) == journal[2:]
+    awaited = Late(journal)
+    assert sorted(awaited.numbers) == [1, 2, 3]
+    taken = [awaited.take(one) for one in (A, C, A, A, B)]
+    assert taken == [journal[0], None, journal[2], None, journal[1]]
+    assert awaited.numbers == []
 
 
 contents = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=12)

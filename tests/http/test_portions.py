@@ -5,10 +5,13 @@ Time is counted in steps: each look at the clock is a part of a slice.
 
 import asyncio
 import json
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 
+from gateway.broker.broker import Broker
+from gateway.broker.counters import BrokerSnapshot
 from gateway.http import portions
 from gateway.http.dependencies import ConnectionInfo
 from tests.http.stream_words import publish
@@ -108,6 +111,27 @@ async def test_figures_of_many_queues(make_rig: Any, pauses: Pauses, path: str) 
         assert answer.status_code == 200
         assert path.startswith("/api/vhosts") or str(MANY) in answer.text
         assert pauses.count >= LEAST
+
+
+async def test_no_queue_is_counted_when_the_routes_are_loaded(
+    make_rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That would be in one piece."""
+    rig = make_rig()
+    rig.queue("q")
+    counted: list[Broker] = []
+    count = Broker.counting
+
+    def counting(broker: Broker) -> Generator[None, None, BrokerSnapshot]:
+        counted.append(broker)
+        return count(broker)
+
+    monkeypatch.setattr(Broker, "counting", counting)
+    async with rig.http("guest:guest") as http:
+        assert (await http.get("/openapi.json")).status_code == 200
+        assert not counted
+        assert 'amqp_gateway_queues{vhost="/"} 1.0' in (await http.get("/metrics")).text
+        assert counted == [rig.broker]
 
 
 async def test_metrics_of_each_of_many_queues(make_rig: Any, pauses: Pauses) -> None:

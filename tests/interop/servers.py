@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from tests import reaper
 from tests.net import preloaded
 
 ROOT = preloaded.ROOT
@@ -183,7 +184,7 @@ def _spawn(
         return subprocess.Popen(
             command,
             cwd=folder,
-            env=dict(environment),
+            env={**environment, **reaper.inherited()},
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
@@ -362,6 +363,7 @@ def rabbitmqctl(server: Server, *words: str) -> str:
         "HOME": str(server.folder),
         "ERL_EPMD_PORT": str(server.mapper),
         "RABBITMQ_CONF_ENV_FILE": str(server.folder / "env.conf"),
+        **reaper.inherited(),
     }
     command = ["/usr/lib/rabbitmq/bin/rabbitmqctl", "-q", "-n", f"interop{server.port}@localhost"]
     done = subprocess.run([*command, *words], env=environment, capture_output=True, timeout=180)

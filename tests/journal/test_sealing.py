@@ -19,6 +19,7 @@ from gateway.journal.sealing import LocalSealer
 from gateway.journal.segments import SHARED, list_segments, shares_of
 from tests.journal.recording import Recording
 from tests.store.samples import message
+from tests.store.test_failing_disk import FailingSyncs
 from tests.test_bodies import spooled
 
 pytest.importorskip("pyarrow", reason="sealing needs the extra `journal` (pyarrow)")
@@ -234,6 +235,27 @@ def test_bodies_of_every_kind(tmp_path: Path) -> None:
     assert file.read_bytes() == larger
     run(sealing.look(keep_octets=0))
     assert not file.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+@pytest.mark.parametrize("folder", ["journal", "bodies"])
+def test_a_disk_that_fails_at_the_end_of_a_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """It is written again, with the bodies beside it."""
+    sealing = Sealing(tmp_path / "data")
+    larger = b"m" * ((8 << 20) + 1)
+    sealing.publish(b"a", b"b", spooled(Spool(str(tmp_path)), larger))
+    syncs = FailingSyncs(monkeypatch, folder, 1)
+    keeper = sealing.keeper(segment_messages=3)
+    run(keeper.look())
+    assert "a failing disk" in keeper.failing
+    assert not list_segments(tmp_path / "data" / "journal")
+    run(keeper.look())
+    run(keeper.close())
+    assert keeper.failing == "" and syncs.synced == 1
+    [*_, found] = everything(tmp_path / "data", ALL._replace(octets=1 << 30))
+    assert (tmp_path / "data" / "journal" / found.reference).read_bytes() == larger
 
 
 def test_segments_alone(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pyspark_amqp.java import bundled_java, prepare
 from pyspark_amqp.options import read_options
 from pyspark_amqp.places import opened
 from pyspark_amqp.rows import Plan, batches, ranges
+from tests import reaper
 from tests.pipeline.conftest import QUICK, needs_spark
 
 pytest.importorskip("pyspark", reason="needs the extra `spark` (pyspark)")
@@ -59,6 +60,7 @@ def without_java(folder: Path) -> str:
 def script(text: str, journal: Path, folder: Path, **environment: str) -> dict[str, str]:
     """What a script printed, by its first word. It runs with this environment alone, elsewhere."""
     given = {"HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache"), **environment}
+    given |= reaper.inherited()
     done = subprocess.run(
         [sys.executable, "-c", text % QUICK + TOLD, str(journal)],
         cwd=folder, env=given, capture_output=True, text=True, timeout=250,

@@ -58,10 +58,10 @@ class ClientContext:
         self, tokens: Iterable[Token], link: Link, record: w.Detach | None, lost: bool
     ) -> list[Refused]:
         """The refusals of operations on a link that is over: with the error of the last detach, the
-        peer's or ours; without one because its session is over."""
+        peer's or ours; without a detach because its session is over."""
         error = link.fault if record is None else record.error
         pending = [token for token in tokens if token is not None]
-        if record is None and error is None:
+        if record is None and link.closing is None:
             return [self.refused(token, lost) for token in pending]
         condition, text = reason(error, DETACHED)
         number = self.session.number

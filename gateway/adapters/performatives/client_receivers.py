@@ -196,7 +196,9 @@ class ClientReceivers(LinkHandler):
             return
         link.data.leaving = op
         link.window = 0
-        if link.credit > 0 and link.attach_received and self._drains:
+        if not link.attach_received:
+            return  # with the answer to its attach
+        if link.credit > 0 and self._drains:
             link.grant(link.credit, True)
             return
         if link.credit > 0:

@@ -354,10 +354,10 @@ class Link:
 
     def _end(self, closed: bool, keep: bool, found: list[Operation]) -> None:
         self.over = True
+        self.closing = closed
         self.excused = max(self.credit, 0)
         self.handler.on_detached(self, None, not keep, False, found)
         self.session.forget(self, closed)
-        self.closing = closed
         self._part()
 
     def on_detach(self, record: w.Detach, found: list[Operation]) -> None:

@@ -103,6 +103,7 @@ class QueueMove:
         self._journal = work.journal
         self._batch = Batch([], set())
         self._waiting: list[Taken] = []
+        self._late = recovery.Late([])
         self._next_at = 0.0
         self._ended = False
 
@@ -157,7 +158,7 @@ class QueueMove:
         unfinished: list[Unfinished],
         there: set[int],
     ) -> None:
-        batch, over = await self._recover(source, unfinished, there)
+        batch, over, late = await self._recover(source, unfinished, there)
         settling: list[int] = []
         through = 0
         """The last delivery of the batch that is confirmed and not settled."""
@@ -167,7 +168,8 @@ class QueueMove:
                 batch = await self._next(source, bool(settling))
             first = False
             self._batch = batch
-            await self._write(batch, settling, over)
+            await self._write(batch, settling + late, over)
+            late = []
             await self._publish(destination, list(batch.taken))
             self._settle(source, through)
             if through:
@@ -179,6 +181,7 @@ class QueueMove:
                 break
         if not self.work.stopping:
             self.record = self.record._replace(done=True)
+            over = over + self._late.numbers
         await self._write(Batch([], set()), [], over)
 
     async def _write(self, batch: Batch, settling: list[int], over: list[int]) -> None:
@@ -237,9 +240,20 @@ class QueueMove:
         return True
 
     def _numbered(self, taken: list[tuple[Taken, Identity]]) -> Batch:
-        first = self.record.next
-        self.record = self.record._replace(next=first + len(taken))
-        return Batch([(n, *one) for n, one in enumerate(taken, first)], set())
+        fresh, counted = self.record.next, 0
+        numbered: list[tuple[int, Taken, Identity]] = []
+        again: set[int] = set()
+        for one, identity in taken:
+            known = self._late.take(identity)
+            if known is None:
+                numbered.append((fresh, one, identity))
+                fresh += 1
+            else:
+                numbered.append((known.number, one, identity))
+                again.add(known.number)
+                counted += known.settling
+        self.record = self.record._replace(next=fresh, moved=self.record.moved - counted)
+        return Batch(numbered, again)
 
     # --- publishing -------------------------------------------------------------------------------
 
@@ -257,7 +271,9 @@ class QueueMove:
         if message.__class__ is ExpiringMessage:
             with suppress(ValueError):
                 message = expiring(message, left_of(message))
-        added = {k: v for k, v in (message.added_headers or {}).items() if k not in NOTES}
+        given = message.added_headers or {}
+        # What an earlier move may have published twice keeps its flag.
+        added = {k: v for k, v in given.items() if k not in NOTES or k == AGAIN}
         if work.settings.notes:
             added[NOTE] = str(Origin(work.name, self.record.queue, number))
         if number in self._batch.again:
@@ -334,11 +350,11 @@ class QueueMove:
 
     async def _recover(
         self, source: FiniteSource, unfinished: list[Unfinished], there: set[int]
-    ) -> tuple[Batch, list[int]]:
-        """The first batch, of the messages that were under way, and the numbers in the journal that
-        are settled."""
+    ) -> tuple[Batch, list[int], list[int]]:
+        """The first batch, of the messages that were under way; the numbers in the journal that are
+        settled; and those that are at the destination, and may still come."""
         if not unfinished:
-            return await self._next(source, False), []
+            return await self._next(source, False), [], []
         arrived: list[Taken] = []
         while len(arrived) < len(unfinished) and await self._more(source, False):
             arrived, self._waiting = arrived + self._waiting, []
@@ -365,7 +381,13 @@ class QueueMove:
         if settled:
             await source.synchronize()
         sent = {number for number, _, _ in numbered}
-        over = [one.number for one in unfinished if one.number not in sent]
+        late = [
+            one._replace(settling=one.settling or one.number in there)
+            for one in recovery.late(unfinished, sent | known)
+        ]
+        self._late = recovery.Late(late)
+        kept = sent.union(one.number for one in late)
+        over = [one.number for one in unfinished if one.number not in kept]
         # The journal counts messages that the destination has confirmed, not those found there.
         counted = sum(one.settling for one in unfinished if one.number in sent)
         uncounted = sum(not one.settling and one.number in there for one in unfinished)
@@ -378,7 +400,7 @@ class QueueMove:
             "move %s: %d messages were under way; %d are at the destination, %d are sent again",
             self.work.name, len(unfinished), settled, len(again),
         )  # fmt: skip
-        return Batch(numbered, again), over
+        return Batch(numbered, again), over, [one.number for one in late if one.settling]
 
 
 async def identities_of(taken: list[Taken]) -> list[Identity]:

@@ -75,6 +75,37 @@ def judge(
     return verdicts
 
 
+def late(unfinished: Sequence[Unfinished], came: Collection[int]) -> list[Unfinished]:
+    """Those that may still come, when messages with these numbers have come: a source that has not
+    noticed the end of the last connection holds them. As they come in order, those before the
+    first that has come are settled."""
+    at = next((at for at, one in enumerate(unfinished) if one.number in came), 0)
+    return [one for one in unfinished[at:] if one.number not in came]
+
+
+class Late:
+    """The messages that may still come, by identity."""
+
+    def __init__(self, awaited: Sequence[Unfinished]) -> None:
+        self._awaited: dict[Identity, list[Unfinished]] = {}
+        for one in reversed(awaited):
+            self._awaited.setdefault(one.identity, []).append(one)
+
+    @property
+    def numbers(self) -> list[int]:
+        return [one.number for alike in self._awaited.values() for one in alike]
+
+    def take(self, identity: Identity) -> Unfinished | None:
+        """The one that has come with a message, if it may be one of them. Hot."""
+        alike = self._awaited.get(identity)
+        if alike is None:
+            return None
+        found = alike.pop()
+        if not alike:
+            del self._awaited[identity]
+        return found
+
+
 def _by_id(one: Unfinished, there: Collection[int]) -> Verdict:
     """The same id and the same content: the same message."""
     known = (one.settling or one.number in there) and one.identity.id
