@@ -1,14 +1,13 @@
 """Values in basic properties, for conversion by shape: the ids, the timestamp, and texts and
 numbers among the headers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from struct import Struct
 
-from gateway.adapters.core.templates import Check, is_text
+from gateway.adapters.core.templates import Check, Range, is_text
 from gateway.adapters.methods.content import OURS
 from gateway.adapters.methods.essentials import EPOCH_LIMIT
 from gateway.crossing.plans import (
-    CLOSE,
     CORRELATION,
     FIRST,
     GROUP,
@@ -19,6 +18,7 @@ from gateway.crossing.plans import (
     Key,
     Scanned,
     Write,
+    end_group,
     id_stand_in,
     id_token,
     letters,
@@ -46,9 +46,6 @@ NUMBERS = {
 WIDTHS = {ord(tag): width for tag, width in (("t", 1), ("D", 5), ("V", 0), ("k", 1))}
 """Values that have no token."""
 SIGNED_32 = 1 << 31
-EARLIEST, LATEST = _Q.pack(EPOCH_LIMIT // 1000), _Q.pack(EPOCH_LIMIT)
-"""Times in seconds that would count seconds as milliseconds too end at the first; times in
-milliseconds begin behind the second."""
 CLOSED = (OURS.encode(), TYPES.encode())
 """Names of headers that say how other values are to be understood."""
 
@@ -61,9 +58,8 @@ def long(raw: bytes) -> bytes:
     return _I.pack(len(raw)) + raw
 
 
-def is_time(raw: bytes) -> bool:
-    """Whether it is a number of seconds that no version takes for milliseconds."""
-    return EARLIEST < raw <= LATEST
+is_time = Range(_Q.pack(EPOCH_LIMIT // 1000 + 1), _Q.pack(EPOCH_LIMIT))
+"""Whether it is a number of seconds that no version takes for milliseconds, nor counts as such."""
 
 
 def is_number(raw: bytes) -> bool:
@@ -71,10 +67,9 @@ def is_number(raw: bytes) -> bool:
     return raw[0] & 0x7F != 0x7F
 
 
-def is_wide(raw: bytes) -> bool:
-    """Whether an integer of 64 bits needs more than 32. The drafts of 2005 write it as one of 32
-    otherwise."""
-    return not -SIGNED_32 <= int.from_bytes(raw, signed=True) < SIGNED_32
+is_wide = Range(_Q.pack(SIGNED_32), _Q.pack((1 << 64) - 1 - SIGNED_32))
+"""Whether an integer of 64 bits needs more than 32. The drafts of 2005 write it as one of 32
+otherwise."""
 
 
 def wide_stand_in(turn: int, place: int) -> bytes:
@@ -89,7 +84,7 @@ class BasicNotation:
         **dict.fromkeys((SECONDS, ONE, TWO, FOUR, EIGHT, SINGLE, DOUBLE), bytes),
     }  # fmt: skip
     texts = frozenset((TEXT, OCTETS, SHORT, *IDS))
-    narrowed: frozenset[int] = frozenset()
+    narrowed: Mapping[int, Container[bytes]] = {}
     checks: dict[int, Check] = {
         TEXT: is_text, SECONDS: is_time, SINGLE: is_number,
         **{token: text_id_check(token) for token in IDS},
@@ -238,9 +233,7 @@ def entries(
             at += 4 + int.from_bytes(header[at : at + 4])
         else:
             return False
-    if last < end:
-        key.append(header[last:end])
-    key.append(CLOSE)
+    end_group(key, header, last, end)
     return at == end
 
 

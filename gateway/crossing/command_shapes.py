@@ -1,12 +1,12 @@
 """Values in message headers of 0.8a2, for conversion by shape: the expiry, the ids, and texts,
 numbers and times among the fields; and the values of the basic properties in ``AMQP_MORE``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from struct import Struct
 
 from gateway.adapters.commands import types as fields
 from gateway.adapters.commands.content import FIXED, MORE, NAMED, SIZE_OCTETS
-from gateway.adapters.core.templates import Check, is_text
+from gateway.adapters.core.templates import Both, Check, Range, is_text
 from gateway.adapters.methods.contents.dialect import KEPT
 from gateway.adapters.methods.essentials import EPOCH_LIMIT, read_essentials
 from gateway.crossing import basic_shapes as basic
@@ -22,6 +22,7 @@ from gateway.crossing.plans import (
     Key,
     Scanned,
     Write,
+    end_group,
     has_room,
     id_token,
     is_soon,
@@ -48,14 +49,8 @@ def string(raw: bytes) -> bytes:
     return _H.pack(len(raw)) + raw
 
 
-def is_time(raw: bytes) -> bool:
-    """Whether it is a number of seconds that no version takes for milliseconds."""
-    return int.from_bytes(raw) > EPOCH_LIMIT // 1000
-
-
-def plain_id_check(token: int) -> Check:
-    check = text_id_check(token)
-    return lambda raw: check(raw) and has_room(raw)
+is_time = Range(_I.pack(EPOCH_LIMIT // 1000 + 1), _I.pack((1 << 32) - 1))
+"""Whether it is a number of seconds, in 32 bits, that no version takes for milliseconds."""
 
 
 class CommandNotation:
@@ -67,11 +62,11 @@ class CommandNotation:
         TEXT: string, SECONDS: bytes, EXPIRY: bytes,
     }  # fmt: skip
     texts = BASIC_NOTATION.texts | {TEXT}
-    narrowed: frozenset[int] = frozenset()
+    narrowed: Mapping[int, Container[bytes]] = {}
     checks: dict[int, Check] = {
         **BASIC_NOTATION.checks, basic.EIGHT: is_wide, basic.SECONDS: is_soon,
         TEXT: is_text, SECONDS: is_time, EXPIRY: is_time,
-        **{token: plain_id_check(token) for token in IDS},
+        **{token: Both(text_id_check(token), has_room) for token in IDS},
     }  # fmt: skip
 
     def scan(self, header: bytes) -> Scanned | None:
@@ -187,9 +182,7 @@ def entries(
             values.append(raw)
             last = stop
         at = stop
-    if last < end:
-        key.append(header[last:end])
-    key.append(CLOSE)
+    end_group(key, header, last, end)
     return at == end
 
 

@@ -34,7 +34,8 @@ from gateway.crossing.references import References
 from gateway.crossing.returning import OpenedCapsule, edited, open_capsule, original_of
 from gateway.crossing.sameness import same_body
 from gateway.crossing.shapes import Shapes
-from gateway.message import Dialect, Message
+from gateway.crossing.sized_plans import SizedPlan
+from gateway.message import Dialect, Message, Plans
 
 Mode = Literal["natural", "lossless", "strict", "lenient"]
 
@@ -114,20 +115,23 @@ class Crossing:
         self.mode: Mode = mode
         self.octets = fidelity == "bytes"
         self.seal = Seal(key)
-        self.counts: Counter[tuple[str, str, str]] = Counter()
-        """Number of messages by dialect of the sender, dialect of the reader, and fidelity."""
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+        """Of ``counts``, messages that were not counted by a tally."""
         self.forged = 0
         """Number of capsules with a foreign signature, or of another message."""
         self.refused = 0
         """Number of messages that could not be converted for a reader."""
         self._conversions: dict[tuple[str | bytes, ...], Conversion] = {}
         self._references = References()
+        self.plans: Plans = {}
+        """Those that are complete."""
         self._shapes: dict[tuple[str, str], Shapes] = {
             (source, reader): Shapes(
                 source_for(source, reader),
                 NOTATIONS[reader],
                 partial(self._plain_form, FORMS[source], FORMS[reader]),
                 self._references,
+                partial(self._changed, FORMS[source].dialect, FORMS[reader].dialect),
             )
             for source in NOTATIONS
             for reader in NOTATIONS
@@ -136,37 +140,42 @@ class Crossing:
         """By name of the two dialects."""
 
     def __call__(self, message: Message, dialect: Dialect) -> tuple[bytes, Body]:
-        """Convert a message: the function of ``message.cross_with``. Raises ``ValueError``. Hot."""
-        source, reader, body = message.dialect.name, dialect.name, message.body
-        shapes = self._shapes.get((source, reader))
-        if shapes is not None and not isinstance(body, LargeBody):
-            written = shapes.like(message.header, message.exchange, message.key)
-            if written is not None and written[1].__class__ is Fidelity:
-                self.counts[source, reader, written[1]] += 1
-                return written[0], body
-        else:
-            written = None
+        """Convert a message that none of ``plans`` converts: the function of
+        ``message.cross_with``. Raises ``ValueError``. Hot."""
         try:
-            if written is None:
-                crossed = self._unlike(message, dialect, shapes)
-            else:
-                crossed = self._planned(message, dialect, body, *written)
+            crossed = self.cross(message, dialect, True)
         except (ValueError, struct.error, OverflowError, RecursionError) as error:
             self.refused += 1
             raise ValueError(str(error)) from error
-        self.counts[source, reader, crossed.fidelity] += 1
+        self._counts[message.dialect.name, dialect.name, crossed.fidelity] += 1
         return crossed.header, crossed.body
+
+    def _changed(self, source: Dialect, reader: Dialect, size: int, plan: SizedPlan) -> None:
+        """There is another plan for headers of this size."""
+        if plan.tally is None:
+            self.plans.pop((source, reader, size), None)
+        else:
+            self.plans[source, reader, size] = plan
+
+    @property
+    def counts(self) -> Counter[tuple[str, str, str]]:
+        """Number of messages by dialect of the sender, dialect of the reader, and fidelity."""
+        found = self._counts.copy()
+        for pair, shapes in self._shapes.items():
+            for fidelity, tally in shapes.tallies.items():
+                found[*pair, fidelity] += tally.number
+        return found
 
     def shapes(self, source: str, reader: str) -> Shapes | None:
         """The plans from one dialect to another; ``None`` for two that have none."""
         return self._shapes.get((source, reader))
 
-    def cross(self, message: Message, dialect: Dialect) -> Crossed:
+    def cross(self, message: Message, dialect: Dialect, tried: bool = False) -> Crossed:
         """Convert a message. Raises ``ValueError`` if it has no form for this reader, or no form of
-        the configured precision."""
+        the configured precision. ``tried``: none of ``plans`` converts it. Hot."""
         shapes, body = self.shapes(message.dialect.name, dialect.name), message.body
         if shapes is not None and not isinstance(body, LargeBody):
-            written = shapes.like(message.header, message.exchange, message.key)
+            written = shapes.like(message.header, message.exchange, message.key, tried)
             if written is not None:
                 return self._planned(message, dialect, body, *written)
         return self._unlike(message, dialect, shapes)

@@ -1,7 +1,7 @@
 """Values in contents of the drafts of 2005, for conversion by shape: the ids, the timestamp, and
 texts, numbers and times among the headers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from struct import Struct
 
 from gateway.adapters.core.templates import Check, is_text
@@ -28,7 +28,6 @@ from gateway.crossing.basic_shapes import (
     wide_stand_in,
 )
 from gateway.crossing.plans import (
-    CLOSE,
     CORRELATION,
     FIRST,
     FIRST_SECOND,
@@ -39,6 +38,7 @@ from gateway.crossing.plans import (
     Key,
     Scanned,
     Write,
+    end_group,
     id_token,
     letters,
 )
@@ -85,7 +85,7 @@ class DraftNotation:
         **BASIC_NOTATION.writers, STAMP: short, CODED_TEXT: coded_text,
     }  # fmt: skip
     texts = BASIC_NOTATION.texts | {STAMP, CODED_TEXT}
-    narrowed: frozenset[int] = frozenset()
+    narrowed: Mapping[int, Container[bytes]] = {}
     checks: dict[int, Check] = {
         **BASIC_NOTATION.checks, STAMP: is_stamp, CODED_TEXT: is_text, EIGHT: is_wide,
     }  # fmt: skip
@@ -211,9 +211,7 @@ class DraftNotation:
                 values.append(raw)
                 last = stop
             at = stop
-        if last < end:
-            key.append(header[last:end])
-        key.append(CLOSE)
+        end_group(key, header, last, end)
         return at == end
 
     def size(self, token: int) -> Callable[[int], bytes]:

@@ -6,7 +6,7 @@ is absent. A header with such a value is converted as a whole.
 """
 
 from gateway.adapters.commands.content import COMMAND
-from gateway.adapters.core.templates import Check
+from gateway.adapters.core.templates import Both, Check
 from gateway.adapters.methods.content import BASIC
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.segments.content import SEGMENTS
@@ -83,9 +83,7 @@ def within(check: Check | None, limit: Check) -> Check:
     """The check of a notation and a limit, for other octets of a size that is within it."""
     if check is None or limit in ALONE:
         return limit
-    if limit is has_room:
-        return lambda raw: b"\0" not in raw and check(raw)
-    return lambda raw: check(raw) and limit(raw)
+    return Both(check, limit)
 
 
 SINCE_0_8: dict[str, Notation] = {

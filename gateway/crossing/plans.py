@@ -8,18 +8,20 @@ a time that is out of range) is left among the octets of the shape, or makes it 
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from hashlib import md5
 from struct import Struct
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
-from gateway.adapters.core.templates import Check, Place, is_text
+from gateway.adapters.core.templates import Both, Check, Place, Range, Unlike, is_text
 
 FIRST_SECOND, LAST_SECOND = 10**9, 1 << 32
 TEN = 10
 """Digits of seconds between these."""
 
 _Q, MOST = Struct(">Q"), (1 << 64) - 1
+UUID_MASK, UUID_BITS = 0xF000 << 64 | 0xC0 << 56, 0x3000 << 64 | 0x80 << 56
+"""Version and variant in a UUID."""
 
 CLOSE = 0
 GROUP = 1 << 16
@@ -46,8 +48,6 @@ Before the content of a group stands its size."""
 Scanned = tuple[Key, list[bytes]]
 """A shape, and the values of one header."""
 Write = Callable[[bytes], bytes]
-MOST_FRAMES = 32
-"""Frames that a plan keeps, for other lengths of exchange and routing key."""
 UNREAD = (IndexError, struct.error, ValueError, OverflowError)
 
 
@@ -59,9 +59,9 @@ class Notation(Protocol):
     """By token: the octets of a value with its type and size."""
     texts: frozenset[int]
     """Tokens of values of any size."""
-    narrowed: frozenset[int]
-    """Tokens of values that are written with fewer octets if these are enough. All others stand
-    unchanged behind octets that depend on their size alone."""
+    narrowed: Mapping[int, Container[bytes]]
+    """By token: values that are written with fewer octets than others of their size. All others
+    stand unchanged behind octets that depend on their size alone."""
     checks: dict[int, Check]
     """By token: whether other octets of the same size have it too; always, if there is no entry."""
 
@@ -105,6 +105,19 @@ def in_milliseconds(raw: bytes) -> bytes:
 
 def in_seconds(raw: bytes) -> bytes:
     return _Q.pack(int.from_bytes(raw) // 1000)
+
+
+def is_whole(raw: bytes) -> bool:
+    """Whether milliseconds are whole seconds."""
+    return not int.from_bytes(raw) % 1000
+
+
+def whole_in_seconds(raw: bytes) -> bytes:
+    """``in_seconds`` of milliseconds that ``is_whole``. Raises ``ValueError`` for others."""
+    milliseconds = int.from_bytes(raw)
+    if milliseconds % 1000:
+        raise ValueError("parts of a second")
+    return _Q.pack(milliseconds // 1000)
 
 
 def in_digits(raw: bytes) -> bytes:
@@ -170,10 +183,8 @@ def uuid_in(raw: bytes) -> bytes:
 
 def digest(raw: bytes) -> bytes:
     """The UUID that is made of an id of another type."""
-    found = md5(raw, usedforsecurity=False).digest()
-    return b"%b%c%b%c%b" % (
-        found[:6], found[6] & 0x0F | 0x30, found[7:8], found[8] & 0x3F | 0x80, found[9:]
-    )  # fmt: skip
+    found = int.from_bytes(md5(raw, usedforsecurity=False).digest())
+    return (found & ~UUID_MASK | UUID_BITS).to_bytes(16)
 
 
 TRANSFERS: dict[int, tuple[Write, ...]] = {
@@ -201,13 +212,15 @@ UNSIZED = (in_digits, milliseconds_in_digits, uuid_in)
 
 class Slot(NamedTuple):
     """Place among the parts, which value, what becomes of it, and how that is written there:
-    ``sized`` if it stands, for values of one size, behind always the same octets."""
+    ``sized`` if it stands, for values of one size, behind always the same octets; all but those in
+    ``few``, if there are any such values."""
 
     at: int
     value: int
     transfer: Write
     write: Write
     sized: bool
+    few: Container[bytes] | None
 
 
 class Group(NamedTuple):
@@ -239,7 +252,7 @@ class Plan:
     def written(self, values: Sequence[bytes]) -> list[bytes]:
         """The parts of the header with these values. Hot."""
         parts = self.parts.copy()
-        for at, value, transfer, write, _ in self.slots:
+        for at, value, transfer, write, _, _ in self.slots:
             parts[at] = write(transfer(values[value]))
         for at, begin, end, size in self.groups:
             parts[at] = size(len(b"".join(parts[begin:end])))  # faster than a sum
@@ -263,115 +276,6 @@ class Plan:
         if self.made is not None:
             plan.made = left.index(self.made[0]), left.index(self.made[1])
         return plan
-
-
-class Frame(NamedTuple):
-    """The octets of a header around values of certain sizes: ``parts`` with room for values. These
-    stand there ``unchanged`` (place, which value), after a ``transfer``, or were written already,
-    as the ``narrowed`` ones that a header has (place, which of these)."""
-
-    parts: list[bytes]
-    unchanged: list[tuple[int, int]]
-    transferred: list[tuple[int, int, Write]]
-    narrowed: list[tuple[int, int]]
-
-
-T = TypeVar("T")
-
-
-class SizedPlan:
-    """Writes headers from values of always the same sizes: only the values are left to be put in.
-    Exchange and routing key are values too, unless messages with the same come one after the
-    other."""
-
-    __slots__ = (
-        "correlation", "fidelity", "made", "_plan", "_count", "_narrowed", "_before", "_exchange",
-        "_key", "_steady", "_frames",
-    )  # fmt: skip
-
-    def __init__(self, plan: Plan, count: int) -> None:
-        """``count``: of the values."""
-        self.correlation = plan.correlation
-        self.made = plan.made
-        self.fidelity = plan.fidelity
-        self._plan = plan
-        self._count = count
-        self._narrowed = [
-            (slot.value, both(slot.transfer, slot.write)) for slot in plan.slots if not slot.sized
-        ]
-        """Values whose size in the header depends on their own octets."""
-        self._before: tuple[str | int, ...] = ()
-        """Exchange, routing key and sizes of what was narrowed of the message before."""
-        self._exchange = self._key = ""
-        """Those in ``_steady``."""
-        self._steady: dict[int, Frame] = {}
-        """By the widths of narrowed values, an octet for each: these are not in it."""
-        self._frames: dict[tuple[int, int, int], Frame] = {}
-        """By the octets of exchange and routing key, and these widths: none of them is in it."""
-
-    def filled(self, values: tuple[bytes, ...], exchange: str, key: str) -> bytes:
-        """The header with these values. Hot."""
-        narrowed: list[bytes] = []
-        widths = 0
-        for value, write in self._narrowed:
-            octets = write(values[value])
-            narrowed.append(octets)
-            widths = widths << 8 | len(octets)
-        if key == self._key and exchange == self._exchange:
-            frame = self._steady.get(widths)
-            if frame is None:
-                frame = self._framed(values, exchange, key, self._count)
-                keep(self._steady, widths, frame)
-        else:
-            if self._before == (exchange, key):
-                self._exchange, self._key = exchange, key
-                self._steady.clear()
-            self._before = exchange, key
-            given, values = values, (*values, exchange.encode(), key.encode())
-            sizes = len(values[-2]), len(values[-1]), widths
-            frame = self._frames.get(sizes)
-            if frame is None:
-                frame = self._framed(given, exchange, key, len(values))
-                keep(self._frames, sizes, frame)
-        parts = frame.parts.copy()
-        for at, value in frame.unchanged:
-            parts[at] = values[value]
-        for at, value, transfer in frame.transferred:
-            parts[at] = transfer(values[value])
-        for at, value in frame.narrowed:
-            parts[at] = narrowed[value]
-        return b"".join(parts)
-
-    def _framed(self, given: tuple[bytes, ...], exchange: str, key: str, count: int) -> Frame:
-        """Join all parts but those of the first ``count`` values."""
-        values = *given, exchange.encode(), key.encode()
-        slots = {slot.at: slot for slot in self._plan.slots if slot.value < count}
-        frame = Frame([], [], [], [])
-        joined = b""
-        for at, part in enumerate(self._plan.written(values)):
-            slot = slots.get(at)
-            if slot is None:
-                joined += part
-                continue
-            place = len(frame.parts) + 1
-            if not slot.sized:
-                frame.narrowed.append((place, len(frame.narrowed)))
-            else:
-                joined += part[: len(part) - len(slot.transfer(values[slot.value]))]
-                if slot.transfer is as_it_is:
-                    frame.unchanged.append((place, slot.value))
-                else:
-                    frame.transferred.append((place, slot.value, slot.transfer))
-            frame.parts.extend((joined, b""))
-            joined = b""
-        frame.parts.append(joined)
-        return frame
-
-
-def keep(frames: dict[T, Frame], sizes: T, frame: Frame) -> None:
-    if len(frames) >= MOST_FRAMES:
-        frames.clear()
-    frames[sizes] = frame
 
 
 def both(first: Write, then: Write) -> Write:
@@ -409,8 +313,9 @@ def plan_of(notation: Notation, key: Key, sources: list[Result | bytes]) -> Plan
                 parts.append(write(source))
             else:
                 value, first = source
-                sized = each not in notation.narrowed and first not in UNSIZED
-                slots.append(Slot(len(parts), value, first, write, sized))
+                few = notation.narrowed.get(each)
+                sized = few is None and first not in UNSIZED
+                slots.append(Slot(len(parts), value, first, write, sized, few))
                 parts.append(b"")
     return Plan(parts, slots, groups)
 
@@ -432,6 +337,13 @@ def places_in(
             place = Place(at - len(value), at, notation.checks.get(each))
             found.append(place if part.endswith(value) else None)
     return b"".join(parts), found
+
+
+def end_group(key: list[bytes | int], header: bytes, last: int, end: int) -> None:
+    """Add the octets behind the last value of a group, and its end."""
+    if last < end:
+        key.append(header[last:end])
+    key.append(CLOSE)
 
 
 def tokens(key: Key) -> list[int]:
@@ -457,18 +369,18 @@ def id_token(raw: bytes) -> int:
     return token
 
 
-def is_soon(raw: bytes) -> bool:
-    """Whether a number of seconds has ten digits, and fits 32 bits."""
-    return FIRST_SECOND <= int.from_bytes(raw) < LAST_SECOND
-
-
-def is_soon_in_milliseconds(raw: bytes) -> bool:
-    return FIRST_SECOND * 1000 <= int.from_bytes(raw) < LAST_SECOND * 1000
+is_soon = Range(_Q.pack(FIRST_SECOND), _Q.pack(LAST_SECOND - 1))
+"""Whether a number of seconds, in 64 bits, has ten digits, and fits 32 bits."""
+is_soon_in_milliseconds = Range(_Q.pack(FIRST_SECOND * 1000), _Q.pack(LAST_SECOND * 1000 - 1))
 
 
 def has_room(raw: bytes) -> bool:
     """Whether the fields of all versions can hold an id: it is not empty, and without NUL."""
     return raw != b"" and b"\0" not in raw
+
+
+is_no_other_id = Unlike(UNLIKE)
+"""Whether octets do not begin as an id of another kind."""
 
 
 def id_check(token: int) -> Check:
@@ -477,20 +389,12 @@ def id_check(token: int) -> Check:
         return lambda raw: JMS_ID.fullmatch(raw) is not None
     if token & JMS:
         return lambda raw: raw.startswith(b"ID:") and JMS_ID.fullmatch(raw) is None
-    return lambda raw: not raw.startswith(UNLIKE)
+    return is_no_other_id
 
 
 def text_id_check(token: int) -> Check:
     """The same of octets that may be no text."""
-    if not token & JMS:
-        return is_plain_id
-    check = id_check(token)
-    return lambda raw: check(raw) and is_text(raw)
-
-
-def is_plain_id(raw: bytes) -> bool:
-    """Whether it is text that does not begin as an id of another kind. Hot."""
-    return not raw.startswith(UNLIKE) and (raw.isascii() or is_text(raw))
+    return Both(id_check(token), is_text)
 
 
 def id_stand_in(token: int, turn: int, place: int) -> bytes:

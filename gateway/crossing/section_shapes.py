@@ -1,10 +1,10 @@
 """Values in the sections of 1.0, for conversion by shape: the ids and times of the properties;
 texts and numbers of the application properties, and of annotations that begin with "x-opt-"."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from struct import Struct
 
-from gateway.adapters.core.templates import Check
+from gateway.adapters.core.templates import Both, Check, Range
 from gateway.adapters.methods.essentials import EPOCH_LIMIT
 from gateway.adapters.performatives.encoding import sized
 from gateway.adapters.performatives.sections import (
@@ -15,7 +15,6 @@ from gateway.adapters.performatives.sections import (
     PROPERTIES,
 )
 from gateway.crossing.plans import (
-    CLOSE,
     FIRST,
     GROUP,
     IDS,
@@ -25,9 +24,11 @@ from gateway.crossing.plans import (
     Key,
     Scanned,
     Write,
+    end_group,
     id_check,
     id_stand_in,
     id_token,
+    is_whole,
     letters,
 )
 
@@ -41,7 +42,6 @@ BYTE, UBYTE, SHORT, USHORT, PARTED_EXPIRY = 20, 21, 22, 23, 24
 TIMES = (WHOLE, PARTED, EXPIRY, PARTED_EXPIRY)
 LATEST = 1 << 43
 """Times in milliseconds that have the same form in all versions end here."""
-EARLIEST, LATEST_OCTETS = _Q.pack(EPOCH_LIMIT), _Q.pack(LATEST)
 
 FIXED = {
     0x71: (INT, 4), 0x81: (LONG_INT, 8), 0x70: (UINT, 4), 0x72: (SINGLE, 4), 0x82: (DOUBLE, 8),
@@ -69,20 +69,28 @@ CLOSED = (b"x-opt-gateway", b"x-opt-amqp09", b"x-gateway-", b"x-amqp10-", b"x-am
 """Names that say how other values are to be understood."""
 
 
-def number(code: int, small: int, width: int, signed: bool) -> Callable[[bytes], bytes]:
-    """Writes a number of so many octets, or of one if that is enough."""
-    octet = bytes((code,))
+def short_forms(small: int, width: int, signed: bool) -> dict[bytes, bytes]:
+    """Numbers of so many octets that are written in one."""
     short = {
         value.to_bytes(width, signed=signed): bytes((small,)) + value.to_bytes(1, signed=signed)
         for value in (range(-128, 128) if signed else range(1, 256))
     }
     if not signed:
-        short[bytes(width)] = b"\x43"
+        short[bytes(width)] = bytes((ZERO,))
+    return short
 
-    def write(raw: bytes) -> bytes:
-        return short.get(raw) or octet + raw
 
-    return write
+SHORT_FORMS = {
+    INT: short_forms(0x54, 4, True),
+    LONG_INT: short_forms(0x55, 8, True),
+    UINT: short_forms(0x52, 4, False),
+}
+
+
+def number(code: int, short: dict[bytes, bytes]) -> Callable[[bytes], bytes]:
+    """Writes a number in one octet if that is enough."""
+    octet = bytes((code,))
+    return lambda raw: short.get(raw) or octet + raw
 
 
 def fixed(code: int) -> Callable[[bytes], bytes]:
@@ -123,15 +131,9 @@ def checked(token: int, raw: bytes) -> int:
     return 0 if -128 <= int.from_bytes(raw, signed=True) < 128 else token
 
 
-def is_whole(raw: bytes) -> bool:
-    """Whether it is a time of whole seconds, and in range. Hot."""
-    return EARLIEST < raw < LATEST_OCTETS and not int.from_bytes(raw) % 1000
-
-
 def is_large(width: int) -> Check:
     """Whether a signed number of so many octets needs more than one."""
-    least, most = (1 << 7).to_bytes(width), (-1 << 7).to_bytes(width, signed=True)
-    return lambda raw: least <= raw < most
+    return Range((1 << 7).to_bytes(width), (-129).to_bytes(width, signed=True))
 
 
 def is_checked(token: int) -> Check:
@@ -144,18 +146,19 @@ class SectionsNotation:
     writers: dict[int, Write] = {
         **dict.fromkeys((STRING, *IDS), string), BINARY: binary,
         **dict.fromkeys((WHOLE, PARTED, EXPIRY, PARTED_EXPIRY), fixed(0x83)), UUID: fixed(0x98),
-        INT: number(0x71, 0x54, 4, True), LONG_INT: number(0x81, 0x55, 8, True),
-        UINT: number(0x70, 0x52, 4, False), SINGLE: fixed(0x72), DOUBLE: fixed(0x82),
+        INT: number(0x71, SHORT_FORMS[INT]), LONG_INT: number(0x81, SHORT_FORMS[LONG_INT]),
+        UINT: number(0x70, SHORT_FORMS[UINT]), SINGLE: fixed(0x72), DOUBLE: fixed(0x82),
         BYTE: fixed(0x51), UBYTE: fixed(0x50), SHORT: fixed(0x61), USHORT: fixed(0x60),
     }  # fmt: skip
     texts = frozenset((STRING, BINARY, *IDS))
-    narrowed: frozenset[int] = frozenset((INT, LONG_INT, UINT))
+    narrowed: Mapping[int, Container[bytes]] = SHORT_FORMS
     checks: dict[int, Check] = {
         **{token: id_check(token) for token in IDS},
         INT: is_large(4),
         LONG_INT: is_large(8),
-        **{token: is_checked(token) for token in (UINT, SINGLE)},
-        WHOLE: is_whole,
+        UINT: Range(_I.pack(1 << 8), _I.pack((1 << 32) - 1)),
+        SINGLE: is_checked(SINGLE),
+        WHOLE: Both(Range(_Q.pack(EPOCH_LIMIT + 1), _Q.pack(LATEST - 1)), is_whole),
         PARTED: lambda raw: moment(raw, False) == PARTED,
         EXPIRY: lambda raw: moment(raw, True) == EXPIRY,
         PARTED_EXPIRY: lambda raw: moment(raw, True) == PARTED_EXPIRY,
@@ -235,9 +238,7 @@ def sections(header: bytes, source: bool) -> Scanned | None:
             last = pairs(header, start, end, key, values, source, section == ANNOTATIONS)
         if last < 0:
             return None
-        if last < end:
-            key.append(header[last:end])
-        key.append(CLOSE)
+        end_group(key, header, last, end)
         at = last = end
     if source and not values:
         return None

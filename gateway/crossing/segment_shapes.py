@@ -1,10 +1,10 @@
 """Values in header segments of 0-10, for conversion by shape: the ids and times, where it goes
 to, and texts and numbers among the application headers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from struct import Struct
 
-from gateway.adapters.core.templates import Check, is_text
+from gateway.adapters.core.templates import Both, Check, is_text
 from gateway.adapters.segments.essentials import (
     APPLICATION_HEADERS,
     CONTENT_LENGTH,
@@ -41,10 +41,10 @@ from gateway.crossing.plans import (
     Scanned,
     Write,
     digest,
+    end_group,
     has_room,
     id_stand_in,
     id_token,
-    is_plain_id,
     letters,
     text_id_check,
 )
@@ -101,9 +101,8 @@ def is_moment(token: int, times: tuple[int, int, int]) -> Check:
     return lambda raw: moment(raw, times) == token
 
 
-def is_kept(raw: bytes) -> bool:
-    """Whether an id is the same text for all readers."""
-    return is_plain_id(raw) and has_room(raw)
+is_kept = Both(text_id_check(ID), has_room)
+"""Whether an id is the same text for all readers."""
 
 
 def is_number(raw: bytes) -> bool:
@@ -123,7 +122,7 @@ class SegmentNotation:
         **dict.fromkeys(TIMES_IN_MAP, coded(TIME)),
     }  # fmt: skip
     texts = frozenset((TEXT, OCTETS, NAME, FIELD, KEPT, KEPT_LONG, *IDS))
-    narrowed: frozenset[int] = frozenset()
+    narrowed: Mapping[int, Container[bytes]] = {}
     checks: dict[int, Check] = {
         TEXT: is_text, NUMBERS[SINGLE][0]: is_number, KEPT: is_kept, KEPT_LONG: is_kept,
         **{token: text_id_check(token) for token in IDS},
@@ -183,9 +182,7 @@ def segments(header: bytes, source: bool) -> Scanned | None:
             last = message_values(header, at, flags, key, values, source)
             if last < 0:
                 return None
-        if last < end:
-            key.append(header[last:end])
-        key.append(CLOSE)
+        end_group(key, header, last, end)
         at = end
     return (tuple(key), values) if values or not source else None
 

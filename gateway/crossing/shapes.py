@@ -7,10 +7,10 @@ place (*stand-ins*); where each of them is found again in the result, a *plan* w
 every header of the shape, by copying the octets of its values.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from gateway.adapters.core.templates import Template, Templates, template
+from gateway.adapters.core.templates import Template, Templates
 from gateway.crossing.plans import (
     CORRELATION,
     IDS,
@@ -24,7 +24,6 @@ from gateway.crossing.plans import (
     Notation,
     Plan,
     Result,
-    SizedPlan,
     as_it_is,
     digest,
     places_in,
@@ -32,6 +31,7 @@ from gateway.crossing.plans import (
     tokens,
 )
 from gateway.crossing.references import References
+from gateway.crossing.sized_plans import SizedPlan, Tally
 
 
 class Made(NamedTuple):
@@ -66,41 +66,57 @@ class Shapes:
     without one are counted by a number alone, so that nothing grows."""
 
     def __init__(
-        self, source: Notation, reader: Notation, convert: Convert, references: References
+        self,
+        source: Notation,
+        reader: Notation,
+        convert: Convert,
+        references: References,
+        changed: Callable[[int, SizedPlan], None],
     ) -> None:
+        """``changed``: is told of each plan for the headers of a size, which replaces an earlier
+        one."""
         self._source, self._reader, self._convert = source, reader, convert
-        self._references = references
+        self._references, self._changed = references, changed
         self._plans: dict[Key, Plan | None] = {}
         self._seen: dict[int, int] = {}
         self._misses = 0
+        """Headers without a plan, since so many were ``_passed`` on."""
+        self._passed = 0
         self._templates: Templates[SizedPlan] = Templates()
-        """Headers that came and had a plan: those of their size need not be scanned."""
+        """By size: headers that came and had a plan. Those of their size need not be scanned."""
+        self.tallies: dict[str, Tally] = {}
+        """Messages that plans for a size have converted, by fidelity."""
         self.warm = WARM
 
-    def like(self, header: bytes, exchange: str, key: str) -> tuple[bytes, Any] | None:
+    def like(
+        self, header: bytes, exchange: str, key: str, tried: bool = False
+    ) -> tuple[bytes, Any] | None:
         """The header in the other dialect and the fidelity, if it is like one that had a plan.
-        Hot."""
-        known = self._templates.get(len(header))
-        if known is None:
+        ``tried``: it is not, if the plan is complete. Hot."""
+        template = self._templates.get(len(header))
+        if template is None or (tried and template.found.tally is not None):
             return None
-        try:
-            values = known.values(header)
-            if values is None:
+        known = template.found
+        if known.correlation >= 0 and len(self._references):
+            values = template.values(header)
+            try:
+                if values is None or self._refers(known.correlation, values):
+                    return None
+            except UNREAD:
                 return None
-            self._misses = 0
-            plan = known.found
-            if plan.made is not None and digest(values[plan.made[1]]) != values[plan.made[0]]:
-                return None
-            if plan.correlation >= 0 and len(self._references) and self._refers(plan, values):
-                return None
-            return plan.filled(values, exchange, key), plan.fidelity
-        except UNREAD:
+        converted = known.converted(header, exchange, key)
+        if converted is None:
             return None
+        self._misses = 0
+        return converted, known.fidelity
 
     def filled(self, header: bytes, exchange: str, key: str) -> tuple[bytes, Any] | None:
         """The same, if there is a plan for it. Hot."""
         if len(header) > LONGEST:
             return None
+        passed = sum(tally.number for tally in self.tallies.values())
+        if passed != self._passed:
+            self._passed, self._misses = passed, 0
         self._misses += 1
         if self._misses > MANY_MISSES and self._misses & SELDOM:
             return None
@@ -113,18 +129,27 @@ class Shapes:
             if plan is None:
                 return None
             self._misses = 0
-            made = plan
-            self._templates.keep(header, lambda: self._template(header, shape, values, made))
-            if plan.correlation >= 0 and len(self._references) and self._refers(plan, values):
+            self._keep(header, shape, values, plan)
+            place = plan.correlation
+            if place >= 0 and len(self._references) and self._refers(place, values):
                 return None
             return plan.filled((*values, exchange.encode(), key.encode())), plan.fidelity
         except UNREAD:
             return None
 
-    def _refers(self, plan: Plan | SizedPlan, values: tuple[bytes, ...] | list[bytes]) -> bool:
-        """Whether the correlation id is one that was remembered with another id."""
-        text = values[plan.correlation].decode()
+    def _refers(self, place: int, values: Sequence[bytes]) -> bool:
+        """Whether the correlation id, at this place, is one that was remembered with another id."""
+        text = values[place].decode()
         return self._references.get(text, self._references.get(f"ID:{text}")) is not None
+
+    def _keep(self, header: bytes, shape: Key, values: list[bytes], plan: Plan) -> None:
+        """A header had a plan: others of its size may be like it."""
+        size = len(header)
+        before = self._templates.get(size)
+        self._templates.keep(header, lambda: self._template(header, shape, values, plan))
+        template = self._templates.get(size)
+        if template is not None and template is not before:
+            self._changed(size, template.found)
 
     def _template(
         self, header: bytes, shape: Key, values: list[bytes], plan: Plan
@@ -138,7 +163,11 @@ class Shapes:
             value if place is None else None for place, value in zip(found, values, strict=True)
         ]
         places = [place for place in found if place is not None]
-        return template(header, places, SizedPlan(plan.with_fixed(fixed), len(places)))
+        if not places:
+            return None
+        fidelity = plan.fidelity
+        tally = self.tallies.setdefault(fidelity, Tally()) if isinstance(fidelity, str) else Tally()
+        return SizedPlan(header, places, plan.with_fixed(fixed), tally).template
 
     def _planned(self, shape: Key) -> Plan | None:
         """The plan of a shape that was not there yet."""

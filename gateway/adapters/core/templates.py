@@ -39,56 +39,115 @@ def is_text(octets: bytes) -> bool:
     return True
 
 
+class Range:
+    """The check of a number without sign: not below ``least``, nor above ``most``, which have as
+    many octets."""
+
+    def __init__(self, least: bytes, most: bytes) -> None:
+        self.least, self.most = least, most
+
+    def __call__(self, octets: bytes) -> bool:
+        return self.least <= octets <= self.most
+
+
+class Unlike:
+    """The check of a value that begins with none of these."""
+
+    def __init__(self, beginnings: tuple[bytes, ...]) -> None:
+        self.beginnings = beginnings
+
+    def __call__(self, octets: bytes) -> bool:
+        return not octets.startswith(self.beginnings)
+
+
+class Both:
+    """The check of a value that is within two others."""
+
+    def __init__(self, one: Check, other: Check) -> None:
+        self.one, self.other = one, other
+
+    def __call__(self, octets: bytes) -> bool:
+        return self.one(octets) and self.other(octets)
+
+
 class Template(Generic[T]):
     """A header with places for values, in order. ``found``: the facts about all like it. ``around``
     has the octets around the values, ``widths`` the sizes of these and of the values in turns."""
 
-    __slots__ = ("around", "found", "misses", "widths", "_unpack", "_checks", "_texts")
+    __slots__ = (
+        "around", "found", "misses", "widths", "_unpack", "_checks", "_ranges", "_texts", "_unlike",
+    )  # fmt: skip
 
     def __init__(self, header: bytes, places: Iterable[Place], found: T) -> None:
         self.found = found
         self.misses = 0
+        """Headers of its size that were read because they are not like it."""
         widths: list[int] = []
         around: list[bytes] = []
         checks: list[tuple[int, Check]] = []
-        texts: list[int] = []
         last = 0
         for start, stop, check in places:
             around.append(header[last:start])
             widths += start - last, stop - start
             last = stop
-            if check is is_text:
-                texts.append(len(widths) - 1)
-            elif check is not None:
-                checks.append((len(widths) - 1, check))
+            checks += ((len(widths) - 1, each) for each in simple(check))
         around.append(header[last:])
         widths.append(len(header) - last)
         self._unpack = Struct("".join(f"{width}s" for width in widths)).unpack
         self.around, self.widths = tuple(around), tuple(widths)
-        self._checks = tuple(checks)
-        self._texts = tuple(texts)
+        # The usual checks are made without a call.
+        self._texts = tuple(index for index, check in checks if check is is_text)
+        self._unlike = tuple(
+            (index, check.beginnings) for index, check in checks if isinstance(check, Unlike)
+        )
+        self._ranges = tuple(
+            (index, check.least, check.most) for index, check in checks if isinstance(check, Range)
+        )
+        self._checks = tuple(
+            (index, check)
+            for index, check in checks
+            if check is not is_text and not isinstance(check, Unlike | Range)
+        )
 
     @property
     def unconditional(self) -> bool:
         """Whether any octets may stand in its places."""
-        return not self._checks and not self._texts
+        return not (self._texts or self._unlike or self._ranges or self._checks)
 
     def values(self, header: bytes) -> tuple[bytes, ...] | None:
         """The octets at its places in a header of its size; ``None`` if that is not like it.
         Hot."""
+        octets = self.split(header)
+        return None if octets is None else octets[1::2]
+
+    def split(self, header: bytes) -> tuple[bytes, ...] | None:
+        """The same, with the octets around them in turns: those of a place have odd indices.
+        Hot."""
         octets: tuple[bytes, ...] = self._unpack(header)
-        if octets[::2] == self.around:
-            for index in self._texts:
-                if not octets[index].isascii() and not is_text(octets[index]):
-                    break
-            else:
-                for index, check in self._checks:
-                    if not check(octets[index]):
-                        break
-                else:
-                    return octets[1::2]
-        self.misses += 1
-        return None
+        if octets[::2] != self.around:
+            return None
+        for index in self._texts:
+            if not octets[index].isascii() and not is_text(octets[index]):
+                return None
+        for index, beginnings in self._unlike:
+            if octets[index].startswith(beginnings):
+                return None
+        for index, least, most in self._ranges:
+            if not least <= octets[index] <= most:
+                return None
+        for index, check in self._checks:
+            if not check(octets[index]):
+                return None
+        return octets
+
+
+def simple(check: Check | None) -> list[Check]:
+    """The checks that a check is made of."""
+    if check is None:
+        return []
+    if isinstance(check, Both):
+        return simple(check.one) + simple(check.other)
+    return [check]
 
 
 def template(header: bytes, places: list[Place], found: T) -> Template[T] | None:
@@ -105,7 +164,7 @@ class Templates(dict[int, Template[T] | None]):
     def find(self, header: bytes) -> T | None:
         """The facts found in headers like this one. Hot."""
         template = self.get(len(header))
-        if template is None or template.values(header) is None:
+        if template is None or template.split(header) is None:
             return None
         return template.found
 
@@ -118,5 +177,7 @@ class Templates(dict[int, Template[T] | None]):
             self[size] = None
             return
         before = self[size]
-        if before is None or before.misses >= MANY:
+        if before is not None and before.misses < MANY:
+            before.misses += 1
+        else:
             self[size] = make() or before

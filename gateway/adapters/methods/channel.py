@@ -250,8 +250,10 @@ class Channel:
             header, body = message.header, message.body
             if message.dialect is not BASIC or message.added_headers or len(header) > ALWAYS_FITS:
                 try:
-                    header, body = self.form_of(message)
+                    header, body = message.form_for(BASIC)
                 except ValueError:
+                    break
+                if len(header) > ALWAYS_FITS:
                     break
             size = len(body)
             if (
@@ -285,7 +287,8 @@ class Channel:
         """Header and body for the peer. Raises ``ValueError`` if there is no such form, or if the
         header is more than one frame of the peer holds: it cannot be cut (0-9-1 §4.2.6.1)."""
         header, body = message.form_for(BASIC)
-        self.check_header(header)
+        if len(header) > ALWAYS_FITS:
+            self.check_header(header)
         return header, body
 
     def check_header(self, header: bytes) -> None:

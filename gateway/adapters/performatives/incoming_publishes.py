@@ -198,7 +198,7 @@ class IncomingPublishes(LinkHandler):
             header = buf[begin:middle]
             if header == last:
                 header, essentials = last, of_last
-            elif like is not None and like.values(header) is not None:
+            elif like is not None and like.split(header) is not None:
                 essentials = like.found
             else:
                 break
