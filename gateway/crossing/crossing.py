@@ -265,13 +265,16 @@ class Crossing:
                 return returned
             header = source.without_capsule(header)
         hop = Hop(message.exchange, message.key, self._references)
+        asked = self._references.asked
         conversion = self._convert(source, reader, header, body, hop)
+        alone = self._references.asked == asked
         if conversion.reference is not None:
             user = message.user or message.essentials.user_id or ""
             self._references.remember(user, *conversion.reference)
         modern = message.dialect is SECTIONS
         steady = is_plain(header) if modern else dialect is not SECTIONS or not depends(header)
-        if steady and len(header) <= LONGEST and not capsuled and conversion.reference is None:
+        alone = alone and not capsuled and conversion.reference is None
+        if steady and alone and len(header) <= LONGEST:
             self._keep(cache_key, conversion)
         if conversion.capsule is None:
             return Crossed(*conversion[:4])

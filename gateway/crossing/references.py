@@ -22,6 +22,9 @@ class References:
         self._octets: dict[str, int] = {}
         self._users: dict[str, list[str]] = {}
         """Users by text: nearly always one."""
+        self.asked = 0
+        """How many texts were looked up. A conversion that has asked depends on more than its
+        header."""
 
     def __len__(self) -> int:
         return len(self._users)
@@ -29,6 +32,7 @@ class References:
     def get(self, text: str, default: Any = None) -> Any:
         """The id of a text. A UUID stands behind an id that it is made of: no other id that makes
         it can be found, but anybody can send the UUID itself."""
+        self.asked += 1
         found: Any = None
         for user in self._users.get(text, ()):
             id_ = self._of_users[user][text]

@@ -60,6 +60,18 @@ def test_a_flood_of_another_user_loses_no_reply(asker: str) -> None:
     assert correlated(crossing, first, "0-10", asker) != "o-0", "bob's own oldest is forgotten"
 
 
+@pytest.mark.parametrize("asker", ASKERS)
+def test_the_same_reply_before_and_behind_its_request(asker: str) -> None:
+    """What was found for its header without the request is not kept."""
+    crossing = Crossing(KEY)
+    text = f"ID:{uuid_of('m-1')}"
+    for _ in range(3):
+        assert correlated(crossing, text, "0-10", asker) != "m-1"
+    over(crossing, request(asker, "alice", "m-1"), FORMS["0-10"].dialect)
+    for _ in range(3):
+        assert correlated(crossing, text, "0-10", asker) == "m-1"
+
+
 def test_ids_that_are_too_long_before_1_0() -> None:
     crossing = Crossing(KEY)
     dialect = FORMS["0-9-1"].dialect
