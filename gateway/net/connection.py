@@ -188,10 +188,19 @@ class Connection(asyncio.BufferedProtocol):
     def _yield_to_others(self) -> None:
         """Let other connections be read from after a long read: the loop would read up to 32 times
         from this socket first."""
-        transport = self.transport
-        if transport is not None and not (self._lost or self._hang_up.begun):
-            transport.pause_reading()
+        if self._may_read:
+            self._pause_reading()
             asyncio.get_running_loop().call_soon(self._read_after_others)
+
+    @property
+    def _may_read(self) -> bool:
+        """The socket is there, and what the peer sends still matters."""
+        return self.transport is not None and not (self._lost or self._hang_up.begun)
+
+    def _pause_reading(self) -> None:
+        """Read nothing from the socket until ``_read_again`` is called."""
+        if self.transport is not None and self._may_read:
+            self.transport.pause_reading()
 
     def _read_after_others(self) -> None:
         if not self._login_pause:
@@ -206,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
     def _read_on(self) -> None:
         """Perform the next of the octets that wait, before the socket is read from again."""
         self._reading_on = False
-        if self._lost or self._hang_up.begun or not self._unread:
+        if not (self._may_read and self._unread):
             return
         self._in_turn(self._perform_unread)
         self._read_after_others()
@@ -343,8 +352,8 @@ class Connection(asyncio.BufferedProtocol):
     def _stop_reading(self) -> None:
         """Stop reading from a peer that requests more than it takes."""
         self._output_stalled = True
-        if self.transport is not None and not (self._held_back or self._commits_behind):
-            self.transport.pause_reading()
+        if not (self._held_back or self._commits_behind):
+            self._pause_reading()
 
     # --- octets ---------------------------------------------------------------------------------
 
@@ -416,8 +425,8 @@ class Connection(asyncio.BufferedProtocol):
             unwritten = self._uncommitted = Uncommitted(self.listener.broker, self._read_again)
         reading = not (self._held_back or self._output_stalled or unwritten.full)
         unwritten.add(messages, octets)
-        if unwritten.full and reading and self.transport is not None and not self._hang_up.begun:
-            self.transport.pause_reading()
+        if unwritten.full and reading:
+            self._pause_reading()
 
     @property
     def _commits_behind(self) -> bool:
@@ -476,8 +485,7 @@ class Connection(asyncio.BufferedProtocol):
     def _begin_login_pause(self) -> None:
         """Delay the answer to a login that has failed."""
         self._login_pause = True
-        if self.transport is not None:
-            self.transport.pause_reading()
+        self._pause_reading()
         pause = self.listener.settings.failure_pause_seconds
         asyncio.get_running_loop().call_later(pause, self._end_login_pause)
 
@@ -521,7 +529,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._held_back and self.transport is not None and not self._lost:
             self._held_back = True
             if not (self._output_stalled or self._commits_behind):
-                self.transport.pause_reading()
+                self._pause_reading()
 
     def let_go(self) -> None:
         """Read again."""
@@ -530,22 +538,20 @@ class Connection(asyncio.BufferedProtocol):
             self._read_again()
 
     def _read_again(self) -> None:
-        if self._lost or self._hang_up.begun or self._checking_login:
+        if self._checking_login or self.transport is None or not self._may_read:
             return
-        if self.transport is not None and not (
-            self._held_back or self._output_stalled or self._commits_behind
-        ):
-            if not self._unread:
-                self.transport.resume_reading()
-            elif not self._reading_on:
-                self._reading_on = True
-                asyncio.get_running_loop().call_soon(self._read_on)
+        if self._held_back or self._output_stalled or self._commits_behind:
+            return
+        if not self._unread:
+            self.transport.resume_reading()
+        elif not self._reading_on:
+            self._reading_on = True
+            asyncio.get_running_loop().call_soon(self._read_on)
 
     def hold_for_login(self) -> None:
         """Read nothing until ``settled`` is called."""
         self._checking_login = True
-        if self.transport is not None and not self._lost:
-            self.transport.pause_reading()
+        self._pause_reading()
 
     def settled(self, answer: Callable[[], None]) -> None:
         """Call ``answer`` within a turn, and read again."""

@@ -206,6 +206,17 @@ def test_a_connection_that_is_held_back_reads_nothing_on(monkeypatch: pytest.Mon
     asyncio.run(read())
 
 
+def test_a_socket_that_is_lost_is_not_touched() -> None:
+    """A transport of uvloop raises then."""
+    peer, transport = made()
+    peer._lost = True  # and there may be octets that were read before
+    peer.hold()
+    peer._stop_reading()
+    peer.hold_for_login()
+    peer._yield_to_others()
+    assert transport.said == []
+
+
 def test_what_a_lost_peer_had_sent_is_performed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def read() -> None:
         peer, transport, reader, ended = reading(monkeypatch)
