@@ -1,4 +1,5 @@
-"""Event streams: one message to many readers, against nginx with nchan and against Mercure."""
+"""Event streams: one message to many readers, against nginx with nchan and against Mercure; and to
+one reader against a bare loop."""
 
 import contextlib
 import functools
@@ -8,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.drivers import Driver, build
-from benchmarks.peers import NCHAN_HUB, OURS, Hub, mercure, mercure_hub, nchan
+from benchmarks.peers import BARE_HUB, NCHAN_HUB, OURS, Hub, bare, mercure, mercure_hub, nchan
 from benchmarks.rows import Row, compare
 from benchmarks.servers import Failed, Missing, Server, gateway
 from benchmarks.throughput import started
@@ -112,17 +113,19 @@ def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Ro
     except (Missing, Failed) as why:
         yield Row(GROUP, "all", note=f"skipped: {why}")
         return
-    hubs = (OURS, NCHAN_HUB, mercure_hub())
-    with started(gateway, functools.partial(nchan, most), mercure) as servers:
+    hubs = (OURS, NCHAN_HUB, mercure_hub(), BARE_HUB)
+    events = functools.partial(bare, "bare_events")
+    with started(gateway, functools.partial(nchan, most), mercure, events) as servers:
         sides = [Side(server, hub) for server, hub in zip(servers, hubs, strict=True)]
         for readers, name, rate, unit, figure in ways:
             if readers + SPARE_FILES > most:
                 yield Row(GROUP, name, note=f"skipped: only {most} files may be open (ulimit -Hn)")
                 continue
-            for side in sides:
+            measured = sides if readers == 1 else sides[:-1]
+            for side in measured:
                 side.clear()
             for _ in range(repeat):
-                for side in sides:
+                for side in measured:
                     side.run(readers, rate, seconds)
-            for theirs in sides[1:]:
+            for theirs in measured[1:]:
                 yield make_row(name, unit, figure, sides[0], theirs)

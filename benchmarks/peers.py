@@ -77,6 +77,7 @@ OURS = Hub(
     headers=("Authorization: Basic " + base64.b64encode(b"guest:guest").decode(),),
 )
 NCHAN_HUB = Hub("nchan", "/subscribe", "/publish")
+BARE_HUB = Hub("bare uvloop", "/subscribe", "/publish")
 
 
 def mercure_hub() -> Hub:
@@ -100,15 +101,15 @@ def mercure_hub() -> Hub:
 
 
 @contextlib.contextmanager
-def bare() -> Iterator[Server]:
-    """The least that the HTTP server under the gateway can do."""
+def bare(module: str = "bare") -> Iterator[Server]:
+    """The least that the HTTP server under the gateway can do, or with ``bare_events`` its loop."""
     for name in ("uvicorn", "starlette", "httptools", "uvloop"):
         if importlib.util.find_spec(name) is None:
             raise Missing(f"{name} is not installed")
     port = free_port()
     with running(
         "bare",
-        [sys.executable, "-m", "benchmarks.bare", str(port)],
+        [sys.executable, "-m", f"benchmarks.{module}", str(port)],
         lambda server: answers_http(server.url + "/readyz"),
         http_port=port,
     ) as server:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import struct
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -426,6 +427,27 @@ def choose(server: Server, scale: float) -> None:
         peer.declare_queue("chosen")
 
 
+FLOWS = 250_000
+
+
+def flows(server: Server, scale: float) -> None:
+    """Bodies of 16 KiB let reads become large; then these are full of the smallest requests."""
+    with client(server) as peer:
+        peer.declare_queue("flows")
+        large, small = publish("", "flows", bytes(16 << 10)), method(1, (20, 20), b"\1")
+        requests = small * int(FLOWS * scale)
+        sender = threading.Thread(target=peer.socket.sendall, args=[large * 2000 + requests])
+        sender.start()
+        missing = len(requests)  # an answer has as many octets as its request
+        while missing > 0:
+            answers = peer.socket.recv(1 << 20)
+            if not answers:
+                raise Failed("the broker hung up")
+            missing -= len(answers)
+        sender.join()
+        peer.delete_queue("flows")
+
+
 SCENARIOS = [
     Scenario("selector of 50 LIKE", texts, select, theirs=False),
     Scenario("1.0 map of keys with one hash", nothing, map_of_one_hash, theirs=False),
@@ -452,4 +474,5 @@ SCENARIOS = [
     Scenario("recover of 100,000", filled("recovered", HELD, bytes(16)), recover),
     Scenario("nack of each of 100,000", filled("each", HELD, bytes(16)), nack_each),
     Scenario("2,000 selectors of an exchange", selectors, choose, theirs=False),
+    Scenario("250,000 times channel.flow", nothing, flows),
 ]
