@@ -55,26 +55,23 @@ def batches(way: str, unique: bool) -> list[list[Any]]:
     return [found[at : at + BATCH] for at in range(0, len(found), BATCH)]
 
 
-def crossing() -> Any:
-    from gateway.crossing.crossing import Crossing
-
-    return Crossing(b"k" * 32)
-
-
 def our_work(way: str, unique: bool) -> Work:
     from gateway.adapters.methods.content import BASIC
     from gateway.adapters.performatives.content import SECTIONS
     from gateway.adapters.performatives.sections import pieces
+    from gateway.crossing.crossing import Crossing
+    from gateway.message import cross_with
 
-    given, cross = cycle(batches(way, unique)), crossing()
+    given = cycle(batches(way, unique))
+    cross_with(Crossing(b"k" * 32))
 
     def to_new() -> None:
         for message in next(given):
-            b"".join(pieces(*cross(message, SECTIONS)))  # type: ignore[arg-type]
+            b"".join(pieces(*message.form_for(SECTIONS)))  # type: ignore[arg-type]
 
     def to_old() -> None:
         for message in next(given):
-            header, body = cross(message, BASIC)
+            header, body = message.form_for(BASIC)
             b"".join((frame(2, struct.pack(">HHQ", 60, 0, len(body)) + header), frame(3, body)))
 
     return to_new if way == WAYS[0] else to_old
