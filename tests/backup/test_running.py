@@ -33,8 +33,8 @@ SETTINGS = {
     "journal__segment_messages": 200,
     "limits__large_octets": 65_536,
 }
-SIZES = 0, 100, 12_000, 12_000, 70_000
-"""Octets of bodies: in rows, in blocks of the journal, in files."""
+SIZES = 0, 100, 12_000, 12_000, 150_000
+"""Octets of bodies: in rows, in blocks of the journal, and, as they take two frames, in files."""
 READER = "report"
 
 
@@ -43,7 +43,7 @@ def come_and_go(wire: Wire) -> None:
     wire.declare("brief", durable=True)
     wire.call(1, w.ConfirmSelect(), w.ConfirmSelectOk)
     while True:
-        wire.publish("brief", b"x" * 70_000, PERSISTENT)
+        wire.publish("brief", b"x" * 150_000, PERSISTENT)
         wire.heard(w.BasicAck)
         assert wire.got("brief") is not None
 
