@@ -142,8 +142,9 @@ BODY = 600_000
 
 
 @pytest.fixture
-def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A journal of segments in which bodies are most of the octets."""
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Filled:
+    """A journal of segments in which bodies are most of the octets. Its store stays open: to close
+    it reads files, too."""
     import pyarrow.parquet as parquet
 
     from gateway.adapters.methods.content import BASIC
@@ -161,26 +162,26 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         found.channel.publish(Message(BASIC, header, body, "", queue, essentials))
     found.commit()
     found.seal()
-    return found.folder
+    return found
 
 
-def test_columns_that_are_not_asked_for_are_not_read(large: Path) -> None:
+def test_columns_that_are_not_asked_for_are_not_read(large: Filled) -> None:
     from pyspark.sql.types import LongType, StringType, StructType
 
     two = StructType().add("offset", LongType()).add("address", StringType())
-    all_rows, all_octets = octets_read(large, two.add("body", "binary"))
+    all_rows, all_octets = octets_read(large.folder, two.add("body", "binary"))
     assert (all_rows, all_octets > 20 * BODY) == (20, True)
     two = StructType().add("offset", LongType()).add("address", StringType())
-    rows, octets = octets_read(large, two)
+    rows, octets = octets_read(large.folder, two)
     assert rows == 20
     assert octets < all_octets / 10
 
 
-def test_segments_without_the_address_are_not_read(large: Path) -> None:
+def test_segments_without_the_address_are_not_read(large: Filled) -> None:
     """Messages of an address fill the first segment alone, and those of another the second."""
     from pyspark.sql.types import BinaryType, LongType, StructType
 
     schema = StructType().add("pos", LongType()).add("body", BinaryType())
-    rows, octets = octets_read(large, schema, addresses="/queues/more")
+    rows, octets = octets_read(large.folder, schema, addresses="/queues/more")
     assert rows == 10
     assert 10 * BODY < octets < 11 * BODY
