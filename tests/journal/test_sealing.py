@@ -237,7 +237,7 @@ def test_bodies_of_every_kind(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system lists no open files")
 @pytest.mark.parametrize("folder", ["journal", "bodies"])
 def test_a_disk_that_fails_at_the_end_of_a_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str

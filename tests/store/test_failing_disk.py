@@ -77,7 +77,7 @@ def test_a_batch_written_again_stands_where_it_stood(tmp_path: Path) -> None:
     assert bodies(recording) == given
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system lists no open files")
 @pytest.mark.parametrize("folder", ["blocks", "data"])
 def test_names_of_block_files_are_synced_in_the_next_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
@@ -95,7 +95,7 @@ def test_names_of_block_files_are_synced_in_the_next_attempt(
     assert bodies(recording) == given
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the system lists no open files")
 def test_the_name_of_the_directory_of_large_bodies_is_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
