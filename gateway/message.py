@@ -153,6 +153,24 @@ def plainly(message: "Message", dialect: Dialect) -> tuple[bytes, Body]:
     return dialect.write(message.dialect.read(message.header)), message.body
 
 
+LEAST_ON_WIRE = 64
+"""Publishes in a row for which a ``WireRun`` pays."""
+
+
+class WireRun(NamedTuple):
+    """Publishes in a row as they came, in ``octets`` from ``begin`` to ``end``. Each is a head of
+    ``head`` octets, its body, and one octet more. The head has at ``size_at`` the number of octets
+    of the body (u64, big-endian), and behind it the encoded properties, of ``header`` octets."""
+
+    octets: bytes
+    begin: int
+    end: int
+    publishes: int
+    head: int
+    size_at: int
+    header: int
+
+
 class Plan(Protocol):
     """Converts messages that are like others before."""
 

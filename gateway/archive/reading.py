@@ -16,7 +16,7 @@ import pyarrow.parquet as parquet
 from gateway.archive.batches import DAMAGED, RAW, RawRows, error_row
 from gateway.archive.recordings import CLIENT, Counts, Item, read_recording
 from gateway.archive.side import MOST_BODY, PUBLISHED, Bad
-from gateway.broker.journal import name_of
+from gateway.broker.recorder import name_of
 from gateway.errors import GatewayError
 from gateway.inspect.sources import SERVER
 from gateway.journal.canonical import clean

@@ -16,10 +16,7 @@ the default exchange.
 
 import json
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
-from itertools import groupby
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import quote
 from uuid import uuid4
 
 from gateway.broker.store import (
@@ -30,9 +27,10 @@ from gateway.broker.store import (
     Record,
     Recorded,
     Store,
+    WireEntries,
 )
 from gateway.errors import Unstorable
-from gateway.message import NO_ESSENTIALS, Dialect, Message
+from gateway.message import LEAST_ON_WIRE, NO_ESSENTIALS, Dialect, Message, WireRun
 
 ADDRESS, INDEX = "journal-address", "journal-index"
 """Kinds of records: one for each recorded address, and one for the journal as a whole."""
@@ -42,13 +40,10 @@ MOST_ADDRESSES = 10_000
 """Recorded addresses; messages for further ones are not recorded."""
 QUIET_MS = 200
 """Without entries, until the index tells when the last were written."""
-MOST_REMEMBERED = 16_384
-"""Names whose address is remembered."""
 ENTRY_OCTETS = 32
 """Octets that an entry counts, beside those of its message, until it is written."""
 UNKNOWN = 0
 """The origin of messages that the gateway publishes for no connection."""
-PRIVATE = "amq."
 
 
 class RecordingRule(NamedTuple):
@@ -70,12 +65,10 @@ class Origin(Protocol):
 
 
 class Gathering(Protocol):
-    """A publisher of transient messages. Those that were accepted are ``gathered``, and recorded
+    """A publisher of transient messages. Those that were accepted are gathered, and recorded
     together before a message of another publisher, and at the end of the turn."""
 
-    gathered: list[Message]
-    recorder: "Recorder | None"
-    origin: Any
+    def record_gathered(self) -> None: ...
 
 
 class JournalState(Protocol):
@@ -113,13 +106,6 @@ class Address:
         self.next = self.saved = next
 
 
-def name_of(exchange: str, key: str) -> str:
-    """The address of messages that are published to this exchange with this key."""
-    if exchange:
-        return f"/exchanges/{quote(exchange, safe='', errors='surrogatepass')}"
-    return f"/queues/{quote(key, safe='', errors='surrogatepass')}"
-
-
 class Elsewhere:
     """The dialect of messages that are in the store already."""
 
@@ -127,6 +113,9 @@ class Elsewhere:
 
 
 ELSEWHERE: Any = Message(Elsewhere(), b"", b"", "", "", NO_ESSENTIALS)  # type: ignore[arg-type]
+
+
+Block = Recorded | PackedEntries | WireEntries
 
 
 class Journal:
@@ -151,11 +140,12 @@ class Journal:
         self._last: tuple[int, int, int] = (0, 0, 0)
         """The last batch of which the index tells it: its first position, its end, and when."""
         self.due: int | None = None
-        self._entries: Recorded | PackedEntries = PackedEntries(0)
+        self._entries: Block = PackedEntries(0)
         """The last block, to which the next entry is added, if it fits."""
-        self._first: Recorded | PackedEntries = self._entries
+        self._first: Block = self._entries
         """The first block of its batch."""
         self._packed = PackedEntries(0)
+        self._wire = WireEntries(0)
         self._recorded = Recorded(0)
         self._messages = self._recorded.messages
         self._open = 0
@@ -226,11 +216,6 @@ class Journal:
         self._begin_epoch()
         return numbers | by_number.keys()
 
-    def recorder(self, vhost: str) -> "Recorder | None":
-        """Records the publishes in a virtual host; ``None`` if no rule wants any."""
-        rules = [one for one in self.rules if fnmatchcase(vhost, one.vhost)]
-        return Recorder(self, vhost, rules) if any(one.record for one in rules) else None
-
     # --- entries --------------------------------------------------------------------------------
 
     def enter(self, number: int, offset: int, origin: int = UNKNOWN) -> int:
@@ -266,7 +251,13 @@ class Journal:
         self.state.store.record_packed(entries)
         return entries
 
-    def _begin(self, entries: Recorded | PackedEntries) -> None:
+    def _begin_wire(self) -> WireEntries:
+        self._wire = entries = WireEntries(self.next)
+        self._begin(entries)
+        self.state.store.record_packed(entries)
+        return entries
+
+    def _begin(self, entries: Block) -> None:
         """Begin a block."""
         store = self.state.store
         self._end_run()
@@ -328,12 +319,7 @@ class Journal:
                 return False
         if store.mark != self._open:
             self._begin_messages()
-        if (
-            address is not self._address
-            or origin is not self._origin
-            or state.now != self._stamp
-            or message.dialect is not self._dialect
-        ):
+        if self._differs(address, message, origin):
             self._begin_run(address, message, origin)
         messages = self._messages
         if added is not None:
@@ -366,22 +352,19 @@ class Journal:
         header, body = b"".join(headers), b"".join(bodies)
         octets = len(header) + len(body)
         packed = self._packed
-        if (
-            store.mark != self._mark
-            or len(packed) + count > MOST_ENTRIES
-            or packed.octets + octets > MOST_OCTETS
-        ):
+        if count < LEAST_ON_WIRE and self._has_room(self._wire, count, octets):
+            if self._differs(address, messages[0], origin):
+                self._begin_run(address, messages[0], origin)
+            self._wire.add_messages(messages)
+            store.pending_octets += octets + ENTRY_OCTETS * count
+            return
+        if not self._has_room(packed, count, octets):
             if count > 1 and (count > MOST_ENTRIES or octets > MOST_OCTETS):
                 self.extend(address, messages[: count // 2], origin)
                 self.extend(address, messages[count // 2 :], origin)
                 return
             packed = self._begin_packed()
-        if (
-            address is not self._address
-            or origin is not self._origin
-            or state.now != self._stamp
-            or messages[0].dialect is not self._dialect
-        ):
+        if self._differs(address, messages[0], origin):
             self._begin_run(address, messages[0], origin)
         packed.headers.append(header)
         packed.bodies.append(body)
@@ -392,6 +375,41 @@ class Journal:
         packed.octets += octets
         store.pending_octets += octets + len("".join(keys)) + ENTRY_OCTETS * count
 
+    def extend_wire(
+        self, address: Address, wire: WireRun, message: Message, origin: Origin | None
+    ) -> bool:
+        """Record transient messages, of which ``message`` is the first, and keep them as they came:
+        nothing is done for each. False if they do not fit."""
+        store = self.state.store
+        count, octets = wire.publishes, wire.end - wire.begin
+        if store.mark == self._open or count > MOST_ENTRIES or octets > MOST_OCTETS:
+            return False
+        if not self._has_room(self._wire, count, octets):
+            self._begin_wire()
+        if self._differs(address, message, origin):
+            self._begin_run(address, message, origin)
+        self._wire.add(wire, message.key)
+        store.pending_octets += octets
+        return True
+
+    def _has_room(self, block: PackedEntries | WireEntries, count: int, octets: int) -> bool:
+        """Whether so many entries can be added to a block, at the end of this batch."""
+        return (
+            block is self._entries
+            and self.state.store.mark == self._mark
+            and len(block) + count <= MOST_ENTRIES
+            and block.octets + octets <= MOST_OCTETS
+        )
+
+    def _differs(self, address: Address, message: Message, origin: Origin | None) -> bool:
+        """Whether the next entry does not belong to the present run."""
+        return (
+            address is not self._address
+            or origin is not self._origin
+            or self.state.now != self._stamp
+            or message.dialect is not self._dialect
+        )
+
     def gather(self, publisher: Gathering) -> None:
         """The next messages come from this publisher."""
         self.record_gathered()
@@ -400,10 +418,8 @@ class Journal:
     def record_gathered(self) -> None:
         """Record the messages that were gathered."""
         publisher, self.gathering = self.gathering, None
-        if publisher is not None and publisher.recorder is not None:
-            messages = publisher.gathered[:]
-            publisher.gathered.clear()
-            publisher.recorder.record_many(messages, publisher.origin)
+        if publisher is not None:
+            publisher.record_gathered()
 
     def _begin_run(self, address: Address, message: Message, origin: Origin | None) -> None:
         self._end_run()
@@ -523,78 +539,3 @@ class Journal:
         trimmed although their connections go on."""
         self._fresh = self._next_origin
         self._epochs.append((self.next, self._next_origin))
-
-
-def _route(message: Message) -> tuple[str, str, Dialect]:
-    """What the messages of a run share."""
-    return message.exchange, "" if message.exchange else message.key, message.dialect
-
-
-class Recorder:
-    """Records the publishes in one virtual host."""
-
-    def __init__(self, journal: Journal, vhost: str, rules: list[RecordingRule]) -> None:
-        self.journal = journal
-        self.vhost = vhost
-        self.rules = rules
-        self._exchanges: dict[str, Address | None] = {}
-        self._queues: dict[str, Address | None] = {}
-
-    def record(self, message: Message, origin: Any) -> bool:
-        """Whether this message, which was accepted or forwarded, is recorded. It is as safe as the
-        store's gathering batch then. Hot."""
-        if self.journal.gathering is not None:
-            self.journal.record_gathered()
-        address = self._address(message)
-        return address is not None and self.journal.append(address, message, origin)
-
-    def record_many(self, messages: list[Message], origin: Any) -> None:
-        """The same for transient messages of one publisher, for whose entries nothing waits."""
-        first, count = messages[0], len(messages)
-        name, key, dialect = first.exchange, first.key, first.dialect
-        if (
-            [message.exchange for message in messages].count(name) == count
-            and (name or [message.key for message in messages].count(key) == count)
-            and [message.dialect for message in messages].count(dialect) == count
-        ):
-            self._record_run(messages, origin)
-            return
-        for _, run in groupby(messages, _route):
-            self._record_run(list(run), origin)
-
-    def _record_run(self, messages: list[Message], origin: Any) -> None:
-        address = self._address(messages[0])
-        if address is not None:
-            self.journal.extend(address, messages, origin)
-
-    def _address(self, message: Message) -> Address | None:
-        try:
-            if message.exchange:
-                return self._exchanges[message.exchange]
-            return self._queues[message.key]
-        except KeyError:
-            return self._find(message)
-
-    def record_forwarded(self, message: Message, origin: Any, entered: int) -> bool:
-        """The same for a message that was forwarded at this time."""
-        self.journal.record_gathered()
-        self.journal.forwarded(entered)
-        try:
-            return self.record(message, origin)
-        finally:
-            self.journal.forwarded(0)
-
-    def _find(self, message: Message) -> Address | None:
-        known = self._exchanges if message.exchange else self._queues
-        if len(known) >= MOST_REMEMBERED:
-            known.clear()
-        name = message.exchange or message.key
-        text = name_of(message.exchange, message.key)
-        # Queues of the gateway's own, and those for replies, come and go.
-        private = not message.exchange and name.startswith(PRIVATE)
-        record = not private and next(
-            (one.record for one in self.rules if fnmatchcase(text, one.address)), False
-        )
-        address = self.journal.address(self.vhost, text) if record else None
-        known[name] = address
-        return address

@@ -15,6 +15,7 @@ from gateway.broker.store import (
     Recorded,
     RecordedRun,
     StoredMessage,
+    WireEntries,
 )
 from gateway.message import Message
 
@@ -163,7 +164,7 @@ class MemoryStore:
     def record(self, entries: Recorded) -> None:
         self._touch()
 
-    def record_packed(self, entries: PackedEntries) -> None:
+    def record_packed(self, entries: PackedEntries | WireEntries) -> None:
         """Nor do its entries survive."""
 
     def recorded(self) -> Iterable[tuple[int, list[RecordedRun]]]:

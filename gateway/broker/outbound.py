@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Protocol
 
 from gateway.broker.confirms import SAFE
-from gateway.broker.journal import Recorder
+from gateway.broker.recorder import Recorder
 from gateway.errors import Condition
 from gateway.message import Message
 

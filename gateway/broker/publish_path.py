@@ -17,12 +17,13 @@ from gateway.broker.names import ALWAYS_FITS, check_key
 from gateway.broker.outbound import Outbound
 from gateway.broker.permissions import PermissionCache
 from gateway.broker.queues import KEPT, REFUSED, Queue
+from gateway.broker.recorder import Wired
 from gateway.broker.replies import OCTETS, open_replies, with_reply_to
 from gateway.broker.state import BrokerState
 from gateway.broker.transactions import Transaction
 from gateway.broker.vhost import VirtualHost
 from gateway.errors import Condition, Refusal
-from gateway.message import Message
+from gateway.message import Message, WireRun
 
 COPIES = b"CC"
 """In the names of the headers with further routing keys."""
@@ -74,7 +75,7 @@ class PublishPath:
     __slots__ = (
         "vhost", "state", "permissions", "origin", "listener", "confirming", "plain", "writable",
         "confirms", "transaction", "no_reply_header", "replies", "returns_refused", "user",
-        "returning", "closed", "recorder", "outbound", "gathered",
+        "returning", "closed", "recorder", "outbound", "gathered", "_wired",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +98,7 @@ class PublishPath:
         self.recorder = vhost.recorder
         self.gathered: list[Message] = []
         """Transient messages that are not in the journal yet."""
+        self._wired: list[Wired] = []
         self.plain = self.unchecked
         self.outbound = self.direct
         """The way to the upstream, if publishes need no look but at their user, exchange, key and
@@ -203,13 +205,32 @@ class PublishPath:
             if durable:
                 recorder.record(message, self.origin)
             else:
-                self.gather([message])
+                if not self.gathered:
+                    recorder.journal.gather(self)
+                self.gathered.append(message)
 
-    def gather(self, messages: Iterable[Message]) -> None:
-        """Record these transient messages with others, in this turn."""
-        if not self.gathered and self.recorder is not None:
+    def gather_run(
+        self, messages: list[Message], start: int, count: int, wire: WireRun | None
+    ) -> None:
+        """So many of these transient messages, from ``start`` on, were published with
+        ``publish_run``; record them with others in this turn. ``wire``: all of the messages."""
+        gathered, wired = self.gathered, self._wired
+        if not gathered and self.recorder is not None:
             self.recorder.journal.gather(self)
-        self.gathered += messages
+        if wire is not None:
+            if not start:
+                wired.append(Wired(wire, len(gathered)))
+            if wired and wired[-1].goes_on(wire, start, len(gathered)):
+                wired[-1].count += count
+        gathered += messages[start : start + count]
+
+    def record_gathered(self) -> None:
+        """Record the messages of this turn so far."""
+        messages, wired = self.gathered[:], self._wired[:]
+        self.gathered.clear()
+        self._wired.clear()
+        if self.recorder is not None:
+            self.recorder.record_gathered(messages, wired, self.origin)
 
     def wants_reply(self, header: bytes) -> bool:
         """Whether these properties may ask for a direct reply. If not, they are remembered, so that

@@ -75,8 +75,6 @@ def publish_run(
         backlog = queue.backlog
         lane = backlog.lane(priority) if backlog.ranked else backlog.lanes[0]
         count = hand_unsettled(queue, lane, consumer, run, path.origin, clock, until)
-    if path.recorder is not None:
-        path.gather(islice(run, count))
     if path.confirms is not None:
         path.confirms.add_safe(count)
         path.confirming[path] = None

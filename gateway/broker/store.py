@@ -7,9 +7,10 @@ batch whose records have all cancelled each other out is empty and costs no sync
 """
 
 from collections.abc import Iterable
+from struct import Struct
 from typing import Any, NamedTuple, Protocol
 
-from gateway.message import Message
+from gateway.message import Message, WireRun
 
 MOST_ENTRIES = 4096
 MOST_OCTETS = 1 << 20
@@ -102,6 +103,61 @@ class PackedEntries:
             encoded = [key.encode("utf-8", "surrogatepass") for key in keys]
             self.keys.append(b"".join(encoded))
             self.key_sizes += map(len, encoded)
+
+
+_SIZE = Struct(">Q")
+
+
+class Layout(NamedTuple):
+    """So many publishes of ``octets`` in all, as in a ``WireRun``, with this routing key."""
+
+    publishes: int
+    octets: int
+    head: int
+    size_at: int
+    header: int
+    key: bytes
+
+
+class WireEntries:
+    """Entries of transient messages, as their publishers wrote them: one block, like
+    ``PackedEntries``, in ``pieces`` of these ``layouts``. The messages are not looked at before the
+    block is read."""
+
+    __slots__ = ("first", "before", "runs", "octets", "layouts", "pieces", "_count")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.before: int | None = 0
+        self.runs: list[tuple[int, int, int, int, int, str, str, int]] = []
+        self.octets = 0
+        """Of headers and bodies."""
+        self.layouts: list[Layout] = []
+        self.pieces: list[bytes | memoryview] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, wire: WireRun, key: str) -> None:
+        octets, begin, end, count, head, size_at, header = wire
+        size = end - begin
+        # A few octets of a large read do not keep the others.
+        few = 2 * size < len(octets)
+        self.pieces.append(octets[begin:end] if few else memoryview(octets)[begin:end])
+        encoded = key.encode("utf-8", "surrogatepass")
+        self.layouts.append(Layout(count, size, head, size_at, header, encoded))
+        self.octets += size - (head + 1 - header) * count
+        self._count += count
+
+    def add_messages(self, messages: list[Message]) -> None:
+        """A few messages that did not come in such a run."""
+        for message in messages:
+            header, body = message.header, message.body
+            assert body.__class__ is bytes
+            octets = b"%b%b%b\0" % (_SIZE.pack(len(body)), header, body)
+            head = _SIZE.size + len(header)
+            self.add(WireRun(octets, 0, len(octets), 1, head, 0, len(header)), message.key)
 
 
 class RecordedRun(NamedTuple):
@@ -228,8 +284,8 @@ class Store(Protocol):
         messages are counted in ``appended`` and ``pending_octets`` by the caller."""
         ...
 
-    def record_packed(self, entries: PackedEntries) -> None:
-        """The same for packed entries, any number of times."""
+    def record_packed(self, entries: PackedEntries | WireEntries) -> None:
+        """The same for packed entries, and for those as they came, any number of times."""
         ...
 
     def recorded(self) -> Iterable[tuple[int, list[RecordedRun]]]:

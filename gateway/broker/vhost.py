@@ -38,6 +38,7 @@ from gateway.broker.plain import write_plain
 from gateway.broker.policies import KINDS as POLICY_KINDS
 from gateway.broker.policies import Policies
 from gateway.broker.queues import Queue, QueueOwner
+from gateway.broker.recorder import recorder_of
 from gateway.broker.routing import DeadLetterRouter, DiscardQueue, Router
 from gateway.broker.state import BrokerState
 from gateway.broker.unsupported import check_type, without_effect
@@ -99,7 +100,7 @@ class VirtualHost:
         self.name = name
         self.state = state
         self.store = state.store
-        self.recorder = state.journal.recorder(name)
+        self.recorder = recorder_of(state.journal, name)
         self.queues: dict[str, Queue] = {}
         self.replies: dict[str, Queue] = {}
         self.exchanges: dict[str, Exchange] = {name: kind(name) for name, kind in PREDECLARED}

@@ -132,7 +132,11 @@ def to_table(parts: list[Part], names: Names) -> Any:
     }
     of_runs = ("vhost", "address", *PUBLISHER, "dialect", "exchange", "entered", "written")
     for name, values in zip(of_runs, zip(*shared, strict=True), strict=True):
-        columns[name] = pa.array(values, SCHEMA.field(name).type).take(which)
+        kind = SCHEMA.field(name).type
+        if values.count(values[0]) == len(values):
+            columns[name] = pa.repeat(pa.scalar(values[0], kind), count)
+        else:
+            columns[name] = pa.array(values, kind).take(which)
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 

@@ -21,7 +21,7 @@ from gateway.journal.sealing import Job, LocalSealer, Sealed
 
 IDLE = 60.0
 """Seconds without a job after which the process ends: it takes 170 MB."""
-NICE = 5
+NICE = 10
 """Added to the niceness: publishers come first where processors are scarce."""
 PATIENCE = 10.0
 """Seconds for the process to end."""

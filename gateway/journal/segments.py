@@ -273,8 +273,15 @@ def open_writer(path: Path) -> Any:
 
     from gateway.journal.columns import SCHEMA
 
+    # What has few values, or numbers that rise, takes few bits as it is encoded. To compress it
+    # would gain nothing, and cost a third of the time.
+    numbers = ("pos", "stamp", "offset", "size")
+    various = ("routing_key", "header", "added", "body", "reference")
     return parquet.ParquetWriter(
-        path, SCHEMA, compression="zstd", compression_level=1,
+        path, SCHEMA,
+        compression={name: "zstd" if name in various else "none" for name in SCHEMA.names},
+        compression_level=dict.fromkeys(various, 1),
+        column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
         use_dictionary=["vhost", "address", "protocol", "user", "connection", "client_id",
                         "product", "product_version", "listener", "dialect", "exchange",
                         "routing_key", "entered", "written"],

@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import Any, ClassVar
 
 from gateway.errors import Condition, Lost
-from gateway.message import Message, Table
+from gateway.message import Message, Table, WireRun
 from gateway.operations.rules import RABBITMQ, VersionRules
 
 Token = Any
@@ -81,11 +81,13 @@ class Publish(Operation):
 @dataclass(slots=True)
 class PublishMany(Operation):
     """Publish messages in this order, each to the exchange that it names. ``mandatory``: return
-    those that no queue takes. Those that are published are taken out of ``messages``."""
+    those that no queue takes. Those that are published are taken out of ``messages``. ``wire``: all
+    of them, as they came."""
 
     channel: int
     messages: list[Message]
     mandatory: bool = False
+    wire: WireRun | None = None
 
 
 @dataclass(slots=True)

@@ -62,8 +62,11 @@ class Publishes:
             try:
                 while done < len(messages):
                     count = publish_run(path, messages, done, mandatory, clock, until)
-                    done += count
-                    if not count:
+                    if count:
+                        if path.recorder is not None:
+                            path.gather_run(messages, done, count, operation.wire)
+                        done += count
+                    else:
                         for message in islice(messages, done, done + ALONE):
                             path.publish(message, mandatory)
                             done += 1
@@ -78,6 +81,7 @@ class Publishes:
                 done += 1
             finally:
                 del messages[:done]
+                operation.wire = None
             waiting = self._replies.waiting.get(operation.channel)
             came_back = messages and waiting is not None and not waiting.busy
             if came_back and self._replies.defer(operation):

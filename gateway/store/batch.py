@@ -9,7 +9,7 @@ from bisect import bisect
 from collections import defaultdict
 from typing import Literal
 
-from gateway.broker.store import PackedEntries, Recorded
+from gateway.broker.store import PackedEntries, Recorded, WireEntries
 from gateway.message import Message
 
 SHIFT = 40
@@ -92,7 +92,7 @@ class Gathered:
         self.octets: dict[int, bytearray] = {}
         """By key: rows that are no messages, durable as these are."""
         self.recorded: Recorded | None = None
-        self.packed: list[PackedEntries] = []
+        self.packed: list[PackedEntries | WireEntries] = []
         """Entries of the journal."""
 
     def __bool__(self) -> bool:

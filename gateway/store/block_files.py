@@ -65,7 +65,7 @@ class BlockFiles:
         """The rows of all blocks are committed."""
         self._committed = self._offset
 
-    def append(self, key: int, pieces: list[bytes], octets: int) -> int:
+    def append(self, key: int, pieces: list[bytes | memoryview], octets: int) -> int:
         """Write a block of so many octets, and return its place."""
         if self._descriptor < 0:
             self._open()

@@ -13,6 +13,10 @@ A run without entries is a note. The first block of each batch says when the bat
 disk, which nobody can know earlier: ms since 1970, or 0 if this process has written none before. A
 run whose messages an upstream was waited for has a note before it: since when, in ms.
 
+A block of messages *as they came* has no body: its head is how many pieces it has, the octets of
+their layouts, 0, and 2**32 - 1; then the layouts (``Layout``, as u32 each, with the octets of the
+routing key, which follow); then the pieces. ``Block`` makes the form above of them.
+
 Numbers are little-endian. An entry of an event source has no message here: its run has no dialect,
 and its message is a row under the source's number and the entry's offset. A body *apart* is a row
 of ``shares`` under the journal's number and the entry's position.
@@ -28,7 +32,7 @@ from struct import Struct, pack
 from struct import error as StructError
 from typing import Any, NamedTuple
 
-from gateway.broker.store import MOST_ENTRIES, MOST_OCTETS, PackedEntries, Recorded
+from gateway.broker.store import MOST_ENTRIES, MOST_OCTETS, PackedEntries, Recorded, WireEntries
 from gateway.broker.store import RecordedRun as Run
 from gateway.errors import StoreError
 from gateway.message import Message
@@ -37,6 +41,8 @@ _RUN = Struct("<IIQIqBH")
 _HEAD = Struct("<IIII")
 _ADDED = Struct("<II")
 _APART = Struct("<IQ")
+_LAYOUT = Struct("<IIIIII")
+_ON_WIRE = 0xFFFFFFFF
 _INT = 4
 _WRITTEN, _ENTERED = 1, 2
 """Kinds of notes, in the place of the number of an address; the value is in that of the offset."""
@@ -49,7 +55,7 @@ class PackedBlock(NamedTuple):
     entries: int
     octets: int
     runs: bytes
-    head: list[bytes]
+    head: list[bytes | memoryview]
     body: list[bytes]
 
 
@@ -190,13 +196,21 @@ def pack_blocks(recorded: Recorded) -> Iterator[PackedBlock]:
         at, done = end, totals[end - 1]
 
 
-def pack_entries(packed: PackedEntries) -> PackedBlock:
-    """Packed entries as a block."""
+def pack_entries(packed: PackedEntries | WireEntries) -> PackedBlock:
+    """Packed entries, or those as they came, as a block."""
     count = len(packed)
     runs = [
         Run(until - run[0], *run[1:])
         for run, until in zip(packed.runs, _ends(packed.runs, count), strict=True)
     ]
+    head: list[bytes | memoryview]
+    if isinstance(packed, WireEntries):
+        layouts = b"".join(
+            _LAYOUT.pack(*layout[:-1], len(layout.key)) + layout.key for layout in packed.layouts
+        )
+        head = [_HEAD.pack(len(packed.layouts), len(layouts), 0, _ON_WIRE), layouts, *packed.pieces]
+        runs_octets = pack_runs(runs, packed.before)
+        return PackedBlock(packed.first, count, packed.octets, runs_octets, head, [])
     sizes = packed.key_sizes, packed.header_sizes, packed.body_sizes
     keys, headers, bodies = (list(accumulate(one, initial=0)) for one in sizes)
     head = [
@@ -210,6 +224,32 @@ def pack_entries(packed: PackedEntries) -> PackedBlock:
     return PackedBlock(
         packed.first, count, packed.octets, pack_runs(runs, packed.before), head, packed.bodies
     )
+
+
+def _split_pieces(head: bytes, count: int) -> tuple[bytes, bytes]:
+    """The head and the body that a block of messages as they came would have else. Hot: two steps
+    for each of them. Raises ``struct.error``, and ``StoreError`` if they do not fit."""
+    pieces, layouts = _HEAD.unpack_from(head)[:2]
+    layout_at, at = _HEAD.size, _HEAD.size + layouts
+    keys: list[bytes] = []
+    headers: list[bytes] = []
+    bodies: list[bytes] = []
+    for _ in range(pieces):
+        number, octets, size, size_at, header, key = _LAYOUT.unpack_from(head, layout_at)
+        layout_at += _LAYOUT.size + key
+        keys += [head[layout_at - key : layout_at]] * min(number, count)
+        unpack, end = Struct(f">{size_at}xQ{header}s").unpack_from, at + octets
+        while at < end:
+            body, properties = unpack(head, at)
+            headers.append(properties)
+            at += size
+            bodies.append(head[at : at + body])
+            at += body + 1
+        if at != end:
+            break
+    if at != len(head) or layout_at != _HEAD.size + layouts or len(headers) != len(keys) != count:
+        raise StoreError("a block of the journal is damaged")
+    return pack_columns(keys, headers, bodies, {}, {})
 
 
 def _ends(runs: list[tuple[int, int, int, int, int, str, str, int]], count: int) -> list[int]:
@@ -245,6 +285,9 @@ class Block:
         self.body = body
         try:
             keys, headers, added, apart = _HEAD.unpack_from(head)
+            if apart == _ON_WIRE:
+                self.head, self.body = head, body = _split_pieces(head, count)
+                keys, headers, added, apart = _HEAD.unpack_from(head)
             numbers = array("i")
             at = _HEAD.size + 3 * (count + 1) * _INT
             numbers.frombytes(head[_HEAD.size : at])

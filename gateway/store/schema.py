@@ -23,11 +23,12 @@ if sys.platform != "win32":
     import fcntl
 
 APPLICATION = 0x414D5147
-FORMAT = 5
+FORMAT = 6
 """Format 2: a body may be the number of a file in ``large``. Format 3: records of kinds
 "branch" and "deleted" own messages, which an earlier gateway would remove as those of a deleted
 queue. Format 4: so do records of the kinds "journal-address" and "journal-index". Format 5: the
-table ``journal`` has blocks of entries, and what stood in an index of its own."""
+table ``journal`` has blocks of entries, and what stood in an index of its own. Format 6: some of
+these blocks have messages as they came."""
 PAGE = 8192
 """Octets. 4096, 8192 and 16384 write equally fast; 8192 deletes faster than 4096 and keeps
 bodies of up to 8 KB on one page."""
@@ -75,8 +76,13 @@ def _journal(connection: sqlite3.Connection) -> None:
     )
 
 
+def _messages_as_they_came(connection: sqlite3.Connection) -> None:
+    """Format 5 to 6: no change, as format 5 has no such blocks."""
+
+
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {
     1: _numbers_of_files, 2: _branches, 3: _journal, 4: entries_to_blocks,
+    5: _messages_as_they_came,
 }  # fmt: skip
 """Step from format n to n + 1, by n; each runs inside the transaction that raises the number."""
 

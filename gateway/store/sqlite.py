@@ -28,6 +28,7 @@ from gateway.broker.store import (
     Recorded,
     RecordedRun,
     StoredMessage,
+    WireEntries,
 )
 from gateway.errors import LocalError, StoreError, Unstorable
 from gateway.message import Message
@@ -281,7 +282,7 @@ class SqliteStore:
         self.gathering.recorded = entries
         self.dirty = True
 
-    def record_packed(self, entries: PackedEntries) -> None:
+    def record_packed(self, entries: PackedEntries | WireEntries) -> None:
         """The same for packed entries, any number of times."""
         self.gathering.packed.append(entries)
         self.dirty = True

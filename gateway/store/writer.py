@@ -193,7 +193,7 @@ class Writer:
             key = (self.journal << SHIFT) + first
             sizes = sum(map(len, head)), sum(map(len, body))
             if sum(sizes) >= BLOCK_FROM:
-                place = self.block_files.append(key, head + body, sum(sizes))
+                place = self.block_files.append(key, [*head, *body], sum(sizes))
                 values += (key, entries, octets, runs, place, sizes[0] << HALF | sizes[1])
             else:
                 values += (key, entries, octets, runs, b"".join(head), b"".join(body))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.broker.broker import Broker
-from gateway.broker.journal import Recorder
+from gateway.broker.recorder import Recorder, recorder_of
 from gateway.broker.store import MOST_ENTRIES
 from gateway.message import Message
 from gateway.net.loop_turn import LoopTurn
@@ -51,7 +51,7 @@ def test_packed_entries_are_what_messages_become(tmp_path: Path) -> None:
     """Octet by octet."""
     stores = [SqliteStore(tmp_path / name) for name in ("packed", "recorded")]
     journals = [Broker(store, None, 1_000_000, EVERYTHING).state.journal for store in stores]
-    recorders = [journal.recorder("/") for journal in journals]
+    recorders = [recorder_of(journal, "/") for journal in journals]
 
     @settings(max_examples=60, deadline=None)
     @given(MESSAGES)
@@ -172,7 +172,7 @@ def test_entries_of_sources_keep_their_turn(tmp_path: Path) -> None:
     """What was published before comes first; and a forwarded message keeps its time for itself."""
     store = SqliteStore(tmp_path)
     journal = Broker(store, None, 1_000_000, EVERYTHING).state.journal
-    recorder = journal.recorder("/")
+    recorder = recorder_of(journal, "/")
     assert recorder is not None
     publisher = Publisher(recorder)
     journal.gather(publisher)
@@ -191,7 +191,7 @@ def test_entries_of_sources_keep_their_turn(tmp_path: Path) -> None:
 def test_entries_count_with_their_keys(tmp_path: Path) -> None:
     """Until they are written, so that a publisher of empty messages has a limit as well."""
     store = SqliteStore(tmp_path)
-    recorder = Broker(store, None, 1_000_000, EVERYTHING).state.journal.recorder("/")
+    recorder = recorder_of(Broker(store, None, 1_000_000, EVERYTHING).state.journal, "/")
     assert recorder is not None
     before = store.pending_octets
     recorder.record_many([transient(b"", "k" * 250)] * 100, None)
@@ -200,8 +200,10 @@ def test_entries_count_with_their_keys(tmp_path: Path) -> None:
 
 
 class Publisher:
-    origin = None
-
     def __init__(self, recorder: Recorder) -> None:
         self.gathered: list[Message] = []
-        self.recorder: Recorder | None = recorder
+        self.recorder = recorder
+
+    def record_gathered(self) -> None:
+        self.recorder.record_many(self.gathered[:], None)
+        self.gathered.clear()

@@ -59,6 +59,7 @@ def test_messages_that_are_published_together_are_recorded(tmp_path: Path) -> No
     path.publish(alike[0])  # from now on the exchange is known
     taken = publish_run(path, alike, 1, False, perf_counter, math.inf)
     assert taken == 2
+    path.gather_run(alike, 1, taken, None)
     for one in alike[1 + taken :]:
         path.publish(one)
     recording.commit()

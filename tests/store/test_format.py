@@ -155,7 +155,7 @@ def test_format_2(tmp_path: Path) -> None:
     assert held(channel, "large") == []
     reopened(broker, tmp_path).state.store.abandon()  # type: ignore[attr-defined]
     now = sqlite3.connect(tmp_path / "gateway.db")
-    assert now.execute("PRAGMA user_version").fetchone() == (5,)
+    assert now.execute("PRAGMA user_version").fetchone() == (FORMAT,)
     now.close()
 
 

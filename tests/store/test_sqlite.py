@@ -15,6 +15,7 @@ from gateway.errors import LocalError, StoreError, Unstorable
 from gateway.message import Essentials
 from gateway.store import SqliteStore, open_records, writer
 from gateway.store.rows import Packer, Unpacker
+from gateway.store.schema import FORMAT
 from gateway.values import Seconds
 from tests.store.samples import message, same
 from tests.test_bodies import spooled
@@ -554,9 +555,9 @@ def test_a_foreign_database_is_left_alone(tmp_path: Path) -> None:
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     SqliteStore(tmp_path, synchronous="off").close()
     connection = sqlite3.connect(tmp_path / "gateway.db")
-    connection.execute("PRAGMA user_version=6")
+    connection.execute(f"PRAGMA user_version={FORMAT + 1}")
     connection.close()
-    with pytest.raises(StoreError, match="format 6; this gateway knows formats up to 5"):
+    with pytest.raises(StoreError, match=f"format {FORMAT + 1}; this gateway knows formats up to {FORMAT}"):
         SqliteStore(tmp_path)
 
 

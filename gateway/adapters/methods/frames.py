@@ -21,7 +21,7 @@ from gateway.adapters.methods.essentials import arrived, step_over, value_places
 from gateway.adapters.methods.geometry import Version
 from gateway.adapters.methods.publish_template import PATIENCE, PublishTemplate, Route
 from gateway.errors import Condition, LocalError, PeerError
-from gateway.message import Essentials, Message
+from gateway.message import LEAST_ON_WIRE, Essentials, Message
 from gateway.operations import Deliver, Operation, Outcome, Publish, PublishMany
 
 _ROUTES: dict[bool, BoundedCache[bytes, Route]] = {False: BoundedCache(), True: BoundedCache()}
@@ -334,10 +334,13 @@ class Frames:
             template = PublishTemplate(head, header, self._counts, route, essentials, like)
             _ALIKE.keep(kind, template)
         messages: list[Message] = []
+        begin = at
         at = template.run(buf, at, min(self._max_body, self.limit - self._counts), messages)
         if messages:
             template.misses = 0
-            found.append(PublishMany(channel, messages, route[2]))
+            count = len(messages)
+            wire = template.wire(buf, begin, at, count) if count >= LEAST_ON_WIRE else None
+            found.append(PublishMany(channel, messages, route[2], wire))
         else:
             template.misses += 1
         return at

@@ -8,7 +8,7 @@ from struct import Struct
 
 from gateway.adapters.core.templates import Template
 from gateway.adapters.methods.content import BASIC
-from gateway.message import Essentials, Message
+from gateway.message import Essentials, Message, WireRun
 
 PATIENCE = 8
 """So many times none that is like it has followed, and another template is made."""
@@ -54,6 +54,11 @@ class PublishTemplate:
         self._between, self._end_octet = between, between[0]
         values = "".join(f"{width}s" for width in widths)
         self._unpack = Struct(f">{len(self._before)}sQ{values}{len(between)}sI").unpack_from
+
+    def wire(self, buf: bytes, begin: int, end: int, count: int) -> WireRun:
+        """So many publishes that are like it, and where they stand."""
+        size_at = len(self._before)
+        return WireRun(buf, begin, end, count, self._size, size_at, len(self._header))
 
     def run(self, buf: bytes, at: int, most: int, found: list[Message]) -> int:
         """Add the messages of the publishes from ``at`` on that are like it and whole, and have a
