@@ -1,6 +1,12 @@
-"""The cost of the journal for publishers: a gateway that records against one that does not."""
+"""The cost of the journal for publishers: a gateway that records against one that does not.
 
+Where processors share a core or a cache, whatever runs on one costs a process on another something.
+A gateway that does not record beside a process that only spins shows how much."""
+
+import contextlib
 import statistics
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,9 +24,32 @@ CELLS = [replace(one, different=True) for one in MODES if one.window]
 RULES = '[[journal.recording]]\naddress = "*"\n'
 
 
+@contextlib.contextmanager
+def spinning() -> Iterator[None]:
+    """A process of the lowest priority that never rests."""
+    command = [sys.executable, "-c", "import os; os.nice(19)\nwhile True: pass"]
+    process = subprocess.Popen(command)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
 def micro(runs: list[Run]) -> float:
     """Microseconds of the gateway for each message."""
     return statistics.median(run.server_cpu * 1e6 / run.count for run in runs)
+
+
+def against_off(row: Row, ours: list[Run], off: list[Run]) -> Row:
+    """A row that compares these runs with those of a gateway that does not record."""
+    compare(row, [run.rate for run in ours], [run.rate for run in off])
+    row.detail = {"ours": describe(ours), "theirs": describe(off)}
+    row.note = f"gateway {micro(ours):.1f} us, off {micro(off):.1f} us"
+    others = max(run.others for run in off)
+    if others > DISTURBED:
+        row.note += f"; others kept {others:.1f} processors busy"
+    return row
 
 
 def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
@@ -41,16 +70,14 @@ def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Ro
             file.write_text(RULES)
             with gateway("--config", str(file)) as ours, gateway() as theirs:
                 for mode, label, size in cells:
-                    row = Row(GROUP, f"{mode.name}, {label}", "msg/s", against="off", aim=AIM)
-                    sides = [Side(ours), Side(theirs)]
+                    name = f"{mode.name}, {label}"
+                    sides = [Side(ours), Side(theirs), Side(theirs, beside=spinning)]
                     cell(sides, mode, size, 0.4 if quick else 3.0, repeat)
-                    compare(row, *([run.rate for run in side.runs] for side in sides))
-                    on, off = (side.runs for side in sides)
-                    row.detail = {"ours": describe(on), "theirs": describe(off)}
-                    row.note = f"gateway {micro(on):.1f} us, off {micro(off):.1f} us"
-                    others = max(run.others for run in on + off)
-                    if others > DISTURBED:
-                        row.note += f"; others kept {others:.1f} processors busy"
-                    yield row
+                    on, off, beside = (side.runs for side in sides)
+                    yield against_off(Row(GROUP, name, "msg/s", against="off", aim=AIM), on, off)
+                    row = Row(
+                        GROUP, f"{name}, off beside a spinning process", "msg/s", against="off"
+                    )
+                    yield against_off(row, beside, off)
     except (Missing, Failed) as why:
         yield Row(GROUP, "all", note=f"skipped: {why}")

@@ -68,10 +68,12 @@ class Run:
 
 @dataclass
 class Side:
-    """One broker and its measurements; `behind` is the broker that it passes messages to."""
+    """One broker and its measurements; `behind` is the broker that it passes messages to, and
+    `beside` runs something else meanwhile."""
 
     server: Server
     behind: Server | None = None
+    beside: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
     count: int = 0
     warm: set[str] = field(default_factory=set)
     runs: list[Run] = field(default_factory=list)
@@ -125,7 +127,7 @@ def cell(sides: list[Side], mode: Mode, size: int, seconds: float, repeat: int) 
 
     def run(side: Side, count: int) -> Run:
         resting = [one.server for one in sides if one.server is not side.behind]
-        with alone(side.server, resting):
+        with alone(side.server, resting), side.beside():
             return passage(side.server, mode, size, count, side.behind)
 
     for side in sides:

@@ -37,6 +37,8 @@ ROWS = 4096
 """Rows removed in one batch of the store: a few milliseconds."""
 SLOWLY = 30
 """Looks until the ages and octets of all there is are looked at again."""
+BEHIND = 16
+"""Segments' worth of entries in the store from which on sealing hurries."""
 FIRST = Question(bodies=False, entries=1)
 
 
@@ -208,7 +210,13 @@ class Keeper:
             if not large:
                 return False
         end = min(span.end, start + settings.segment_messages)
-        reached, made = self._sealer.seal(Job(head.id, start, end, settings.segment_octets))
+        octets = tail.octets() * waiting // (span.end - span.start)  # others are sealed already
+        hurry = (
+            waiting > BEHIND * settings.segment_messages
+            or octets > BEHIND * settings.segment_octets
+        )
+        job = Job(head.id, start, end, settings.segment_octets, hurry)
+        reached, made = self._sealer.seal(job)
         if made:
             log.debug("sealed %s", made)
         return bool(made) and reached < span.end and full

@@ -14,12 +14,14 @@ PORTION = ALL._replace(entries=2048)
 
 class Job(NamedTuple):
     """Positions from ``start`` to ``end`` (not included) of this journal that may be in the next
-    segment, and about how many octets of entries it has at most."""
+    segment, and about how many octets of entries it has at most. ``hurry``: so much waits that it
+    should not wait for an idle processor."""
 
     journal: str
     start: int
     end: int
     octets: int
+    hurry: bool = False
 
 
 class Sealed(NamedTuple):

@@ -15,6 +15,7 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from select import select
 
 from gateway.journal.entries import JournalError
 from gateway.journal.sealing import Job, LocalSealer, Sealed
@@ -22,7 +23,10 @@ from gateway.journal.sealing import Job, LocalSealer, Sealed
 IDLE = 60.0
 """Seconds without a job after which the process ends: it takes 170 MB."""
 NICE = 10
-"""Added to the niceness: publishers come first where processors are scarce."""
+"""Added to the niceness: publishers come first where processors are scarce. On Linux the process
+takes only what nobody else wants, unless it must hurry."""
+IDLE_SECONDS = 10.0
+"""Seconds for a job on processors that would be idle; then it is done anew, and hurries."""
 PATIENCE = 10.0
 """Seconds for the process to end."""
 
@@ -36,10 +40,15 @@ class SealingProcess:
         self.data_dir = data_dir
         self.directory = directory
         self._process: subprocess.Popen[bytes] | None = None
+        self._hurries = False
+        """Whether the process does not wait for an idle processor."""
         self._changing = threading.Lock()
         self._closed = False
 
     def seal(self, job: Job) -> Sealed:
+        if job.hurry and not self._hurries:
+            with self._changing:
+                self._end()  # it could not get back what it has given up
         waited = self._process is not None
         answer, status = self._ask(job)
         if not answer and waited:
@@ -54,11 +63,15 @@ class SealingProcess:
 
     def _ask(self, job: Job) -> tuple[bytes, int]:
         """The answer; if there is none, the status with which the process has ended."""
-        process = self._start()
+        process = self._start(job.hurry)
         assert process.stdin is not None and process.stdout is not None
         try:
             process.stdin.write(json.dumps(job).encode() + b"\n")
             process.stdin.flush()
+            if not self._hurries and not select([process.stdout], [], [], IDLE_SECONDS)[0]:
+                with self._changing:
+                    self._end()
+                return self._ask(job._replace(hurry=True))
             answer = process.stdout.readline()
         except OSError:
             answer = b""
@@ -67,7 +80,7 @@ class SealingProcess:
                 self._end()
         return answer, process.returncode or 0
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self, hurry: bool) -> subprocess.Popen[bytes]:
         with self._changing:
             if self._closed:
                 raise JournalError("the gateway stops")
@@ -76,7 +89,8 @@ class SealingProcess:
             if self._process is None:
                 # "-P": no module comes from the directory in which the gateway was started.
                 command = [sys.executable, "-P", "-m", __name__]
-                command += [str(self.data_dir), str(self.directory)]
+                command += [str(self.data_dir), str(self.directory), *(["hurry"] * hurry)]
+                self._hurries = hurry or sys.platform != "linux"
                 self._process = subprocess.Popen(
                     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
                 )
@@ -103,13 +117,16 @@ class SealingProcess:
             self._end()
 
 
-def main(data_dir: Path, directory: Path) -> None:
+def main(data_dir: Path, directory: Path, hurry: bool) -> None:
     """The process: until its input ends. Signals are for the gateway, which ends it."""
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, signal.SIG_IGN)
     if sys.platform != "win32":
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         os.nice(NICE)
+    if sys.platform == "linux" and not hurry:
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     jobs: SimpleQueue[bytes] = SimpleQueue()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     threading.Thread(target=read_jobs, args=[jobs], daemon=True).start()
@@ -138,4 +155,4 @@ def read_jobs(jobs: SimpleQueue[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] == ["hurry"])

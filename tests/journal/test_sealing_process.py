@@ -1,6 +1,7 @@
 """Segments are written by a process of its own, which ends with its gateway."""
 
 import contextlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from gateway.config.journal import JournalSettings
+from gateway.journal import keeping, sealing_process
 from gateway.journal.entries import JournalError
 from gateway.journal.keeping import Keeper
 from gateway.journal.sealing import Job, LocalSealer, Sealed
@@ -80,6 +82,72 @@ def test_another_one_starts_if_it_was_killed(folder: Path, process: SealingProce
     until(lambda: not first.is_running() or first.status() == "zombie", "the end of the process")
     assert process.seal(job(folder, 10)).reached == 10
     assert child(process).pid != first.pid
+
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs the idle class of Linux")
+
+
+@LINUX
+def test_only_idle_processors_unless_it_must_hurry(folder: Path, process: SealingProcess) -> None:
+    process.seal(job(folder, 10))
+    first = child(process)
+    assert os.sched_getscheduler(first.pid) == os.SCHED_IDLE
+    process.seal(job(folder, 20)._replace(hurry=True))
+    second = child(process)
+    assert second.pid != first.pid and not first.is_running()
+    assert os.sched_getscheduler(second.pid) == os.SCHED_OTHER and second.nice() > 0
+    process.seal(job(folder, 30))
+    assert child(process).pid == second.pid  # until it has nothing to do for a while
+
+
+@LINUX
+def test_without_an_idle_processor_it_hurries(
+    folder: Path, process: SealingProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process.seal(job(folder, 10))
+    first = child(process)
+    first.suspend()
+    monkeypatch.setattr(sealing_process, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(sealing_process, "PATIENCE", 0.1)
+    assert process.seal(job(folder, 30)).reached == 30
+    assert not first.is_running() and os.sched_getscheduler(child(process).pid) == os.SCHED_OTHER
+
+
+class Noting(LocalSealer):
+    """Notes whether it should hurry."""
+
+    hurried: list[bool] = []
+
+    def seal(self, job: Job) -> Sealed:
+        self.hurried.append(job.hurry)
+        return super().seal(job)
+
+
+@pytest.mark.parametrize(
+    ("entries", "octets", "hurried"),
+    [(12, 10, [False]), (12, 1500, [True]), (31, 10, [True, False, False])],
+)
+def test_it_hurries_when_much_waits(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    entries: int,
+    octets: int,
+    hurried: list[bool],
+) -> None:
+    monkeypatch.setattr(keeping, "BEHIND", 3)
+    monkeypatch.setattr(Noting, "hurried", [])
+    sealing = Sealing(tmp_path)
+    sealing.publish(*[b"x" * octets] * entries)
+
+    async def look() -> None:
+        settings = JournalSettings(**FEW | {"segment_octets": 3000})
+        keeper = Keeper(sealing.broker.state.journal, settings, tmp_path, sealing.turn, Noting)
+        await keeper.look()
+        await keeper.close()
+        assert keeper.failing == ""
+
+    run(look())
+    assert Noting.hurried == hurried
 
 
 def test_a_failure_is_told_and_the_process_goes_on(folder: Path, process: SealingProcess) -> None:

@@ -557,7 +557,9 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "gateway.db")
     connection.execute(f"PRAGMA user_version={FORMAT + 1}")
     connection.close()
-    with pytest.raises(StoreError, match=f"format {FORMAT + 1}; this gateway knows formats up to {FORMAT}"):
+    with pytest.raises(
+        StoreError, match=f"format {FORMAT + 1}; this gateway knows formats up to {FORMAT}"
+    ):
         SqliteStore(tmp_path)
 
 
