@@ -25,7 +25,7 @@ IDLE = 60.0
 NICE = 10
 """Added to the niceness: publishers come first where processors are scarce. On Linux the process
 takes only what nobody else wants, unless it must hurry."""
-IDLE_SECONDS = 10.0
+IDLE_SECONDS = 5.0
 """Seconds for a job on processors that would be idle; then it is done anew, and hurries."""
 PATIENCE = 10.0
 """Seconds for the process to end."""

@@ -88,7 +88,10 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs the idle class
 
 
 @LINUX
-def test_only_idle_processors_unless_it_must_hurry(folder: Path, process: SealingProcess) -> None:
+def test_only_idle_processors_unless_it_must_hurry(
+    folder: Path, process: SealingProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealing_process, "IDLE_SECONDS", 100)
     process.seal(job(folder, 10))
     first = child(process)
     assert os.sched_getscheduler(first.pid) == os.SCHED_IDLE
