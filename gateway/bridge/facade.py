@@ -257,6 +257,7 @@ class Facade:
         try:
             self._learn(remote)
             await self._restore(remote)
+            await self._request_all(remote)  # messages may wait for what is declared now
             await self.publisher.open(name)
             self.remote = remote
             self.connected += 1
@@ -328,27 +329,32 @@ class Facade:
             await remote.request(BeginSession(CONTROL, None))
 
     async def _request(self, remote: Remote) -> None:
-        """Send the requests, one at a time: a refusal may end their channel."""
         while True:
-            while self._requests:
-                request = self._requests[0]
-                result, refusal = None, None
-                if self._assumed:
-                    result = ASSUMED[request.operation.__class__](request.operation)
-                else:
-                    try:
-                        result = await self._answer_of(remote, request.operation)
-                    except (LocalError, Refusal) as error:
-                        refusal = self.explain(error)
-                    if remote.closed is None:
-                        await self._reopen(remote)
-                    elif refusal is None or refusal.condition not in FAULTS:
-                        return  # asked again over the next connection
-                self._requests.popleft()
-                with self.turn():
-                    request.answer.resolve(result, refusal)
             self._requested.clear()
+            await self._request_all(remote)
+            if remote.closed is not None:
+                return
             await self._requested.wait()
+
+    async def _request_all(self, remote: Remote) -> None:
+        """Send the requests that wait now, one at a time: a refusal may end their channel."""
+        for _ in range(len(self._requests)):
+            request = self._requests[0]
+            result, refusal = None, None
+            if self._assumed:
+                result = ASSUMED[request.operation.__class__](request.operation)
+            else:
+                try:
+                    result = await self._answer_of(remote, request.operation)
+                except (LocalError, Refusal) as error:
+                    refusal = self.explain(error)
+                if remote.closed is None:
+                    await self._reopen(remote)
+                elif refusal is None or refusal.condition not in FAULTS:
+                    return  # asked again over the next connection
+            self._requests.popleft()
+            with self.turn():
+                request.answer.resolve(result, refusal)
 
     async def _answer_of(self, remote: Remote, operation: Any) -> Any:
         """Raises ``Refusal``. A broker may end the connection over a type of exchange that it does

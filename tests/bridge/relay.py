@@ -22,9 +22,11 @@ class Relay:
         self.lost = 0
         """Octets that were."""
         self.delay = 0.0
+        self.held: set[socket.socket] = set()
+        """Ends from which nothing is passed on for now; it is later."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self._ends: set[socket.socket] = set()
+        self._ends: dict[socket.socket, None] = {}
         self._clients: set[socket.socket] = set()
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
@@ -41,13 +43,13 @@ class Relay:
             if not self.open:
                 return
             with socket.create_connection(("127.0.0.1", self.target)) as server:
-                self._ends |= {client, server}
+                self._ends |= {client: None, server: None}
                 self._clients.add(client)
                 back = threading.Thread(target=self._pass, args=(server, client))
                 back.start()
                 self._pass(client, server)
                 back.join()
-                self._ends -= {client, server}
+                del self._ends[client], self._ends[server]
                 self._clients.discard(client)
 
     def _pass(self, here: socket.socket, there: socket.socket) -> None:
@@ -55,6 +57,8 @@ class Relay:
             while data := here.recv(1 << 16):
                 if self.delay:
                     time.sleep(self.delay)
+                while here in self.held:
+                    time.sleep(0.005)
                 if self.deaf and here in self._clients:
                     self.lost += len(data)
                 else:
@@ -64,7 +68,7 @@ class Relay:
                 end(one)
 
     def ends(self) -> list[socket.socket]:
-        """Of all connections now, at both sides."""
+        """Of all connections now, at both sides: client and target, the oldest connection first."""
         return list(self._ends)
 
     def cut(self, ends: Iterable[socket.socket] | None = None) -> None:
@@ -78,6 +82,7 @@ class Relay:
     def __exit__(self, *_: object) -> None:
         end(self._listener)
         self._listener.close()
+        self.held.clear()
         self.cut()
         for thread in self._threads:
             thread.join()

@@ -37,7 +37,7 @@ log = logging.getLogger("gateway.bridge")
 
 LOOK_SECONDS = 0.02
 CONFIRM_SECONDS = 30.0
-"""Time for the publishes under way to be confirmed."""
+"""Time for the publishes under way to be confirmed, and for requests about topology."""
 IDLE_SECONDS = 5.0
 """Time for messages under way from one broker to the other."""
 EMPTY_SECONDS = 600.0
@@ -158,9 +158,9 @@ class ModeChanges:
         """Raises ``Refusal`` if an exchange and a queue of its would have different brokers, and
         nothing would bring the messages over: they would wait where nobody takes them."""
         stranded: dict[str, list[str]] = {}
-        for exchange, queue in self.pair.bindings:
+        for exchange, queue in self.pair.topology.bindings:
             changes = ("exchange", exchange) in places, ("queue", queue) in places
-            if not any(changes) or self.pair.is_temporary(queue):
+            if not any(changes) or self.pair.topology.is_temporary(queue):
                 continue
             source = self.addresses.exchanges.get(exchange, self.addresses.others)
             target = self.addresses.queue(queue)
@@ -303,7 +303,7 @@ class ModeChanges:
                         return
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:
-            text = "publishes under way were not confirmed: is one of the brokers away?"
+            text = "publishes or declarations under way were not confirmed: is a broker away?"
             raise Refusal(Condition.RESOURCE_ERROR, text) from None
 
     async def _move(self, address: Address) -> None:

@@ -8,19 +8,17 @@ changes, its publishes wait here.
 import logging
 import secrets
 from collections.abc import Callable, Collection
-from contextlib import suppress
-from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from gateway.adapters.methods.content import BASIC
 from gateway.bridge.facade import Facade
 from gateway.bridge.feeds import Feed
 from gateway.bridge.modes.address import Address, Addresses
-from gateway.bridge.modes.bindings import Bindings
 from gateway.bridge.modes.copies import KEPT, MARK, Expected, copied, copy_id, copy_of, original_id
 from gateway.bridge.modes.follower import Follower
 from gateway.bridge.modes.mode import NEW, NO_SHARE, OLD, Share
+from gateway.bridge.modes.topology import Topology, pass_on
 from gateway.bridge.queue_types import TYPE, find_queue
 from gateway.bridge.remote_ends import CHANNEL, begin, look_for
 from gateway.bridge.waiting import quietly
@@ -32,22 +30,9 @@ from gateway.broker.outbound import MOST_MESSAGES, PublishFate
 from gateway.broker.stream_queues import STREAM
 from gateway.errors import Condition, Refusal
 from gateway.message import Message, Properties
-from gateway.operations import (
-    Bind,
-    DeclareExchange,
-    DeclareQueue,
-    DeleteExchange,
-    DeleteQueue,
-    FindQueue,
-    Outcome,
-    PurgeQueue,
-    Unbind,
-)
+from gateway.operations import FindQueue, Outcome
 
 log = logging.getLogger("gateway.bridge")
-
-QUEUE_REQUESTS = (DeclareQueue, DeleteQueue, FindQueue, PurgeQueue)
-EXCHANGE_REQUESTS = (DeclareExchange, DeleteExchange)
 
 
 class UpstreamPair:
@@ -56,7 +41,8 @@ class UpstreamPair:
     def __init__(self, old: Facade, new: Facade, addresses: Addresses) -> None:
         self.addresses = addresses
         self.sides = {OLD: old, NEW: new}
-        self.bindings = Bindings()
+        self.topology = Topology(self.sides, addresses)
+        self.ask = self.topology.ask
         self.host: FacadeVirtualHost
         self._epoch = secrets.token_hex(4)
         self._expected = Expected()
@@ -78,25 +64,18 @@ class UpstreamPair:
             facade.on_lost = partial(self._lose_copies, side)
             facade.is_copy = self._is_copy
 
-    def _side(self, queue: str) -> Facade:
-        """Where the consumers of a queue have their subscriptions. Exclusive queues, and those that
-        end with the connection to the upstream, stay where they were declared."""
-        if self.is_temporary(queue):
-            return self.sides[OLD]
-        return self.sides[self.addresses.queue(queue).arrangement.primary]
-
     def _serves(self, side: int, queue: str) -> bool:
         """Whether a queue may have subscriptions at a side."""
         address = self.addresses.queue(queue)
-        split = address.share.splits and not self.is_temporary(queue)
-        return split or self._side(queue) is self.sides[side]
+        split = address.share.splits and not self.topology.is_temporary(queue)
+        return split or self.topology.side(queue) == side
 
     def sides_of(self, queue: FeedQueue, address: Address, share: Share) -> tuple[int, ...]:
         """Where a consumer has its subscriptions if this is the share of its address."""
         arrangement = address.arrangement
         if share is NO_SHARE or not share.splits:
-            return (OLD,) if self.is_temporary(queue.name) else (arrangement.primary,)
-        if self.is_temporary(queue.name):
+            return (OLD,) if self.topology.is_temporary(queue.name) else (arrangement.primary,)
+        if self.topology.is_temporary(queue.name):
             return (OLD,)
         if share.keys and address.opened:
             return arrangement.primary, arrangement.other
@@ -210,7 +189,8 @@ class UpstreamPair:
         self._publish_held(held)
 
     def is_under_way(self, addresses: Collection[Address]) -> bool:
-        """Whether publishes that should wait from now on, or their copies, have no fate yet."""
+        """Whether publishes that should wait from now on, or their copies, have no fate yet; or a
+        broker has not got a queue, an exchange or a binding yet that the other one has."""
         return (
             any(
                 one.awaits
@@ -225,6 +205,7 @@ class UpstreamPair:
                 for found, exchanges in self._transacting.values()
             )
             or any(one in addresses for one in self._copies.values())
+            or self.topology.is_under_way(addresses)
         )
 
     def _publish_held(self, held: list[int]) -> None:
@@ -324,58 +305,6 @@ class UpstreamPair:
         self._copies[-self._last_copy] = address
         other.publish(-self._last_copy, copy)
 
-    # --- topology ---------------------------------------------------------------------------------
-
-    def ask(self, operation: Any) -> Answer:
-        """Both brokers get a request, and the primary one of its address answers."""
-        exclusive = operation.__class__ is DeclareQueue and operation.exclusive
-        name, exchange = named(operation)
-        side = OLD
-        if exchange:
-            side = self.addresses.exchanges.get(name, self.addresses.others).arrangement.primary
-        elif name:
-            side = OLD if self._side(name) is self.sides[OLD] else NEW
-        known = None if exchange else self.host.queues.known(name)
-        temporary = not exchange and self.is_temporary(name)
-        unknown = known is None and isinstance(operation, Bind | Unbind) and not exchange
-        looked = isinstance(operation, FindQueue) or getattr(operation, "passive", False)
-        if not (exclusive or temporary or unknown or looked):
-            other = OLD + NEW - side
-            told = self._ask(other, operation)
-            if told is not None:
-                told.then(lambda: self._told(other, name, told))
-        answer = self._ask(side, operation)
-        if answer is None:  # the successor has no such request: its topology was prepared
-            answer = self._ask(OLD, operation)
-        assert answer is not None
-        answer.then(lambda: self._performed(operation, answer))
-        return answer
-
-    def _performed(self, operation: Any, answer: Answer) -> None:
-        with suppress(Refusal):
-            answer.value()
-            self.bindings.follow(operation)
-
-    def is_temporary(self, queue: str) -> bool:
-        """Whether a queue stays at the old broker, in every mode."""
-        found = self.host.queues.known(queue)
-        return isinstance(found, UpstreamQueue) and bool(found.restore)
-
-    def _ask(self, side: int, operation: Any) -> Answer | None:
-        facade = self.sides[side]
-        if side == NEW and facade.places.rules is not None:
-            if not isinstance(operation, QUEUE_REQUESTS):
-                return None
-            operation = replace(operation, name=facade.places.queue(operation.name))
-        return facade.ask(operation)
-
-    def _told(self, side: int, name: str, answer: Answer) -> None:
-        try:
-            answer.value()
-        except Refusal as refusal:
-            upstream = self.sides[side].upstream.settings.name
-            log.info("facade %s: %s at %s: %s", self.host.name, name, upstream, refusal.text)
-
     # --- consuming --------------------------------------------------------------------------------
 
     def wanted(self, queue: FeedQueue) -> None:
@@ -408,9 +337,8 @@ class UpstreamPair:
 
     def open_replies(self, name: str) -> Answer:
         """At both brokers: where a reply is published depends on the modes at its gateway."""
-        primary = self._side(name)
-        answers = {side: side.open_replies(name) for side in self.sides.values()}
-        return answers[primary]
+        answers = {side: one.open_replies(name) for side, one in self.sides.items()}
+        return answers[self.topology.side(name)]
 
     def close_replies(self, name: str) -> None:
         for side in self.sides.values():
@@ -544,17 +472,3 @@ def shares(address: Address, message: Message) -> bool:
         group = key_of(message, GROUP_OF_JMS)
         key = key if group is None else str(group[1])
     return address.share.takes(message.user, key)
-
-
-def named(operation: Any) -> tuple[str, bool]:
-    """The name that a request is about, and whether it is that of an exchange."""
-    if isinstance(operation, Bind | Unbind):
-        return operation.destination, operation.to_exchange
-    return operation.name, isinstance(operation, EXCHANGE_REQUESTS)
-
-
-def pass_on(later: Answer, answer: Answer) -> None:
-    try:
-        answer.resolve(later.value())
-    except Refusal as refusal:
-        answer.resolve(None, refusal)
