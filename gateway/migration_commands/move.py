@@ -54,6 +54,12 @@ def move(
     grace: Annotated[
         float, typer.Option(help="Seconds without a message before a queue counts as empty.")
     ] = 1.0,
+    wait: Annotated[
+        float,
+        typer.Option(
+            help="Most seconds to wait, after an interruption, for what was under way to come back."
+        ),
+    ] = 10.0,
     retries: Annotated[int, typer.Option(help="Further attempts with a refused message.")] = 3,
     refused: Annotated[
         str, typer.Option(help="stop: end at a refused message; reject: reject it at its source.")
@@ -73,6 +79,7 @@ def move(
         "batch": batch,
         "rate": rate,
         "grace_seconds": grace,
+        "wait_seconds": wait,
         "retries": retries,
         "refused": refused,
         "notes": notes,

@@ -21,6 +21,8 @@ class Relay:
         """The target does not hear of the end of clients, as after a power cut."""
         self.lost = 0
         """Octets that were."""
+        self.connections = 0
+        """How many were made in all."""
         self.delay = 0.0
         self.held: set[socket.socket] = set()
         """Ends from which nothing is passed on for now; it is later."""
@@ -35,6 +37,7 @@ class Relay:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                self.connections += 1
                 self._threads.append(threading.Thread(target=self._serve, args=(client,)))
                 self._threads[-1].start()
 

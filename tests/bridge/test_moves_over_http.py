@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import httpx
@@ -95,13 +96,8 @@ def test_what_was_under_way_comes_late(old: Running, tmp_path: Path, version: st
             declare(old, name)
             declare(new, name)
             publish(old.port, name, range(count))
-            wanted = {"name": "in", "source": "old", "queues": [{"source": name}], "rate": 1000}
-            assert ask(new, "POST", "", wanted | {"batch": 50}).status_code == 201
-            until(lambda: told(new, "in")["moved"] > 100, "it moves")
-            relay.hushed = True
-            new.kill()
-            held = relay.ends()
-            new.start()
+            begin(new, name, wait_seconds=0)
+            held = lose(new, relay)
             before = told(new, "in")["moved"]
             until(lambda: told(new, "in")["moved"] > before + 300, "it goes on")
             relay.hushed = False
@@ -117,6 +113,50 @@ def test_what_was_under_way_comes_late(old: Running, tmp_path: Path, version: st
             assert {in_memory.text(one) for one in messages} == {f"body {n}" for n in range(count)}
             once = [in_memory.text(one) for one in messages if AGAIN not in notes_of(one)]
             assert len(set(once)) == len(once) == count
+
+
+def begin(new: Running, name: str, **more: Any) -> None:
+    """Begin the move ``in`` of a queue, and wait until it moves."""
+    wanted = {"name": "in", "source": "old", "queues": [{"source": name}], "rate": 1000}
+    assert ask(new, "POST", "", wanted | {"batch": 50} | more).status_code == 201
+    until(lambda: told(new, "in")["moved"] > 100, "it moves")
+
+
+def lose(new: Running, relay: Relay) -> list[socket]:
+    """Kill the gateway without a word to the source, and start it again; the ends of the
+    connections that the source still has."""
+    relay.hushed = True
+    new.kill()
+    held = relay.ends()
+    new.start()
+    return held
+
+
+@pytest.mark.parametrize("version", ["0-8", "0-9-1", "0-10", "1.0"])
+def test_what_was_under_way_is_not_overtaken(old: Running, tmp_path: Path, version: str) -> None:
+    """Though the source has not noticed that the killed gateway is gone."""
+    count = 1000
+    name = f"overtaken.{version}"
+    with Relay(old.port) as relay:
+        file = tmp_path / "gateway.toml"
+        file.write_text(UPSTREAM.format(port=relay.port, version=version))
+        with Running(tmp_path, "--config", file) as new:
+            declare(old, name)
+            declare(new, name)
+            publish(old.port, name, range(count))
+            begin(new, name, wait_seconds=PATIENCE)
+            held = lose(new, relay)
+            before, connections = told(new, "in")["moved"], relay.connections
+            until(  # two looks at the source, or the first batch
+                lambda: relay.connections > connections + 4 or told(new, "in")["moved"] > before,
+                "it waits, or moves others",
+            )
+            relay.hushed = False
+            relay.cut(held)
+            assert ended(new, "in")["state"] == "done"
+            depth = new.asked(f"/api/queues/%2F/{name}")["messages"]
+            found = [in_memory.text(one.message) for one in everything(new.port, name, depth)]
+            assert list(dict.fromkeys(found)) == [f"body {n}" for n in range(count)]
 
 
 MANY = 3000

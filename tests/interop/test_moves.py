@@ -95,8 +95,6 @@ def kill_and_go_on(folder: Path, words: list[str], turns: int, enough: int) -> t
                 time.sleep(0.01)
             time.sleep(dice.uniform(0.0, 0.3))
             kills += mover.process.poll() is None
-        # A busy broker may notice late, and deliver what the mover held behind other messages.
-        time.sleep(1.5)
     return run(folder, *words), kills
 
 

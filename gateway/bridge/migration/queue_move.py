@@ -25,6 +25,7 @@ from gateway.bridge.migration.identity import (
 )
 from gateway.bridge.migration.journal import Journal, QueueRecord
 from gateway.bridge.migration.recovery import Unfinished
+from gateway.bridge.migration.returns import is_back
 from gateway.bridge.migration.settings import MoveSettings
 from gateway.bridge.migration.sides import Side
 from gateway.bridge.waiting import quietly
@@ -38,6 +39,8 @@ PORTION = 64
 """Messages that are converted in one step of the event loop."""
 LOOK_SECONDS = 0.1
 """Time without a message after which the source is asked whether its queue is empty."""
+RETURN_SECONDS = 0.2
+"""Pause between two looks at whether the source has what was under way."""
 SETTLE_SECONDS = 0.5
 """Pause before the destination is searched for what was under way, which may still arrive."""
 
@@ -113,14 +116,16 @@ class QueueMove:
         work, record = self.work, self.record
         place = (work.name, record.queue)
         unfinished = await asyncio.to_thread(self._journal.unfinished, *place)
+        await self._returned(unfinished)
+        if work.stopping:
+            return False
         there = await self._found([one.number for one in unfinished if not one.settling])
-        window = len(unfinished) + 3 * work.settings.batch
         if record.expected is None:
             expected = await work.source.count(record.source)
             self.record = record = record._replace(expected=expected)
         destination = await work.destination.destination(record.destination, self._report)
         try:
-            source = await work.source.source(record.source, window)
+            source = await work.source.source(record.source, self._window(unfinished))
             try:
                 self.opened = True
                 working = self._work(source, destination, unfinished, there)
@@ -130,6 +135,24 @@ class QueueMove:
         finally:
             await quietly(destination.close())
         return self.record.done
+
+    async def _returned(self, unfinished: list[Unfinished]) -> None:
+        """Wait until the source has what was under way, which others would overtake. A source that
+        has not noticed for so long that the last connection is gone delivers the others first."""
+        work, queue = self.work, self.record.source
+        until = time.monotonic() + work.settings.wait_seconds
+        while unfinished and not work.stopping:
+            if time.monotonic() >= until:
+                text = "messages that were under way are not back: others go before them"
+                log.warning("move %s: %s: %s", work.name, queue, text)
+                return
+            if await is_back(work.source, queue, unfinished, self._window(unfinished)):
+                return
+            await asyncio.sleep(RETURN_SECONDS)
+
+    def _window(self, unfinished: list[Unfinished]) -> int:
+        """Messages that the source may deliver before any is settled."""
+        return len(unfinished) + 3 * self.work.settings.batch
 
     async def _found(self, numbers: list[int]) -> set[int]:
         """Those messages that are at the destination, as far as it can be read."""

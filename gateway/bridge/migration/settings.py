@@ -43,6 +43,13 @@ class MoveOptions(Section):
     grace_seconds: float = Field(
         1, ge=0, le=3600, description="time without a message before an empty queue counts as such"
     )
+    wait_seconds: float = Field(
+        10,
+        ge=0,
+        le=3600,
+        description="time that a move waits after an interruption, at most, for the messages that "
+        "were under way to be back in their queue, before it publishes others",
+    )
     retries: int = Field(
         3,
         ge=0,

@@ -9,6 +9,7 @@ from gateway.bridge.core_ends import Core, CoreDestination, CoreSource
 from gateway.bridge.ends import Destination, FiniteSource, Report
 from gateway.bridge.remote_ends import (
     CHANNEL,
+    COUNTING,
     begin,
     can_browse,
     counted,
@@ -23,6 +24,7 @@ from gateway.message import Message
 from gateway.net.dialer import Remote, refusal_of
 from gateway.operations import (
     Cancelled,
+    DeclareQueue,
     Deliver,
     Outcome,
     Prefetch,
@@ -58,6 +60,10 @@ class Side(Protocol):
         """Ready messages; ``None``: the version does not tell."""
         ...
 
+    async def consumers(self, queue: str) -> int | None:
+        """Consumers of a queue; ``None``: the version does not tell."""
+        ...
+
     async def browses(self) -> bool:
         """Whether messages can be read without being taken."""
         ...
@@ -83,6 +89,9 @@ class LostSide:
         raise self._refusal()
 
     async def count(self, queue: str) -> int | None:
+        raise self._refusal()
+
+    async def consumers(self, queue: str) -> int | None:
         raise self._refusal()
 
     async def browses(self) -> bool:
@@ -123,6 +132,9 @@ class CoreSide:
         finally:
             await end.close()
 
+    async def consumers(self, queue: str) -> int | None:
+        return None
+
     async def browses(self) -> bool:
         return True
 
@@ -161,6 +173,16 @@ class RemoteSide:
         remote = await begin(self._upstream, self._name)
         try:
             return await counted(remote, queue)
+        finally:
+            await self._upstream.disconnect(remote)
+
+    async def consumers(self, queue: str) -> int | None:
+        remote = await begin(self._upstream, self._name)
+        try:
+            if remote.adapter.version not in COUNTING:
+                return None
+            found = await remote.request(DeclareQueue(CHANNEL, None, queue, passive=True))
+            return int(found.consumers)
         finally:
             await self._upstream.disconnect(remote)
 
