@@ -161,7 +161,15 @@ def test_rabbitmq_to_artemis_and_back(rabbitmq: Server, artemis: Server, tmp_pat
     words = ["--from", url(rabbitmq), "-q", "move.all", "--record", str(before), "--taking"]
     assert run(tmp_path, "verify", *words)["queues"] == {"move.all": COUNT}
     began = time.monotonic()
-    moving = ["move", *ends(rabbitmq, "0-9-1", artemis, "1.0"), *pair, "--rate", "2000"]
+    moving = [
+        "move",
+        *ends(rabbitmq, "0-9-1", artemis, "1.0"),
+        *pair,
+        "--rate",
+        "2000",
+        "--name",
+        "out",
+    ]
     told, kills = kill_and_go_on(tmp_path, moving, 5, COUNT // 2)
     print(f"{kills} kills, {time.monotonic() - began:.1f} s, {told}")
     assert kills >= 2
@@ -192,10 +200,11 @@ def test_broker_j_to_rabbitmq_and_back(rabbitmq: Server, broker_j: Server, tmp_p
     words = ["--from", url(rabbitmq), "-q", "move.first", "--record", str(before), "--taking"]
     run(tmp_path, "verify", *words)
     over = ["move", *ends(rabbitmq, "0-9-1", broker_j, "0-10"), "-q", "move.first=queue.move"]
-    told, _ = kill_and_go_on(tmp_path, [*over, "--batch", "100", "--rate", "1000"], 3, count // 2)
+    slowly = ["--batch", "100", "--rate", "1000", "--name"]
+    told, _ = kill_and_go_on(tmp_path, [*over, *slowly, "over"], 3, count // 2)
     assert told["moved"] == count
     out = ["move", *ends(broker_j, "0-10", rabbitmq, "0-9-1"), "-q", "queue.move=move.last"]
-    told, _ = kill_and_go_on(tmp_path, [*out, "--batch", "100", "--rate", "1000"], 3, count // 2)
+    told, _ = kill_and_go_on(tmp_path, [*out, *slowly, "back"], 3, count // 2)
     assert told["moved"] >= count
     here = ["verify", "--from", str(before), "--to", url(rabbitmq), "-q", "move.first=move.last"]
     here += ["--key", "header.n"]
