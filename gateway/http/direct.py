@@ -91,7 +91,6 @@ class DirectPublish:
         self.routes["rabbit"] = PATH
         self.broker = app.state.context.broker
         self.publisher = app.state.context.publisher
-        self.hub = app.state.context.hub
         self.key = secrets.token_bytes(32)
         self.heads: dict[bytes, Head] = {}
         self.seen: set[bytes] = set()
@@ -198,7 +197,6 @@ class DirectPublish:
             return problem_answer(Problem(INTERNAL, INTERNAL_TEXT), head.node.path)
         if not isinstance(done, Published):
             return done
-        self.hub.write_early()
         if done.pending.accepted is None and done.pending.condition is None:
             return done
         return self.answer(head, done)

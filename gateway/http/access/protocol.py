@@ -4,6 +4,7 @@ uvicorn has none of these. Its own error responses get the common error format h
 """
 
 import json
+import os
 from asyncio import TimerHandle, Transport
 from typing import Any
 from weakref import ref
@@ -18,6 +19,8 @@ from gateway.http.problems import CROWDED, HEAD_TOO_LARGE, TOO_SLOW, Problem, Ro
 
 Headers = list[tuple[bytes, bytes]]
 
+LATEST = [b"", b"0\r\n\r\n"]
+"""The last piece of a stream and its encoded form: many streams are given the same object."""
 MOST_HEADERS = 256
 CYCLE = "gateway.cycle"
 """Key in a scope: uvicorn's request and response, for ``Pipe`` and ``write_whole``. A weak
@@ -220,13 +223,14 @@ class Pipe:
     of event streams neither passes through every layer nor wakes a task per stream. Usable only
     while the transport is writable; otherwise callers use ``send``."""
 
-    __slots__ = ("cycle",)
-
-    latest: tuple[bytes, bytes] = (b"", b"0\r\n\r\n")
-    """The last piece and its encoded form: many streams are given the same object."""
+    __slots__ = ("cycle", "_descriptor")
 
     def __init__(self, cycle: Any) -> None:
         self.cycle = cycle
+        transport = cycle.transport
+        socket = transport.get_extra_info("socket")
+        encrypted = transport.get_extra_info("sslcontext") is not None
+        self._descriptor = -1 if socket is None or encrypted else socket.fileno()
 
     @property
     def ready(self) -> bool:
@@ -241,11 +245,25 @@ class Pipe:
 
     def write(self, piece: bytes) -> None:
         """Write a non-empty piece; only when ``ready``. Hot."""
-        known, written = Pipe.latest
+        known, written = LATEST
         if known is not piece:
-            written = b"%x\r\n%b\r\n" % (len(piece), piece)
-            Pipe.latest = (piece, written)
+            LATEST[:] = piece, written = piece, b"%x\r\n%b\r\n" % (len(piece), piece)
         self.cycle.transport.write(written)
+
+    def write_now(self, piece: bytes) -> None:
+        """As ``write``, but to the socket itself: uvloop's transport would write after all that the
+        loop has to do in this round. What the socket does not take is the transport's. Hot."""
+        written = b"%x\r\n%b\r\n" % (len(piece), piece)
+        transport = self.cycle.transport
+        if self._descriptor >= 0 and not transport.get_write_buffer_size():
+            try:
+                sent = os.write(self._descriptor, written)
+            except OSError:
+                sent = 0  # the transport will see why
+            if sent == len(written):
+                return
+            written = written[sent:]
+        transport.write(written)
 
 
 def pipe_of(scope: Scope) -> Pipe | None:

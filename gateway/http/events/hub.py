@@ -269,11 +269,20 @@ class Hub:
     # --- called by sources ----------------------------------------------------------------------
 
     def appended(self, source: Source) -> None:
-        """Wake the readers, once, when this round of the loop is over."""
+        """Wake the readers, once, when this round of the loop is over. A lone event for a few of
+        them is written at once, before its publisher's turn goes on: not if there were several in
+        the last round, because those are written together. Hot."""
         self.events += 1
-        if source.readers:
-            self._schedule()
+        readers = source.readers
+        if not readers:
+            return
+        if self._calm and len(readers) <= EARLY_READERS:
+            self._calm = False
+            self._wake(source, True)
+        else:
             self._fresh.add(source)
+        if not self._scheduled:
+            self._schedule()
 
     def settle_later(self, source: Source, position: int) -> None:
         self._schedule()
@@ -285,15 +294,6 @@ class Hub:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._round)
 
-    def write_early(self) -> None:
-        """Wake a few readers at once, within the turn of the publisher and before its answer is
-        written. Once in a round, and not if there were several events in the last one: those are
-        written together. Hot."""
-        if self._fresh and self._calm:
-            self._calm = False
-            if sum([len(source.readers) for source in self._fresh]) <= EARLY_READERS:
-                self._wake()
-
     def _round(self) -> None:
         self._scheduled = False
         self._calm = self.events - self._counted <= 1
@@ -303,16 +303,16 @@ class Hub:
             with self.turn():
                 for source, position in settle.items():
                     source.settle(position)
-        self._wake()
-
-    def _wake(self) -> None:
         fresh, self._fresh = self._fresh, set()
         for source in fresh:
-            for reader in source.readers:
-                try:
-                    reader.wake()
-                except Exception:  # it costs neither the others nor a publisher
-                    log.exception("internal error in an event stream")
+            self._wake(source, False)
+
+    def _wake(self, source: Source, at_once: bool) -> None:
+        for reader in source.readers:
+            try:
+                reader.wake(at_once)
+            except Exception:  # it costs neither the others nor a publisher
+                log.exception("internal error in an event stream")
 
     def lost(self, source: Source, text: str) -> None:
         """The broker ended a subscription (its queue is gone). Its readers are told and part."""

@@ -113,12 +113,13 @@ def full_line(
 
 
 def text_line(source: str, position: int, message: Message) -> Octets:
-    key = BodyForm(id(message.body), lines=True)
+    whole = message.body
+    key = BodyForm(id(whole), lines=True) if PREPARED or NOT_TEXT else None
     if key in NOT_TEXT:
         reason = NOT_TEXT[key]
     elif key in PREPARED:
         return PREPARED[key]
-    elif (body := octets_of(message.body)) is None:
+    elif (body := whole if isinstance(whole, bytes) else octets_of(whole)) is None:
         return too_large(source, position, message)
     else:
         try:

@@ -77,8 +77,8 @@ class Stream(Protocol):
         """Raises ``Problem`` unless this may be read."""
         ...
 
-    def wake(self) -> None:
-        """There is something new."""
+    def wake(self, at_once: bool = False) -> None:
+        """There is something new. ``at_once``: it is written before anything else is done."""
         ...
 
     def source_lost(self, source: "Source", text: str) -> None:
@@ -136,6 +136,8 @@ class Source:
         self.history: History | None = None
         """The events behind the ring of a durable source."""
         self.views: dict[ViewSpec, View] = {}
+        self.viewed = 0
+        """How many readers read by views."""
         self.readers: set[Stream] = set()
         self.heavy: list[int] = []
         """Positions of large messages that may not be rendered yet."""
@@ -195,12 +197,14 @@ class Source:
                 self.journal, spec, shown, renderer, self.id_line, self.offset
             )
         view.readers += 1
+        self.viewed += 1
         return view
 
     def release(self, view: View | None) -> None:
         """One reader less."""
         if view is not None:
             view.readers -= 1
+            self.viewed -= 1
             if not view.readers:
                 self.views.pop(view.spec, None)
 
@@ -356,10 +360,10 @@ class Source:
 
     def deliver(self, consumer: str, delivery: int, redelivered: bool, message: Message) -> None:
         journal = self.journal
-        event = Event(message, redelivered, self.hub.broker.state.now, message.size)
+        octets, viewed = len(message.body), self.viewed
+        size = octets + len(message.header)
+        event = Event(message, redelivered, self.hub.broker.state.now, size)
         # Rendered now, its octets are counted; where all read by a view, it may never be asked for.
-        viewed = sum([view.readers for view in self.views.values()])
-        octets = len(message.body)
         plain = (viewed < len(self.readers) or not viewed) and octets <= AT_ONCE
         frame = self.rendered(journal.head + 1, event) if plain else None
         position = journal.append(frame, event)

@@ -212,12 +212,12 @@ class EventStream:
         alias = self.aliases.get(name)
         return str(name) if alias is None else alias.shown
 
-    def wake(self) -> None:
+    def wake(self, at_once: bool = False) -> None:
         waiter = self.waiter
-        if waiter is not None and not waiter.done() and not self.write_directly():
+        if waiter is not None and not waiter.done() and not self.write_directly(at_once):
             waiter.set_result(None)
 
-    def write_directly(self) -> bool:
+    def write_directly(self, at_once: bool) -> bool:
         """Write due events without the stream's own task, which waits. Returns whether none are
         left for it. Hot: waking a thousand tasks costs as much as writing to a thousand sockets."""
         pipe = self.pipe
@@ -226,20 +226,22 @@ class EventStream:
         reading = self.readings[0]
         source = reading.source
         journal = source.journal
-        if source.unsettled or reading.position + 1 < journal.first or not pipe.ready:
+        after = reading.position
+        if source.unsettled or after + 1 < journal.first or not pipe.ready:
             return False
-        if source.heavy and source.heavy_after(reading.position):
+        if source.heavy and source.heavy_after(after):
             return False
         try:
-            chunk = self.take()
+            feed = reading.view or journal
+            chunk, reading.position = feed.read(after, CHUNK_OCTETS)
         except Exception:
             return False  # it happens again in the stream's task, and ends nothing but that
-        if isinstance(chunk, Chunks):
+        if chunk.__class__ is Chunks:
             self.pending.append(chunk)
             return False
         if chunk:
             source.handing(reading.position)
-            pipe.write(chunk)
+            (pipe.write_now if at_once else pipe.write)(chunk)
             self.wrote_at = self.now()
         return reading.position == journal.head
 

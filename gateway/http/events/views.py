@@ -61,16 +61,24 @@ class View:
     kept: OrderedDict[int, Octets] = field(default_factory=OrderedDict)
     octets: int = 0
     as_stored: bool = field(init=False)
+    whole: bool = field(init=False)
+    """All events are shown, as their publishers sent them and without names."""
 
     def __post_init__(self) -> None:
-        self.as_stored = self.spec == ViewSpec(filter=self.spec.filter)
+        spec = self.spec
+        self.as_stored = spec == ViewSpec(filter=spec.filter)
+        self.whole = not (spec.filter or spec.alias or spec.event != "none" or self.as_stored)
 
     def read(self, after: int, max_octets: int) -> tuple[Octets, int]:
         """As ``Journal.read``: readers at the same place get the same object."""
-        asked = (after, self.journal.head, max_octets)
+        head = self.journal.head
+        asked = (after, head, max_octets)
         if asked != self.chunk_asked:
-            frames, reached = self.frames(after, max_octets)
-            self.chunk = (concatenated(*frames), reached)
+            if after + 1 == head:
+                self.chunk = (self.frame(head), head)
+            else:
+                frames, reached = self.frames(after, max_octets)
+                self.chunk = (concatenated(*frames), reached)
             self.chunk_asked = asked
         return self.chunk
 
@@ -93,8 +101,10 @@ class View:
         """As ``Journal.frame``."""
         frame = self.kept.get(position)
         if frame is None:
-            frame = self.render(position)
-            self.keep(position, frame)
+            frame = self.kept[position] = self.render(position)
+            self.octets += len(frame) + 64
+            if self.octets > KEPT_OCTETS:
+                self.evict()
         return frame
 
     def has(self, position: int) -> bool:
@@ -110,17 +120,25 @@ class View:
 
     def render(self, position: int) -> Octets:
         event = self.journal.event(position)
+        if event is not None and self.whole:
+            lines = self.rendered(position, event)
+            line = self.id_line(position)
+            return line + lines if lines.__class__ is bytes else concatenated(line, lines)
         if event is not None and self.spec.alias:
             event = event._replace(message=redacted(event.message))
         if event is None or not self.wants(event.message):
             return b""
         if self.as_stored:
             return self.journal.frame(position)
-        spec, head = self.spec, self.id_line(position) + self.name_line(event)
-        lines = self.renderer.lines(
-            spec.format, self.offset(position), event.message, event.redelivered, spec.opaque
+        head = self.id_line(position) + self.name_line(event)
+        return concatenated(head, self.rendered(position, event))
+
+    def rendered(self, position: int, event: Event) -> Octets:
+        """All but the cursor and the name."""
+        spec, offset = self.spec, self.offset(position)
+        return self.renderer.lines(
+            spec.format, offset, event.message, event.redelivered, spec.opaque
         )
-        return concatenated(head, lines)
 
     def wants(self, message: Message) -> bool:
         wanted = self.spec.filter
@@ -133,9 +151,7 @@ class View:
         name = self.shown if asked == "source" else name_of(event.message, asked)
         return event_line(name)
 
-    def keep(self, position: int, frame: Octets) -> None:
-        self.kept[position] = frame
-        self.octets += len(frame) + 64
+    def evict(self) -> None:
         while self.octets > KEPT_OCTETS and len(self.kept) > 1:
             _, gone = self.kept.popitem(last=False)
             self.octets -= len(gone) + 64
