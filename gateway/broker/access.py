@@ -194,6 +194,8 @@ class Access:
         self.decoy_key = secrets.token_bytes(32)
         self.external_user: Callable[[str], str | None] | None = None
         self._users: dict[str, User] = {}
+        self.user: Callable[[str], User | None] = self._users.get
+        """The user of a name, as it is now: a change makes another object of it."""
         self._permissions: dict[tuple[str, str], Permission] = {}
         self._patterns: dict[str, Callable[[str], bool]] = {}
         self.topics = TopicPermissions(records, lambda: self.changed())
@@ -240,9 +242,6 @@ class Access:
     def external(self, subject: str) -> str | None:
         name = subject if self.external_user is None else self.external_user(subject)
         return name if name in self._users else None
-
-    def user(self, name: str) -> User | None:
-        return self._users.get(name)
 
     # --- permissions ----------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ class Broker:
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._unwritten: deque[tuple[int, Callable[[], None]]] = deque()
         """Marks, and callbacks for when those batches are safe, and when they are written."""
-        self._alarms: dict[str, None] = {}
+        self.alarms: dict[str, None] = {}
         self._past = Totals()
         self._branches: dict[VirtualHost, Branches] = {}
         self._leaving: list[VirtualHost] = []
@@ -236,9 +236,9 @@ class Broker:
     @property
     def blocked(self) -> str | None:
         """Why publishers are held back, or ``None``."""
-        if not self._alarms:
+        if not self.alarms:
             return None
-        return " & ".join(REASONS.get(kind, f"{kind} failing") for kind in sorted(self._alarms))
+        return " & ".join(REASONS.get(kind, f"{kind} failing") for kind in sorted(self.alarms))
 
     def blocked_in(self, vhost: str) -> str | None:
         """Why publishers of one virtual host are held back, or ``None``."""
@@ -250,14 +250,14 @@ class Broker:
         """While the store fails, whether it lacks nothing but messages: an answer about topology
         would wait for them as long as the disk is full, and a client that declares its queue before
         it drains it would never begin."""
-        return "store" in self._alarms and self.state.store.changed <= self._safe
+        return "store" in self.alarms and self.state.store.changed <= self._safe
 
     def alarm(self, kind: str, raised: bool) -> None:
         """Something ("memory", "disk", "store") is short, or is so no more."""
         if raised:
-            self._alarms[kind] = None
+            self.alarms[kind] = None
         else:
-            self._alarms.pop(kind, None)
+            self.alarms.pop(kind, None)
 
     # --- snapshots ------------------------------------------------------------------------------
 

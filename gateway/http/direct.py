@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from gateway.broker.access import User
 from gateway.http.access.authenticator import MOST_AUTHORIZATION
 from gateway.http.access.credential_cache import AMBIENT
 from gateway.http.access.principal import Principal
@@ -29,6 +30,8 @@ from gateway.http.publish.addresses import Node
 from gateway.http.publish.messages import Published
 from gateway.http.publish.preferences import FORMATS
 from gateway.http.publish.results import Answer, problem_answer
+from gateway.http.publish.templates import Pairs as Given
+from gateway.http.publish.templates import metadata_of
 from gateway.net.loopback import PROXIED
 
 log = logging.getLogger("gateway.http")
@@ -37,11 +40,6 @@ MOST_HEADS = 512
 LONGEST_HEAD = 4096
 MOST_SEEN = 8192
 NOT_PLAIN = FULL_PUBLISH_FIELDS | AMBIENT | {b"traceparent", b"upgrade"}
-NO_METADATA = frozenset(
-    {b"authorization", b"content-length", b"connection", b"user-agent", b"accept", b"x-request-id"}
-)
-"""Fields of a publish that are read here and say nothing about the message."""
-
 Pairs = list[tuple[bytes, bytes]]
 
 
@@ -55,18 +53,24 @@ class Head:
     length: int
     credentials: bytes
     request_id: bytes | None
-    fields: Pairs
-    """Those that may be metadata of the message."""
+    given: Given
+    """The metadata of the message."""
     origin: Mapping[bytes, bytes]
     """Those that say where the request comes from."""
     query: bytes
+    user: User | None = None
+    """The user as it was when the credentials were last found good."""
+    principal: Principal | None = None
+    """The caller that they stand for."""
+    peer: str = ""
+    """The address that it came from then."""
 
 
 class Endpoint(Protocol):
     """Publishes of one form. Each method gives ``None`` for requests that go the ordinary way."""
 
     def publish_now(
-        self, node: Node, principal: Principal, fields: Pairs, body: bytes, /
+        self, node: Node, principal: Principal, given: Given, body: bytes, /
     ) -> Published | Answer | None:
         """Hand a message to the broker."""
         ...
@@ -84,6 +88,7 @@ class DirectPublish:
         self.observe = app.observe
         self.app = app
         self.credentials = app.fast_path.credentials
+        self.access = self.credentials.access
         self.endpoints: dict[str, Endpoint] = {**app.fast_path.endpoints}
         self.routes = {noun: app.observe.labels[each] for noun, each in self.endpoints.items()}
         self.takes_rabbit = not app.front.apart
@@ -118,7 +123,7 @@ class DirectPublish:
 
     def known(self, octets: bytes) -> Head | None:
         """The head of these octets, if it came before. Hot."""
-        return self.heads.get(self.digest(octets))
+        return self.heads.get(blake2b(octets, digest_size=32, key=self.key).digest())
 
     def digest(self, octets: bytes) -> bytes:
         """Stands for octets that hold credentials, and are therefore not kept."""
@@ -162,7 +167,7 @@ class DirectPublish:
             size,
             self.credentials.digest(given),
             request_id,
-            [pair for pair in pairs if pair[0] not in NO_METADATA],
+            metadata_of(pairs),
             {name: value for name, value in pairs if name == b"host" or name in PROXIED},
             query,
         )
@@ -186,12 +191,20 @@ class DirectPublish:
         ``client``: address of the peer. Hot."""
         if head.node.vhost in self.broker.facades:
             return None
-        scope = {"client": client, "query_string": head.query}
-        principal = self.credentials.find(head.credentials, scope, head.origin)
-        if principal is None or principal.rights is not None:
-            return None
+        user, principal, access = head.user, head.principal, self.access
+        if (
+            user is None
+            or principal is None
+            or access.user(user.name) is not user
+            or access.refresh is not None
+            or client is None
+            or client[0] != head.peer
+        ):
+            principal = self.verify(head, client)
+            if principal is None:
+                return None
         try:
-            done = head.endpoint.publish_now(head.node, principal, head.fields, body)
+            done = head.endpoint.publish_now(head.node, principal, head.given, body)
         except Exception:
             log.exception("internal error in a publish")
             return problem_answer(Problem(INTERNAL, INTERNAL_TEXT), head.node.path)
@@ -200,6 +213,18 @@ class DirectPublish:
         if done.pending.accepted is None and done.pending.condition is None:
             return done
         return self.answer(head, done)
+
+    def verify(self, head: Head, client: Any) -> Principal | None:
+        """The caller, if the credentials are known to be good. It is remembered for requests from
+        the same address, as long as nothing of the user is changed."""
+        scope = {"client": client, "query_string": head.query}
+        principal = self.credentials.find(head.credentials, scope, head.origin)
+        if principal is None or principal.rights is not None:
+            return None
+        if client is not None:
+            head.user, head.peer = self.access.user(principal.user), client[0]
+            head.principal = principal
+        return principal
 
     def answer(self, head: Head, published: Published) -> Answer:
         """The answer to a publish whose outcome is known, or will not be waited for. Hot."""

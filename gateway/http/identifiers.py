@@ -1,7 +1,6 @@
 """Message ids made here: UUID version 7 (RFC 9562 §5.7), sortable by time."""
 
 import os
-from functools import lru_cache
 
 DIGITS = 19
 """Random hexadecimal digits of an id. Of the fourth of them two bits are used."""
@@ -16,20 +15,13 @@ def uuid7(now: int) -> str:
     """A new id; ``now`` is ms since 1970."""
     if not noise:
         refill()
-    some = noise.pop()
-    return f"{moment(now)}{some[:3]}-{VARIANT[some[3]]}{some[4:7]}-{some[7:]}"
+    some, time = noise.pop(), f"{now & 0xFFFFFFFFFFFF:012x}"
+    return f"{time[:8]}-{time[8:]}-7{some[:3]}-{VARIANT[some[3]]}{some[4:7]}-{some[7:]}"
 
 
 def refill() -> None:
     digits = os.urandom(AHEAD * DIGITS // 2).hex()
     noise.extend([digits[at : at + DIGITS] for at in range(0, AHEAD * DIGITS, DIGITS)])
-
-
-@lru_cache(16)
-def moment(now: int) -> str:
-    """All before the noise."""
-    text = f"{now & 0xFFFFFFFFFFFF:012x}"
-    return f"{text[:8]}-{text[8:]}-7"
 
 
 if hasattr(os, "register_at_fork"):

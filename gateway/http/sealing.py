@@ -86,9 +86,13 @@ class Seal:
         return outer.digest()[:MAC_OCTETS]
 
     def seal(self, plain: bytes) -> bytes:
-        """Readable, and protected against changes."""
+        """Readable, and protected against changes. Hot: as ``mac`` and ``encode``."""
         octets = self.head + plain
-        return encode(octets + self.mac(octets))
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(octets)
+        outer.update(inner.digest())
+        octets += outer.digest()[:MAC_OCTETS]
+        return binascii.b2a_base64(octets, newline=False).translate(URL_SAFE, b"=")
 
     def open(self, text: str | bytes) -> bytes:
         """The sealed octets. Raises ``Forged`` (``Foreign``)."""

@@ -28,9 +28,9 @@ def test_values_of_1_0_come_back_identical(value: Any) -> None:
 
 
 def test_values_of_legacy_types_are_stored_as_before() -> None:
-    plain = prepare([(b"amqp-property", b'"n";v=5, "s";v="x", "b";v=?1')], 1)
+    plain = prepare(((b"amqp-property", b'"n";v=5, "s";v="x", "b";v=?1'),), 1)
     assert plain.dialect is BASIC
-    typed = prepare([(b"amqp-property", b'"n";v=5;t=ulong')], 1)
+    typed = prepare(((b"amqp-property", b'"n";v=5;t=ulong'),), 1)
     assert typed.dialect is SECTIONS
     assert typed.properties().application == {"n": ULong(5)}
     assert typed.properties().message_id == typed.message_id

@@ -23,8 +23,9 @@ from gateway.http.context import Context
 from gateway.http.path_segments import decode_segment
 from gateway.http.problems import Problem
 from gateway.http.publish.addresses import Node, Target
-from gateway.http.publish.messages import Pairs, Published, message_of
+from gateway.http.publish.messages import Published, message_of
 from gateway.http.publish.results import Answer, answer_of
+from gateway.http.publish.templates import Pairs
 
 PATH = "/api/exchanges/{vhost}/{exchange}/publish"
 SURROGATES = (rb"\ud", rb"\uD")
@@ -55,7 +56,7 @@ class RabbitPublish:
         self.publisher = context.publisher
 
     def publish_now(
-        self, node: Node, principal: Principal, fields: Pairs, body: bytes
+        self, node: Node, principal: Principal, given: Pairs, body: bytes
     ) -> Published | None:
         """``None``: nothing was published, and the endpoint says why. Hot."""
         broker, publisher, vhost = self.broker, self.publisher, node.vhost

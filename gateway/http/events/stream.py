@@ -236,7 +236,7 @@ class EventStream:
             chunk, reading.position = feed.read(after, CHUNK_OCTETS)
         except Exception:
             return False  # it happens again in the stream's task, and ends nothing but that
-        if chunk.__class__ is Chunks:
+        if isinstance(chunk, Chunks):
             self.pending.append(chunk)
             return False
         if chunk:

@@ -18,7 +18,7 @@ from gateway.http import problems
 from gateway.http.access.principal import Principal
 from gateway.http.context import Context
 from gateway.http.fields import BadField
-from gateway.http.problems import Problem, of_refusal
+from gateway.http.problems import Problem, no_vhost, of_refusal
 from gateway.http.publish.addresses import Node, Target
 from gateway.http.publish.bodies import Budget, read_body, read_length
 from gateway.http.publish.full_publish import Finder, FullPublish
@@ -32,11 +32,9 @@ from gateway.http.publish.results import (
     problem_of,
     warned_answer,
 )
-from gateway.http.publish.templates import Prepared, prepare
+from gateway.http.publish.templates import Pairs, Prepared, metadata_of, prepare
 from gateway.http.request_parameters import authenticate, existing_vhost, vhost_of
 from gateway.message import Message
-
-Pairs = list[tuple[bytes, bytes]]
 
 
 class Published(NamedTuple):
@@ -113,7 +111,7 @@ class PublishEndpoint:
             if narrowed:
                 target.permit(principal, vhost)
             dependencies.begin_turn()  # for the time in the id
-            prepared = prepare(scope["headers"], broker.state.now)
+            prepared = prepare(metadata_of(scope["headers"]), broker.state.now)
             publisher.check_open(vhost)
             body = await read_body(receive, known, limit, self.budget, settings, dependencies.spool)
             message = message_of(prepared, target, body)
@@ -131,16 +129,17 @@ class PublishEndpoint:
             return None
 
     def publish_now(
-        self, node: Node, principal: Principal, fields: Pairs, body: bytes
+        self, node: Node, principal: Principal, given: Pairs, body: bytes
     ) -> Published | Answer:
         """Hand a message that is here as a whole to the broker, for a caller without narrowed
         rights; the answer, if it is refused. Hot."""
-        publisher, target = self.publisher, node.target
+        publisher, target, vhost = self.publisher, node.target, node.vhost
         try:
-            vhost = existing_vhost(self.broker, node.vhost)
+            if vhost not in self.broker.vhosts:
+                raise no_vhost(vhost)
             publisher.begin()
             try:
-                prepared = prepare(fields, self.broker.state.now)
+                prepared = prepare(given, self.broker.state.now)
                 publisher.check_open(vhost)
                 pending = PendingPublish(publisher.meter)
                 channel = publisher.channel(vhost, principal.user)

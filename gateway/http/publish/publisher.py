@@ -14,7 +14,7 @@ from gateway.broker.local import MEMORY, LocalClient
 from gateway.errors import Condition
 from gateway.http import problems
 from gateway.http.observe.meter import PublishMeter
-from gateway.http.observe.trace import stamp
+from gateway.http.observe.trace import CURRENT, stamp
 from gateway.http.problems import Problem
 from gateway.message import Message
 
@@ -84,7 +84,8 @@ class PublishChannel:
 
     def publish(self, message: Message, pending: PendingPublish) -> PendingPublish:
         """Hand it to the broker. Raises ``Refusal``; then ``pending`` has no outcome. Hot."""
-        stamp(message)
+        if CURRENT.get() is not None:
+            stamp(message)
         channel = self.channel
         pending.taken = channel.publish(message, pending)
         pending.durability = channel.durability(message)
@@ -118,10 +119,11 @@ class Publisher:
         """Raises ``Problem`` (503) while nothing can be published, there or anywhere."""
         if self.closed:
             raise Problem(problems.DRAINING, "the gateway is shutting down")
-        if self.broker.blocked is not None:
-            raise Problem(problems.BACKPRESSURE, f"publishers are paused: {self.broker.blocked}")
-        outbound = self.broker.vhosts[vhost].outbound if vhost in self.broker.vhosts else None
-        if outbound is not None and outbound.full:
+        broker = self.broker
+        if broker.alarms:
+            raise Problem(problems.BACKPRESSURE, f"publishers are paused: {broker.blocked}")
+        found = broker.vhosts.get(vhost)
+        if found is not None and found.outbound is not None and found.outbound.full:
             raise Problem(problems.BACKPRESSURE, "publishers are paused: the upstream is behind")
 
     def publish(self, vhost: str, user: str, message: Message) -> PendingPublish:

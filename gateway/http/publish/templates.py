@@ -58,15 +58,19 @@ class Template(NamedTuple):
     dialect: Dialect
 
 
-def prepare(headers: list[tuple[bytes, bytes]], now: int) -> Prepared:
-    """Read lower-case request headers. Raises ``BadField`` and ``Problem``."""
-    given = tuple(
+def metadata_of(headers: list[tuple[bytes, bytes]]) -> Pairs:
+    """Those of lower-case request headers that are metadata of a message."""
+    return tuple(
         [
             pair
             for pair in headers
             if pair[0] not in ORDINARY and (pair[0] in READERS or pair[0].startswith(b"amqp-"))
         ]
     )
+
+
+def prepare(given: Pairs, now: int) -> Prepared:
+    """Read the metadata of a message. Raises ``BadField`` and ``Problem``. Hot."""
     for name, _ in given:
         if name == MESSAGE_ID:
             properties = lasting(read_properties(given))
