@@ -5,16 +5,20 @@ import contextlib
 import json
 import logging
 import random
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from gateway.adapters.methods.content import BASIC
 from gateway.http.access.protocol import Pipe
 from gateway.http.direct import MOST_HEADS, MOST_SEEN, DirectPublish
 from gateway.http.direct_protocol import AT_ONCE, DirectProtocol, lines_of
+from gateway.message import Message, Properties
 from gateway.operations import DeleteQueue
 from tests.http.test_fast_path import ASKED, CALLER, QUEUE, prepared, request, served, talk
 
@@ -415,17 +419,23 @@ async def test_a_reader_gets_a_lone_event_before_its_publisher_the_answer(
 ) -> None:
     """Events of several publishes in one read are written together."""
     order: list[str] = []
-    write_event, write_answer = Pipe.write, DirectProtocol.write
+    places: list[Any] = []
+    write_event, write_now, write_answer = Pipe.write, Pipe.write_now, DirectProtocol.write
 
     def event(self: Pipe, piece: bytes) -> None:
         order.append("event")
         write_event(self, piece)
+
+    def lone_event(self: Pipe, piece: bytes) -> None:
+        order.append("lone event")
+        write_now(self, piece)
 
     def answer(self: DirectProtocol, *given: Any) -> None:
         order.append("answer")
         write_answer(self, *given)
 
     monkeypatch.setattr(Pipe, "write", event)
+    monkeypatch.setattr(Pipe, "write_now", lone_event)
     monkeypatch.setattr(DirectProtocol, "write", answer)
     one = raw("/v1/%2F/exchanges/amq.topic/messages?routing_key=a", {})
     async with rig.served() as port:
@@ -435,15 +445,110 @@ async def test_a_reader_gets_a_lone_event_before_its_publisher_the_answer(
             await stream.opened()
             for requests, written in (
                 (1, ["answer", "event"]),  # whether events come alone is not known yet
-                (1, ["event", "answer"]),
-                (1, ["event", "answer"]),
-                (3, ["event", "answer", "answer", "answer", "event"]),
+                (1, ["lone event", "answer"]),
+                (1, ["lone event", "answer"]),
+                (3, ["lone event", "answer", "answer", "answer", "event"]),
                 (3, ["answer", "answer", "answer", "event"]),
                 (1, ["answer", "event"]),
-                (1, ["event", "answer"]),
+                (1, ["lone event", "answer"]),
             ):
                 order.clear()
                 await talk(port, one * requests, requests)
                 for _ in range(requests):
-                    await stream.until()
+                    event_id = (await stream.until()).id
+                    places.append(rig.app.state.hub.cursors.open(event_id))
                 assert order == written
+    first = places[0]
+    assert places == [{key: at + n for key, at in first.items()} for n in range(len(places))]
+
+
+async def test_a_lone_event_is_written_within_the_turn_of_any_publisher(
+    rig: Any, listener: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[bytes] = []
+    write_now = Pipe.write_now
+
+    def lone_event(self: Pipe, piece: bytes) -> None:
+        written.append(piece)
+        write_now(self, piece)
+
+    monkeypatch.setattr(Pipe, "write_now", lone_event)
+    header = BASIC.write(Properties())
+    query = "source=exchange:amq.topic%3Fbinding%3Da"
+    async with rig.served() as port, listener(port, query) as stream:
+        await stream.opened()
+        for many in (0, 1, 2):  # whether events come alone is not known at the first
+            body = b"n%d" % many
+            message = Message(BASIC, header, body, "amq.topic", "a", BASIC.essentials(header))
+            rig.begin()
+            rig.channel.publish(message)
+            assert len(written) == many
+            rig.end()
+            await stream.until()
+
+
+@pytest.mark.parametrize("uv", [False, True], ids=["asyncio", "uvloop"])
+def test_a_piece_that_the_socket_takes_in_part_arrives_whole(uv: bool) -> None:
+    """What the socket does not take goes through the transport, and what follows is behind it."""
+    uvloop = pytest.importorskip("uvloop") if uv else None
+
+    async def exchange() -> bytes:
+        loop = asyncio.get_running_loop()
+        near, far = socket.socketpair()
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        near.setblocking(False)
+        far.setblocking(False)
+        transport, _ = await loop.create_connection(asyncio.Protocol, sock=near)
+        pipe = Pipe(SimpleNamespace(transport=transport))
+        for piece in pieces:
+            pipe.write_now(piece)
+        assert transport.get_write_buffer_size()
+        found = b""
+        while len(found) < len(expected):
+            found += await loop.sock_recv(far, 1 << 20)
+        transport.close()
+        far.close()
+        return found
+
+    pieces = [b"a", b"b" * 300_000, b"c", b"d" * 10]
+    expected = b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces])
+    factory = None if uvloop is None else uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        assert runner.run(asyncio.wait_for(exchange(), 30)) == expected
+
+
+async def test_a_piece_for_a_peer_that_has_gone_is_the_transports() -> None:
+    loop = asyncio.get_running_loop()
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    lost = loop.create_future()
+
+    class Peer(asyncio.Protocol):
+        def connection_lost(self, error: Exception | None) -> None:
+            lost.set_result(error)
+
+    transport, _ = await loop.create_connection(Peer, sock=near)
+    pipe = Pipe(SimpleNamespace(transport=transport))
+    far.close()
+    pipe.write_now(b"x")
+    await asyncio.wait_for(lost, 10)
+
+
+async def test_a_known_head_from_elsewhere_is_another_request(make_rig: Any) -> None:
+    rig = prepared(make_rig)
+    access = rig.broker.access
+    access.adopt(access.user("alice")._replace(loopback_only=True))
+    head: Any = None
+    async with served(rig) as port:
+        await talk(port, raw(QUEUE, {}), 1)  # the credentials are known from here on
+    direct = DirectPublish(rig.app)
+    pairs = [(b"host", b"localhost"), (b"authorization", CALLER["authorization"].encode())]
+    head = direct.read(b"POST", QUEUE.encode(), pairs)
+    assert head is not None
+    for peer, taken in (("127.0.0.1", True), ("192.0.2.1", False), ("127.0.0.1", True)):
+        for _ in range(2):
+            assert (direct.publish(head, b"x", (peer, 1)) is not None) is taken
+    access.adopt(access.user("alice")._replace(tags=("monitoring",)))
+    assert direct.publish(head, b"x", ("127.0.0.1", 1)) is not None
+    access.remove_user("alice")
+    assert direct.publish(head, b"x", ("127.0.0.1", 1)) is None

@@ -80,6 +80,8 @@ class Hub:
         self._scheduled = False
         """Whether a round comes."""
         self._calm = False
+        self._early: Source | None = None
+        """Its event was written before this round."""
         self._counted = 0
         """How many events there had been at the last round."""
         self._ticker: asyncio.Task[None] | None = None
@@ -278,6 +280,7 @@ class Hub:
             return
         if self._calm and len(readers) <= EARLY_READERS:
             self._calm = False
+            self._early = source
             self._wake(source, True)
         else:
             self._fresh.add(source)
@@ -306,6 +309,9 @@ class Hub:
         fresh, self._fresh = self._fresh, set()
         for source in fresh:
             self._wake(source, False)
+        early, self._early = self._early, None
+        if early is not None and self._calm:
+            early.look_ahead()
 
     def _wake(self, source: Source, at_once: bool) -> None:
         for reader in source.readers:

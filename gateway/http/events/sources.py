@@ -145,6 +145,8 @@ class Source:
         self.channel: LocalChannel | None = None
         self.exchange: Exchange | None = None
         self.idle_since: float | None = None
+        self.ahead = (-1, b"")
+        """The next position, and its ``id:`` line if that has been made."""
         self.head = data_head(str(name))
         self.journal.render = self.rendered
         self.id_octets = len(self.id_line(0))
@@ -166,7 +168,16 @@ class Source:
 
     def id_line(self, position: int) -> bytes:
         """For streams of this source alone; always of the same length."""
+        at, line = self.ahead
+        return line if at == position else self.sealed_line(position)
+
+    def sealed_line(self, position: int) -> bytes:
         return b"id: %b\n" % self.hub.cursors.seal_one(self.key, position)
+
+    def look_ahead(self) -> None:
+        """Make the next ``id:`` line now, so that the next lone event need not wait for it."""
+        following = self.journal.head + 1
+        self.ahead = (following, self.sealed_line(following))
 
     def place(self, position: int) -> int:
         """A position of the journal as cursors have it."""

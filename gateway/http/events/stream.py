@@ -240,8 +240,8 @@ class EventStream:
             self.pending.append(chunk)
             return False
         if chunk:
-            source.handing(reading.position)
             (pipe.write_now if at_once else pipe.write)(chunk)
+            source.handing(reading.position)
             self.wrote_at = self.now()
         return reading.position == journal.head
 

@@ -121,8 +121,7 @@ class View:
     def render(self, position: int) -> Octets:
         event = self.journal.event(position)
         if event is not None and self.whole:
-            lines = self.rendered(position, event)
-            line = self.id_line(position)
+            line, lines = self.id_line(position), self.rendered(position, event)
             return line + lines if lines.__class__ is bytes else concatenated(line, lines)
         if event is not None and self.spec.alias:
             event = event._replace(message=redacted(event.message))
