@@ -5,23 +5,25 @@ import os
 DIGITS = 19
 """Random hexadecimal digits of an id. Of the fourth of them two bits are used."""
 VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
-AHEAD = 256
+AHEAD = 64
 """Ids whose noise is asked of the system at once: one call each would be most of their cost."""
 
 noise: list[str] = []
+"""The ends of ids to come, from the version on."""
 
 
 def uuid7(now: int) -> str:
     """A new id; ``now`` is ms since 1970."""
     if not noise:
         refill()
-    some, time = noise.pop(), f"{now & 0xFFFFFFFFFFFF:012x}"
-    return f"{time[:8]}-{time[8:]}-7{some[:3]}-{VARIANT[some[3]]}{some[4:7]}-{some[7:]}"
+    time = f"{now & 0xFFFFFFFFFFFF:012x}"
+    return f"{time[:8]}-{time[8:]}{noise.pop()}"
 
 
 def refill() -> None:
     digits = os.urandom(AHEAD * DIGITS // 2).hex()
-    noise.extend([digits[at : at + DIGITS] for at in range(0, AHEAD * DIGITS, DIGITS)])
+    each = [digits[at : at + DIGITS] for at in range(0, AHEAD * DIGITS, DIGITS)]
+    noise.extend([f"-7{one[:3]}-{VARIANT[one[3]]}{one[4:7]}-{one[7:]}" for one in each])
 
 
 if hasattr(os, "register_at_fork"):
