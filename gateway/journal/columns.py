@@ -5,7 +5,6 @@ A message stays as it came, so that writing costs little and loses nothing. What
 imported where that is known to be there.
 """
 
-from array import array
 from collections.abc import Iterable
 from itertools import repeat
 from typing import Any
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as compute
 
 from gateway.bodies import LargeBody
+from gateway.broker.store import MOST_ENTRIES
 from gateway.errors import StoreError
 from gateway.journal.entries import NOBODY, Entry, JournalError, Names, Part, Publisher
 from gateway.message import DIALECTS, Essentials, Message
@@ -80,11 +80,14 @@ def to_batch(entries: list[Entry], bodies: bool = True) -> Any:
 
 def to_table(parts: list[Part], names: Names) -> Any:
     """A ``Table`` of the entries of whole blocks, whose octets are used as they are."""
-    positions, offsets, stamps, runs = array("q"), array("q"), array("q"), array("i")
+    positions: list[Any] = []
+    offsets: list[Any] = []
+    stamps: list[Any] = []
+    runs: list[Any] = []
     shared: list[tuple[Any, ...]] = []
     contents: list[list[Any]] = [[], [], [], []]
     for block, start, end in parts:
-        positions.extend(range(block.first + start, block.first + end))
+        positions.append(_rising(block.first + start, end - start))
         at = 0
         for run in block.runs:
             begun, at = at, at + run.entries
@@ -92,9 +95,9 @@ def to_table(parts: list[Part], names: Names) -> Any:
             if first >= last:
                 continue
             offset = run.offset - begun
-            offsets.extend(range(offset + first, offset + last))
-            stamps.extend(array("q", [run.stamp]) * (last - first))
-            runs.extend(array("i", [len(shared)]) * (last - first))
+            offsets.append(_rising(offset + first, last - first))
+            stamps.append(pa.repeat(run.stamp, last - first))
+            runs.append(pa.repeat(pa.scalar(len(shared), pa.int32()), last - first))
             shared.append(
                 (
                     *names.addresses.get(run.number, ("", "")),
@@ -116,13 +119,13 @@ def to_table(parts: list[Part], names: Names) -> Any:
             made.append(column.slice(start, end - start))
         notes = [block.added.get(index) for index in range(start, end)] if block.added else None
         contents[3].append(pa.array(notes or [None] * (end - start), pa.binary()))
-    count = len(positions)
+    count = sum(map(len, positions))
     key, header, body, added = (pa.chunked_array(one, pa.binary()) for one in contents)
-    which = _numbers(pa.int32(), runs)
+    which = pa.concat_arrays(runs)
     columns = {
-        "pos": _numbers(pa.int64(), positions),
-        "stamp": _numbers(pa.int64(), stamps),
-        "offset": _numbers(pa.int64(), offsets),
+        "pos": pa.concat_arrays(positions),
+        "stamp": pa.concat_arrays(stamps),
+        "offset": pa.concat_arrays(offsets),
         "routing_key": key,
         "header": header,
         "added": added,
@@ -140,8 +143,12 @@ def to_table(parts: list[Part], names: Names) -> Any:
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def _numbers(kind: Any, values: "array[int]") -> Any:
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+NUMBERS = pa.array(range(MOST_ENTRIES), pa.int64())
+
+
+def _rising(first: int, count: int) -> Any:
+    """So many numbers in a row; more than there are entries in a block are never wanted."""
+    return compute.add(NUMBERS.slice(0, count), first)
 
 
 def _added(message: Message) -> bytes | None:

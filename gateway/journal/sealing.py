@@ -67,12 +67,12 @@ class LocalSealer:
 
     def _fill(self, writer: SegmentWriter, tail: Tail, at: int, job: Job) -> int:
         """Add some entries from a position on, and return where they end."""
-        blocks = tail.blocks(at, AT_ONCE)
+        blocks = tail.blocks(at, job.end, AT_ONCE)
         addresses = tail.addresses()
         origins = {run.origin for block in blocks for run in block.runs}
         names = Names(addresses, tail.publishers(origins))
         for block in blocks:
-            if block.first >= job.end or writer.octets >= job.octets:
+            if writer.octets >= job.octets:
                 break
             start, last = max(at, block.first), min(job.end, block.first + block.count)
             if block.whole:

@@ -254,9 +254,9 @@ class Tail:
 
     # --- entries --------------------------------------------------------------------------------
 
-    def blocks(self, start: int, octets: int) -> list[Block]:
-        """The blocks from the one with this position on, as they are, up to so many octets or
-        one."""
+    def blocks(self, start: int, end: int, octets: int) -> list[Block]:
+        """The blocks from the one with a position on, and before another, as they are, up to so
+        many octets or one."""
         with self._reading():
             head = self._head()
             if head is None:
@@ -265,7 +265,7 @@ class Tail:
             found: list[Block] = []
             for key, count, size, runs, written in self._list(base + start):
                 octets -= size
-                if found and octets < 0:
+                if key - base >= end or (found and octets < 0):
                     break
                 written = head.time_of(key - base, written)
                 found.append(self._block(key, key - base, count, unpack_runs(runs), True, written))

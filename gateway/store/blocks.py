@@ -226,9 +226,9 @@ def pack_entries(packed: PackedEntries | WireEntries) -> PackedBlock:
     )
 
 
-def _split_pieces(head: bytes, count: int) -> tuple[bytes, bytes]:
-    """The head and the body that a block of messages as they came would have else. Hot: two steps
-    for each of them. Raises ``struct.error``, and ``StoreError`` if they do not fit."""
+def _split_pieces(head: bytes, count: int) -> _Columns:
+    """The messages of a block of messages as they came. Hot: two steps for each of them. Raises
+    ``struct.error``, and ``StoreError`` if they do not fit."""
     pieces, layouts = _HEAD.unpack_from(head)[:2]
     layout_at, at = _HEAD.size, _HEAD.size + layouts
     keys: list[bytes] = []
@@ -247,9 +247,10 @@ def _split_pieces(head: bytes, count: int) -> tuple[bytes, bytes]:
             at += body + 1
         if at != end:
             break
-    if at != len(head) or layout_at != _HEAD.size + layouts or len(headers) != len(keys) != count:
+    counts = {count, len(keys), len(headers)}
+    if at != len(head) or layout_at != _HEAD.size + layouts or len(counts) > 1:
         raise StoreError("a block of the journal is damaged")
-    return pack_columns(keys, headers, bodies, {}, {})
+    return _columns(keys, headers, bodies)
 
 
 def _ends(runs: list[tuple[int, int, int, int, int, str, str, int]], count: int) -> list[int]:
@@ -286,8 +287,8 @@ class Block:
         try:
             keys, headers, added, apart = _HEAD.unpack_from(head)
             if apart == _ON_WIRE:
-                self.head, self.body = head, body = _split_pieces(head, count)
-                keys, headers, added, apart = _HEAD.unpack_from(head)
+                self._take(_split_pieces(head, count))
+                return
             numbers = array("i")
             at = _HEAD.size + 3 * (count + 1) * _INT
             numbers.frombytes(head[_HEAD.size : at])
@@ -313,6 +314,15 @@ class Block:
                 raise StoreError("a block of the journal is damaged")
         except (StructError, ValueError, IndexError) as error:
             raise StoreError(f"a block of the journal is damaged: {error}") from error
+
+    def _take(self, columns: _Columns) -> None:
+        self.keys = array("i", _starts(columns.keys))
+        self.headers = array("i", columns.header_starts)
+        self.bodies = array("i", columns.body_starts)
+        self.head = b"".join(columns.keys + columns.headers)
+        self.body = b"".join(columns.bodies)
+        self.key_start, self.header_start = 0, self.keys[-1]
+        self.added, self.apart = {}, {}
 
     @property
     def whole(self) -> bool:

@@ -250,6 +250,18 @@ def test_a_small_part_of_a_read_is_copied(tmp_path: Path) -> None:
     assert entries.pieces[0] == entries.pieces[1]
 
 
+@pytest.mark.parametrize("change", [-6, -1, 1, 1000])
+def test_a_block_of_another_number_of_entries_is_damaged(change: int) -> None:
+    many = alike("0-9-1", [3, 5, 1, 4, 4, 4, 4])
+    assert many.wire is not None
+    entries = WireEntries(0)
+    entries.add(many.wire, "k")
+    entries.runs.append((0, 1, 0, 0, 0, "", "", 0))
+    packed = pack_entries(entries)
+    with pytest.raises(StoreError, match="damaged"):
+        Block(0, packed.entries + change, [], b"".join(packed.head), b"")
+
+
 @settings(deadline=None)
 @given(st.data())
 def test_a_damaged_block(data: st.DataObject) -> None:
