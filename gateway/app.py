@@ -568,7 +568,6 @@ async def serve(settings: Settings, reread: Callable[[], Settings]) -> None:
         log.info("HTTP on http://%s:%d/", http.host, gateway.http_port)
         if gateway.admin_port is not None:
             log.info("administration on http://%s:%d/", settings.admin.host, gateway.admin_port)
-        log.info("data in %s", settings.data_dir if settings.durable else "memory only")
         users = gateway.broker.access.list_users()
         if users and all(one.loopback_only for one in users) and not is_local_name(amqp.host):
             names = ", ".join(one.name for one in users)
@@ -577,6 +576,7 @@ async def serve(settings: Settings, reread: Callable[[], Settings]) -> None:
                 "from this machine; `amqp-gateway user add NAME` adds a user",
                 names,
             )
+        log.info("data in %s", settings.data_dir if settings.durable else "memory only")
         sys.setswitchinterval(SWITCH_SECONDS)
         await gateway.load()
         freeze()
