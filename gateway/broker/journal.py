@@ -319,8 +319,7 @@ class Journal:
                 return False
         if store.mark != self._open:
             self._begin_messages()
-        if self._differs(address, message, origin):
-            self._begin_run(address, message, origin)
+        self._enter_run(address, message, origin)
         messages = self._messages
         if added is not None:
             self._recorded.added[len(messages)] = added
@@ -353,8 +352,7 @@ class Journal:
         octets = len(header) + len(body)
         packed = self._packed
         if count < LEAST_ON_WIRE and self._has_room(self._wire, count, octets):
-            if self._differs(address, messages[0], origin):
-                self._begin_run(address, messages[0], origin)
+            self._enter_run(address, messages[0], origin)
             self._wire.add_messages(messages)
             store.pending_octets += octets + ENTRY_OCTETS * count
             return
@@ -364,8 +362,7 @@ class Journal:
                 self.extend(address, messages[count // 2 :], origin)
                 return
             packed = self._begin_packed()
-        if self._differs(address, messages[0], origin):
-            self._begin_run(address, messages[0], origin)
+        self._enter_run(address, messages[0], origin)
         packed.headers.append(header)
         packed.bodies.append(body)
         packed.header_sizes += header_sizes
@@ -386,8 +383,7 @@ class Journal:
             return False
         if not self._has_room(self._wire, count, octets):
             self._begin_wire()
-        if self._differs(address, message, origin):
-            self._begin_run(address, message, origin)
+        self._enter_run(address, message, origin)
         self._wire.add(wire, message.key)
         store.pending_octets += octets
         return True
@@ -401,14 +397,15 @@ class Journal:
             and block.octets + octets <= MOST_OCTETS
         )
 
-    def _differs(self, address: Address, message: Message, origin: Origin | None) -> bool:
-        """Whether the next entry does not belong to the present run."""
-        return (
+    def _enter_run(self, address: Address, message: Message, origin: Origin | None) -> None:
+        """Begin a run, unless the next entry belongs to the present one. Hot."""
+        if (
             address is not self._address
             or origin is not self._origin
             or self.state.now != self._stamp
             or message.dialect is not self._dialect
-        )
+        ):
+            self._begin_run(address, message, origin)
 
     def gather(self, publisher: Gathering) -> None:
         """The next messages come from this publisher."""
