@@ -123,7 +123,7 @@ def test_exchanges_and_bindings(console: Console, api: Api) -> None:
     console.page.locator("dialog [name=type]").select_option("topic")
     console.press("Add exchange", "dialog")
     console.has("exchanges", "c.shop")
-    console.page.get_by_role("link", name="c.shop").click()
+    console.page.get_by_role("link", name="c.shop", exact=True).click()
     console.press("Add binding")
     console.fill(destination="c.bound", routing_key="order.*.placed")
     console.press("Add binding", "dialog")
@@ -312,7 +312,7 @@ def test_dead_letters_are_shown_and_redriven(console: Console, api: Api, gateway
             channel.basic_nack(method.delivery_tag, requeue=False)
     console.open("dead-letters")
     console.shows(".suggestions", "c.dead 2 messages, from c.work")
-    console.page.get_by_role("link", name="c.dead").click()
+    console.page.get_by_role("link", name="c.dead", exact=True).click()
     console.shows("ol.messages", "rejected in c.work")
     assert console.page.locator("table.deaths").count() == 2
     console.press("Redrive")

@@ -101,6 +101,6 @@ def test_channels_are_the_callers(stranger: Any, watched: Watched) -> None:
     login.goto(f"{watched.base.replace('://', f'://{USER}@')}/asyncapi.json")
     login.close()
     page = watched.open("/docs/events")
-    page.get_by_role("heading", name="<img src=x>").wait_for()
-    page.get_by_role("heading", name="amq.topic").wait_for()
+    page.get_by_role("heading", name="<img src=x>", exact=True).wait_for()
+    page.get_by_role("heading", name="amq.topic", exact=True).wait_for()
     assert page.get_by_text("/amqp", exact=False).count() > 0
