@@ -13,6 +13,7 @@ from gateway.adapters.sniff import detect
 from gateway.broker.broker import Broker
 from gateway.config.amqp import AmqpSettings
 from gateway.errors import Condition
+from gateway.net.distance import is_near
 from gateway.net.gathering import write
 from gateway.net.hang_up import HangUp
 from gateway.net.listener_rules import REFUSALS, ListenerRules
@@ -191,6 +192,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._may_read:
             self._pause_reading()
             asyncio.get_running_loop().call_soon(self._read_after_others)
+
+    @property
+    def near(self) -> bool:
+        """A round trip to the peer is known to be short."""
+        return self.transport is not None and is_near(self.transport)
 
     @property
     def _may_read(self) -> bool:

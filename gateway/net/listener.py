@@ -166,6 +166,8 @@ class Listener:
         if Capability.COMPAT in capabilities:
             compat = self.settings.compat
             more = {"product": COMPAT[compat], "annotates": bool(compat)}
+        if Capability.LINKS in capabilities:
+            more["near"] = connection.near
         if Capability.PARTIAL_BODIES in capabilities:
             more["partials"] = self.registry.partials
         return adapter_for(

@@ -60,8 +60,8 @@ class Attached:
     ``subject``, and whether it is durable; it raises ``Refusal`` if there is no such node.
     ``mandatory``: unroutable messages are returned, except on topics. ``node`` is "" or
     "management". ``transient``: the target does not outlive the broker, so that durable messages
-    are not accepted (§3.2.1). ``resumed``: unsettled deliveries of a resumed link, in the order of
-    their first sending.
+    are not accepted (§3.2.1). ``forwarded``: messages are confirmed by another broker.
+    ``resumed``: unsettled deliveries of a resumed link, in the order of their first sending.
     """
 
     terminus: Terminus
@@ -71,6 +71,7 @@ class Attached:
     node: str = ""
     mandatory: bool = True
     transient: bool = False
+    forwarded: bool = False
     resumed: list[Resumed] = field(default_factory=list)
 
 

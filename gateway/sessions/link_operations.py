@@ -254,6 +254,7 @@ class LinkOperations:
                 asked, queue = make_dynamic(channel, asked, self._links, op.container, op.name)
                 maker = bool(queue)
             attached = find_target(channel, asked, self._create_queues, self._links)
+            attached.forwarded = channel.vhost.outbound is not None
         if attached.node == "management":
             self._management.attach_target(op)
         elif attached.exchange == "":

@@ -65,6 +65,7 @@ class Connection:
         spool: Spool | None,
         addresses: str,
         annotates: bool,
+        near: bool,
         authority: Authority | None,
         credentials: Credentials | None,
         external_subject: str | None,
@@ -101,6 +102,7 @@ class Connection:
         """Octets in memory of partly received messages."""
         self.addresses = addresses
         self.annotates = annotates
+        self.near = near
         self.later: list[Operation] = []
         """Operations found outside ``receive``; the next ``receive`` or ``tick`` returns them."""
         self.frames = Frames(self, self.channels.by_remote, self.frame_max)

@@ -46,11 +46,13 @@ class Engine:
         spool: Spool | None = None,
         addresses: str = "",
         annotates: bool = False,
+        near: bool = False,
     ) -> None:
         """``spool``: store of messages that are too large for memory; ``None``: they stay in
         memory. ``addresses``: the form in which a client writes them (``addresses.FORMS``), "" for
         the form that the peer takes. ``annotates``: deliveries carry the exchange and routing key
-        of their message, as RabbitMQ's do."""
+        of their message, as RabbitMQ's do. ``near``: a round trip to the peer takes less than a few
+        milliseconds."""
         self.version = version
         self.role = role
         self.server = role is Role.SERVER
@@ -68,6 +70,7 @@ class Engine:
             spool,
             addresses,
             annotates,
+            near,
             authority,
             credentials,
             external_subject,

@@ -12,6 +12,7 @@ from gateway.adapters.core.templates import Templates, template
 from gateway.adapters.performatives import termini
 from gateway.adapters.performatives.content import SECTIONS
 from gateway.adapters.performatives.coordinator import REJECTED, Coordinator
+from gateway.adapters.performatives.credit_window import MOST, near_window
 from gateway.adapters.performatives.decoding import FieldError, TooManyValues
 from gateway.adapters.performatives.deliveries import IncomingDelivery
 from gateway.adapters.performatives.delivery_runs import DeliveryRun, enter, remove
@@ -34,7 +35,7 @@ from gateway.adapters.performatives.transfer_template import Run
 from gateway.adapters.performatives.value_places import value_places
 from gateway.adapters.performatives.violation import error
 from gateway.adapters.performatives.wire import layouts as w
-from gateway.adapters.performatives.wire.tables import AmqpError
+from gateway.adapters.performatives.wire.tables import AmqpError, ReceiverSettleMode
 from gateway.bodies import Body
 from gateway.errors import Condition, Refusal
 from gateway.message import Essentials, Message
@@ -51,9 +52,6 @@ _ADDRESSES: BoundedCache[bytes, Address] = BoundedCache()
 _ESSENTIALS_OF: Templates[Essentials] = Templates()
 _ADDRESS_OF: Templates[Address] = Templates()
 """The same of headers that differ in their ids, times and application properties."""
-
-CREDIT = 1000
-"""Deliveries that a peer may have under way and unconfirmed on one link."""
 
 MANAGEMENT = "management"
 
@@ -107,12 +105,26 @@ class IncomingPublishes(LinkHandler):
         link.max_message = self.session.connection.limits.max_message_octets
         link.spools = result.node != MANAGEMENT
         link.known = written_map(result.resumed)
-        link.window = CREDIT
+        link.window = MOST
         link.attach(
             max_message_size=link.max_message or None,
             unsettled=None if record.unsettled is None else dict(link.known),
             properties=paired(record),
         )
+
+    def window(self, link: ReceivingLink) -> int:
+        """Small for transient messages of a sender that is near, unless another broker confirms
+        them. A sender that settles last may gather deliveries before it does."""
+        last = self._essentials
+        if (
+            last is None
+            or last.durable
+            or link.data.forwarded
+            or not self.session.connection.near
+            or link.rcv_mode == ReceiverSettleMode.SECOND
+        ):
+            return MOST
+        return near_window(link.messages, link.octets) if link.messages else link.window
 
     def on_detached(
         self, link: Any, record: w.Detach | None, closed: bool, lost: bool, found: list[Operation]

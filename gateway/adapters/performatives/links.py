@@ -47,6 +47,10 @@ class LinkHandler:
         """A flow for this link has come; ``link.credit`` is up to date. If we send over it and
         ``link.drain`` is set, ``link.drained`` answers when there is nothing more to send."""
 
+    def window(self, link: Any) -> int:
+        """How many deliveries the peer may have under way over a link that tops up its credit."""
+        return int(link.window)
+
     def on_message(self, arrival: Any, octets: Any, found: list[Operation]) -> None:
         """A message is complete: ``bytes``, or ``SpooledMessage`` if the link ``spools``. Unless
         the ``IncomingDelivery`` is settled, its outcome is written with ``settle_received``, now
@@ -141,6 +145,8 @@ class LinkConnection(Protocol):
     """Octets of the largest frame the peer takes."""
     annotates: bool
     """Deliveries carry the exchange and routing key of their message."""
+    near: bool
+    """A round trip to the peer takes less than a few milliseconds."""
     blocked: bool
     """Publishers are held back: no more credit."""
     spool: Spool | None

@@ -91,7 +91,9 @@ class ReceivingLink(Link):
 
     session: ReceivingSession
 
-    __slots__ = ("window", "ignores_unsettled", "slack", "spools", "known", "partial")
+    __slots__ = (
+        "window", "ignores_unsettled", "slack", "spools", "known", "partial", "messages", "octets",
+    )  # fmt: skip
 
     receiver = True
 
@@ -111,6 +113,8 @@ class ReceivingLink(Link):
         self.known: dict[bytes, Any] = {}
         """Our states of deliveries from before the link was resumed, by tag."""
         self.partial: PartialDelivery | None = None
+        self.messages = self.octets = 0
+        """Messages, and their octets, since credit was granted."""
 
     def take(self, record: w.Attach) -> None:
         self.count = record.initial_delivery_count or 0  # Azure's clients leave it out
@@ -149,10 +153,12 @@ class ReceivingLink(Link):
             return
         if self.session.connection.blocked:
             return
+        window = self.window = self.handler.window(self)
         free = window if self.ignores_unsettled else window - len(self.unsettled)
         more = free - self.credit
         if more >= (window + 1) >> 1 or (self.credit <= 0 and more > 0):
             self.credit = free
+            self.messages = self.octets = 0
             self.session.write_flow(self)
 
     def on_flow(self, record: w.Flow, found: list[Operation]) -> None:
@@ -196,6 +202,8 @@ class ReceivingLink(Link):
                 raise self._unlike_mode(settled)
             self.credit -= 1
             self.count = self.count + 1 & MASK
+            self.messages += 1
+            self.octets += end - at
             self.handler.on_whole(arrival, buf, at, end, found)
             if self.credit <= self.window >> 1:
                 self.top_up()
@@ -263,6 +271,8 @@ class ReceivingLink(Link):
             session.remote_outgoing_window -= used
             self.credit -= used
             self.count = self.count + used & MASK
+            self.messages += used
+            self.octets += spans[taken - 1][1] - spans[before][0]
             if one_by_one:
                 start, stop = spans[taken - 1]
                 try:
@@ -442,6 +452,8 @@ class ReceivingLink(Link):
     def _complete(self, partial: PartialDelivery, found: list[Operation]) -> None:
         """The last transfer has come."""
         self._drop_partial()
+        self.messages += 1
+        self.octets += partial.size
         arrival = partial.arrival
         if partial.ignored:
             self._resumed(partial)
