@@ -1,5 +1,7 @@
 """The credit that a sender is granted, by its distance and by its messages (§2.6.7)."""
 
+from typing import Any
+
 import pytest
 
 from gateway.adapters.performatives.credit_window import LEAST, MOST, NEAR, NEAR_OCTETS, near_window
@@ -13,7 +15,7 @@ def data(octets: int) -> bytes:
     return b"\x00\x53\x75\xb0" + octets.to_bytes(4, "big") + bytes(octets)
 
 
-def granted(peer: Peer, count: int, payload: bytes, first: int = 0) -> list[int]:
+def granted(peer: Peer, count: int, payload: bytes, first: int = 0) -> list[int | None]:
     """The credit of each flow, while the peer sends so many messages."""
     found = []
     for number in range(first, first + count):
@@ -58,7 +60,7 @@ def test_large_messages(octets: int) -> None:
         (True, PLAIN, {"rcv_settle_mode": 1}),
     ],
 )  # fmt: skip
-def test_all_others(near: bool, payload: bytes, fields: dict[str, int]) -> None:
+def test_all_others(near: bool, payload: bytes, fields: dict[str, Any]) -> None:
     """Far away, durable, or settled by the sender at last."""
     peer = Peer(near=near)
     peer.sends(**fields)
