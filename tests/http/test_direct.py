@@ -5,11 +5,9 @@ import contextlib
 import json
 import logging
 import random
-import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -420,22 +418,17 @@ async def test_a_reader_gets_a_lone_event_before_its_publisher_the_answer(
     """Events of several publishes in one read are written together."""
     order: list[str] = []
     places: list[Any] = []
-    write_event, write_now, write_answer = Pipe.write, Pipe.write_now, DirectProtocol.write
+    write_event, write_answer = Pipe.write, DirectProtocol.write
 
     def event(self: Pipe, piece: bytes) -> None:
         order.append("event")
         write_event(self, piece)
-
-    def lone_event(self: Pipe, piece: bytes) -> None:
-        order.append("lone event")
-        write_now(self, piece)
 
     def answer(self: DirectProtocol, *given: Any) -> None:
         order.append("answer")
         write_answer(self, *given)
 
     monkeypatch.setattr(Pipe, "write", event)
-    monkeypatch.setattr(Pipe, "write_now", lone_event)
     monkeypatch.setattr(DirectProtocol, "write", answer)
     one = raw("/v1/%2F/exchanges/amq.topic/messages?routing_key=a", {})
     async with rig.served() as port:
@@ -445,12 +438,12 @@ async def test_a_reader_gets_a_lone_event_before_its_publisher_the_answer(
             await stream.opened()
             for requests, written in (
                 (1, ["answer", "event"]),  # whether events come alone is not known yet
-                (1, ["lone event", "answer"]),
-                (1, ["lone event", "answer"]),
-                (3, ["lone event", "answer", "answer", "answer", "event"]),
+                (1, ["event", "answer"]),
+                (1, ["event", "answer"]),
+                (3, ["event", "answer", "answer", "answer", "event"]),
                 (3, ["answer", "answer", "answer", "event"]),
                 (1, ["answer", "event"]),
-                (1, ["lone event", "answer"]),
+                (1, ["event", "answer"]),
             ):
                 order.clear()
                 await talk(port, one * requests, requests)
@@ -466,13 +459,13 @@ async def test_a_lone_event_is_written_within_the_turn_of_any_publisher(
     rig: Any, listener: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[bytes] = []
-    write_now = Pipe.write_now
+    write = Pipe.write
 
-    def lone_event(self: Pipe, piece: bytes) -> None:
+    def event(self: Pipe, piece: bytes) -> None:
         written.append(piece)
-        write_now(self, piece)
+        write(self, piece)
 
-    monkeypatch.setattr(Pipe, "write_now", lone_event)
+    monkeypatch.setattr(Pipe, "write", event)
     header = BASIC.write(Properties())
     query = "source=exchange:amq.topic%3Fbinding%3Da"
     async with rig.served() as port, listener(port, query) as stream:
@@ -482,56 +475,9 @@ async def test_a_lone_event_is_written_within_the_turn_of_any_publisher(
             message = Message(BASIC, header, body, "amq.topic", "a", BASIC.essentials(header))
             rig.begin()
             rig.channel.publish(message)
-            assert len(written) == many
+            assert len(written) == (many and many + 1)
             rig.end()
             await stream.until()
-
-
-@pytest.mark.parametrize("uv", [False, True], ids=["asyncio", "uvloop"])
-def test_a_piece_that_the_socket_takes_in_part_arrives_whole(uv: bool) -> None:
-    """What the socket does not take goes through the transport, and what follows is behind it."""
-    uvloop = pytest.importorskip("uvloop", reason="not on Windows and PyPy") if uv else None
-
-    async def exchange() -> bytes:
-        loop = asyncio.get_running_loop()
-        near, far = socket.socketpair()
-        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        near.setblocking(False)
-        far.setblocking(False)
-        transport, _ = await loop.create_connection(asyncio.Protocol, sock=near)
-        pipe = Pipe(SimpleNamespace(transport=transport))
-        for piece in pieces:
-            pipe.write_now(piece)
-        assert transport.get_write_buffer_size()
-        found = b""
-        while len(found) < len(expected):
-            found += await loop.sock_recv(far, 1 << 20)
-        transport.close()
-        far.close()
-        return found
-
-    pieces = [b"a", b"b" * 300_000, b"c", b"d" * 10]
-    expected = b"".join([b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces])
-    factory = None if uvloop is None else uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
-        assert runner.run(asyncio.wait_for(exchange(), 30)) == expected
-
-
-async def test_a_piece_for_a_peer_that_has_gone_is_the_transports() -> None:
-    loop = asyncio.get_running_loop()
-    near, far = socket.socketpair()
-    near.setblocking(False)
-    lost = loop.create_future()
-
-    class Peer(asyncio.Protocol):
-        def connection_lost(self, error: Exception | None) -> None:
-            lost.set_result(error)
-
-    transport, _ = await loop.create_connection(Peer, sock=near)
-    pipe = Pipe(SimpleNamespace(transport=transport))
-    far.close()
-    pipe.write_now(b"x")
-    await asyncio.wait_for(lost, 10)
 
 
 async def test_a_known_head_from_elsewhere_is_another_request(make_rig: Any) -> None:

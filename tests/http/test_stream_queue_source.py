@@ -22,7 +22,7 @@ class Reader:
     def __init__(self) -> None:
         self.closed: list[tuple[str, bool]] = []
 
-    def wake(self, at_once: bool = False) -> None:
+    def wake(self) -> None:
         """Nothing is written."""
 
     def close(self, reason: str, reconnect: bool = True, retry_ms: int | None = None) -> None:

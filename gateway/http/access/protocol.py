@@ -4,7 +4,6 @@ uvicorn has none of these. Its own error responses get the common error format h
 """
 
 import json
-import os
 from asyncio import TimerHandle, Transport
 from typing import Any
 from weakref import ref
@@ -223,14 +222,10 @@ class Pipe:
     of event streams neither passes through every layer nor wakes a task per stream. Usable only
     while the transport is writable; otherwise callers use ``send``."""
 
-    __slots__ = ("cycle", "_descriptor")
+    __slots__ = ("cycle",)
 
     def __init__(self, cycle: Any) -> None:
         self.cycle = cycle
-        transport = cycle.transport
-        socket = transport.get_extra_info("socket")
-        encrypted = transport.get_extra_info("sslcontext") is not None
-        self._descriptor = -1 if socket is None or encrypted else socket.fileno()
 
     @property
     def ready(self) -> bool:
@@ -249,21 +244,6 @@ class Pipe:
         if known is not piece:
             LATEST[:] = piece, written = piece, b"%x\r\n%b\r\n" % (len(piece), piece)
         self.cycle.transport.write(written)
-
-    def write_now(self, piece: bytes) -> None:
-        """As ``write``, but to the socket itself: uvloop's transport would write after all that the
-        loop has to do in this round. What the socket does not take is the transport's. Hot."""
-        written = b"%x\r\n%b\r\n" % (len(piece), piece)
-        transport = self.cycle.transport
-        if self._descriptor >= 0 and not transport.get_write_buffer_size():
-            try:
-                sent = os.write(self._descriptor, written)
-            except OSError:
-                sent = 0  # the transport will see why
-            if sent == len(written):
-                return
-            written = written[sent:]
-        transport.write(written)
 
 
 def pipe_of(scope: Scope) -> Pipe | None:

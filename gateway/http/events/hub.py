@@ -281,7 +281,7 @@ class Hub:
         if self._calm and len(readers) <= EARLY_READERS:
             self._calm = False
             self._early = source
-            self._wake(source, True)
+            self._wake(source)
         else:
             self._fresh.add(source)
         if not self._scheduled:
@@ -308,15 +308,15 @@ class Hub:
                     source.settle(position)
         fresh, self._fresh = self._fresh, set()
         for source in fresh:
-            self._wake(source, False)
+            self._wake(source)
         early, self._early = self._early, None
         if early is not None and self._calm:
             early.look_ahead()
 
-    def _wake(self, source: Source, at_once: bool) -> None:
+    def _wake(self, source: Source) -> None:
         for reader in source.readers:
             try:
-                reader.wake(at_once)
+                reader.wake()
             except Exception:  # it costs neither the others nor a publisher
                 log.exception("internal error in an event stream")
 

@@ -77,8 +77,8 @@ class Stream(Protocol):
         """Raises ``Problem`` unless this may be read."""
         ...
 
-    def wake(self, at_once: bool = False) -> None:
-        """There is something new. ``at_once``: it is written before anything else is done."""
+    def wake(self) -> None:
+        """There is something new."""
         ...
 
     def source_lost(self, source: "Source", text: str) -> None:

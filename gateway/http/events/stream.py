@@ -212,12 +212,12 @@ class EventStream:
         alias = self.aliases.get(name)
         return str(name) if alias is None else alias.shown
 
-    def wake(self, at_once: bool = False) -> None:
+    def wake(self) -> None:
         waiter = self.waiter
-        if waiter is not None and not waiter.done() and not self.write_directly(at_once):
+        if waiter is not None and not waiter.done() and not self.write_directly():
             waiter.set_result(None)
 
-    def write_directly(self, at_once: bool) -> bool:
+    def write_directly(self) -> bool:
         """Write due events without the stream's own task, which waits. Returns whether none are
         left for it. Hot: waking a thousand tasks costs as much as writing to a thousand sockets."""
         pipe = self.pipe
@@ -240,7 +240,7 @@ class EventStream:
             self.pending.append(chunk)
             return False
         if chunk:
-            (pipe.write_now if at_once else pipe.write)(chunk)
+            pipe.write(chunk)
             source.handing(reading.position)
             self.wrote_at = self.now()
         return reading.position == journal.head
