@@ -152,7 +152,7 @@ def test_queues_are_moved_and_come_back(console: Console, old: Any) -> None:
     until(page, lambda: "nowhere" in console.text("dialog [role=alert]"), "no such queue")
     console.fill(queues=PAIRS)
     page.locator("dialog summary").click()
-    console.fill(name="week", rate="30", batch="5")
+    console.fill(name="week", rate="30", batch="5", wait="3")
     console.press("Count", "dialog")
     until(page, lambda: bool(console.rows("counts")), "the counts")
     assert console.rows("counts") == [
@@ -164,7 +164,10 @@ def test_queues_are_moved_and_come_back(console: Console, old: Any) -> None:
     console.press("Cancel", "dialog")
     assert page.locator("dialog [name=queues]").input_value() == PAIRS, "it is not typed again"
     console.press("Count", "dialog")
-    console.press("Move", "dialog")
+    with page.expect_request("**/moves") as asked:
+        console.press("Move", "dialog")
+    sent = asked.value.post_data_json
+    assert (sent["rate"], sent["batch"], sent["wait_seconds"]) == (30, 5, 3)
     reaches(console, "week", "running")
     drawn = page.locator("svg")
     until(page, lambda: "move week" in drawn.text_content(), "the move is drawn")

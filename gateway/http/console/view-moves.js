@@ -33,12 +33,12 @@ function bodyOf(given) {
   return {
     name: given.name, source, source_vhost, destination, destination_vhost,
     queues: readPairs(given.queues), rate: Number(given.rate), batch: Number(given.batch),
-    grace_seconds: Number(given.grace), retries: Number(given.retries), refused: given.refused,
+    grace_seconds: Number(given.grace), wait_seconds: Number(given.wait), retries: Number(given.retries), refused: given.refused,
     notes: given.notes,
   };
 }
 
-const START = { name: "", from: "", to: "", queues: "", rate: 0, batch: 500, grace: 1, retries: 3, refused: "stop", notes: true };
+const START = { name: "", from: "", to: "", queues: "", rate: 0, batch: 500, grace: 1, wait: 10, retries: 3, refused: "stop", notes: true };
 
 function askForMove(places, values) {
   const first = places.find(([key]) => key === values.from) ?? places[0];
@@ -60,6 +60,10 @@ function askForMove(places, values) {
         field({ name: "rate", label: "Messages per second", type: "number", min: 0, step: "any", required: true, value: values.rate, hint: "0: no limit." }),
         field({ name: "batch", label: "Messages in a batch", type: "number", min: 1, max: 10000, required: true, value: values.batch }),
         field({ name: "grace", label: "Seconds until a queue is empty", type: "number", min: 0, max: 3600, step: "any", required: true, value: values.grace, hint: "Without a message." }),
+        field({
+          name: "wait", label: "Seconds to wait when it goes on", type: "number", min: 0, max: 3600, step: "any", required: true,
+          value: values.wait, hint: "At most, until messages that were under way are back.",
+        }),
         field({ name: "retries", label: "Retries of a message", type: "number", min: 0, max: 1000, required: true, value: values.retries }),
         field({ name: "refused", label: "Then a message that is not taken", value: values.refused, options: [["stop", "ends the move"], ["reject", "is rejected at its source"]] }),
         field({ name: "notes", label: "Mark messages", type: "checkbox", value: values.notes, hint: "Without marks a rollback cannot count." }))),
