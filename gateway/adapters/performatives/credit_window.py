@@ -1,8 +1,9 @@
 """How many deliveries a sender may have under way and unconfirmed on one link.
 
 What is under way lies in the buffers of sockets and in memory until it has its outcome. While all
-of it fits into the cache of one processor, small messages cost a fifth less, and large ones half.
-So the window is small where it can be: the sender is near, and its messages do not wait for a disk.
+of it fits into the cache of one processor, small messages cost a sixth less, and large ones up to a
+third. So the window is small where it can be: the sender is near, and its messages do not wait for
+a disk.
 """
 
 MOST = 1000
