@@ -58,7 +58,6 @@ def test_no_socket() -> None:
 @linux
 def test_a_sender_of_this_machine_is_near(gateway: Running) -> None:
     """The credit shrinks when its first messages have come."""
-
     watcher = gateway.wire(1)
     watcher.declare("near1")
     wire = gateway.wire_1_0()

@@ -20,6 +20,4 @@ LEAST = 16
 
 def near_window(messages: int, octets: int) -> int:
     """The window of a sender that is near, if its last messages have so many octets."""
-    if octets <= messages * (NEAR_OCTETS // NEAR):
-        return NEAR
-    return max(LEAST, NEAR_OCTETS * messages // octets)
+    return max(LEAST, min(NEAR, NEAR_OCTETS * messages // max(octets, 1)))
