@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks import __main__ as command_line
-from benchmarks import throughput, throughput_1_0
+from benchmarks import servers, throughput, throughput_1_0
 from benchmarks.drivers import HERE
 from benchmarks.rows import Row, compare
 from benchmarks.rules import BUSY, alone, why_not
@@ -70,6 +70,17 @@ def test_figures_are_written_down_only_if_nobody_disturbed() -> None:
     assert why_not([quiet], BUSY * 2, False, False) is not None
     assert why_not([quiet], 0.0, True, False) is not None
     assert why_not([loud], BUSY * 2, True, True) is None
+
+
+def test_time_that_the_host_takes_counts_as_that_of_third_parties(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "stat"
+    monkeypatch.setattr(servers, "STATISTICS", file)
+    file.write_text("cpu 0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n")
+    assert servers.machine_busy() == 0.0
+    file.write_text(f"cpu 0 0 0 900 0 0 0 {3 * servers.TICK} 0 0\n")
+    assert servers.machine_busy() == 3.0
 
 
 @pytest.mark.parametrize("others", [0.0, 1.0])
