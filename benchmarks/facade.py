@@ -65,7 +65,7 @@ def added(ours: Server, theirs: Server, count: int, repeat: int) -> Row:
 
 
 def processor_time(ours: list[Run], theirs: list[Run]) -> str:
-    """Microseconds of the servers for each message, and how busy others kept the machine."""
+    """Microseconds of the servers for each message."""
 
     def median(runs: list[Run], what: str) -> float:
         found: float = statistics.median(getattr(run, what) * 1e6 / run.count for run in runs)
@@ -73,11 +73,7 @@ def processor_time(ours: list[Run], theirs: list[Run]) -> str:
 
     facade, behind = median(ours, "server_cpu"), median(ours, "behind_cpu")
     note = f"facade {facade:.1f} us, RabbitMQ {behind:.1f} us"
-    note += f" / alone {median(theirs, 'server_cpu'):.1f} us"
-    others = max(run.others for run in ours + theirs)
-    if others > DISTURBED:
-        note += f"; others kept {others:.1f} processors busy"
-    return note
+    return f"{note} / alone {median(theirs, 'server_cpu'):.1f} us"
 
 
 def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
@@ -100,6 +96,9 @@ def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Ro
                 compare(row, *([run.rate for run in side.runs] for side in sides))
                 row.detail = {"ours": describe(sides[0].runs), "theirs": describe(sides[1].runs)}
                 row.note = processor_time(*(side.runs for side in sides))
+                row.others = max(run.others for side in sides for run in side.runs)
+                if row.others > DISTURBED:
+                    row.note += f"; others kept {row.others:.1f} processors busy"
                 yield row
             if delays:
                 yield added(ours, theirs, 500 if quick else 2500, repeat)

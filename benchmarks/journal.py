@@ -46,9 +46,9 @@ def against_off(row: Row, ours: list[Run], off: list[Run]) -> Row:
     compare(row, [run.rate for run in ours], [run.rate for run in off])
     row.detail = {"ours": describe(ours), "theirs": describe(off)}
     row.note = f"gateway {micro(ours):.1f} us, off {micro(off):.1f} us"
-    others = max(run.others for run in off)
-    if others > DISTURBED:
-        row.note += f"; others kept {others:.1f} processors busy"
+    row.others = max(run.others for run in off)
+    if row.others > DISTURBED:
+        row.note += f"; others kept {row.others:.1f} processors busy"
     return row
 
 

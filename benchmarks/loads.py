@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.client import Client
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
-from benchmarks.rules import BUSY, alone
+from benchmarks.rules import BUSY, alone, undisturbed
 from benchmarks.servers import HOST, Failed, Missing, Server, gateway, machine_busy, rabbitmq
 from benchmarks.throughput import LIMIT_SECONDS, MOST_MESSAGES, QUEUES, started
 
@@ -222,7 +222,9 @@ def measure(load: Load, servers: list[Server], seconds: float, repeat: int) -> I
         counts[server.name] = load.count(seconds) or count
     for _ in range(repeat):
         for server in servers:
-            runs[server.name].append(run(server, counts[server.name]))
+            runs[server.name].append(
+                undisturbed(lambda s=server: run(s, counts[s.name]))  # type: ignore[misc]
+            )
     every = [one for some in runs.values() for one in some]
     for figure in every[0].figures:
         name = f"{load.name}, {figure}" if figure else load.name

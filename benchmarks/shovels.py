@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from json import dumps
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from benchmarks.client import Client, method, short
 from benchmarks.codec import frame
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
+from benchmarks.rules import BUSY, undisturbed
 from benchmarks.servers import HOST, Failed, Missing, machine_busy
 from benchmarks.throughput_1_0 import Peer, running
 from gateway.adapters.methods.content import BASIC
@@ -250,6 +251,15 @@ class Side:
     others: float = 0.0
 
 
+class Carried(NamedTuple):
+    """Messages in a second from the first to the last that arrives, processor seconds of brokers
+    and mover for each, and how many processors others kept busy."""
+
+    rate: float
+    cost: float
+    others: float
+
+
 @dataclass
 class House:
     """Both brokers, with a client of the old one."""
@@ -276,10 +286,8 @@ class House:
         time.sleep(SETTLED_SECONDS)
         side.mover.stop()
 
-    def carry(self, side: Side, count: int) -> tuple[float, float, float]:
-        """Move so many messages that lie in the queue: messages in a second from the first to the
-        last that arrives, processor seconds of brokers and mover for each, and how many processors
-        others kept busy."""
+    def carry(self, side: Side, count: int) -> Carried:
+        """Move so many messages that lie in the queue."""
         queue = side.mover.name
         fill(self.client, queue, self.numbers(count), count)
         with contextlib.ExitStack() as stack:
@@ -297,7 +305,8 @@ class House:
         self.rest(side)
         if found["delivered"] != count:
             raise Failed(f"{found['delivered']} of {count} delivered")
-        return count * 1e9 / (found["last"] - found["first"]), busy / count, others
+        rate = count * 1e9 / (found["last"] - found["first"])
+        return Carried(rate, busy / count, others)
 
     def delays(self, side: Side, count: int) -> tuple[float, float]:
         """Median and 99th percentile of milliseconds from publish to receipt."""
@@ -345,10 +354,10 @@ def measure(house: House, sides: dict[str, Side], quick: bool, repeat: int) -> N
         side.count = int(min(max(rate * seconds, 1000), 100_000))
     for _ in range(repeat):
         for side in sides.values():
-            rate, cost, others = house.carry(side, side.count)
-            side.rates.append(rate)
-            side.costs.append(cost)
-            side.others = max(side.others, others)
+            carried = undisturbed(lambda s=side: house.carry(s, s.count))  # type: ignore[misc]
+            side.rates.append(carried.rate)
+            side.costs.append(carried.cost)
+            side.others = max(side.others, carried.others)
     for _ in range(repeat):
         for side in sides.values():
             median, tail = house.delays(side, 500 if quick else 2500)
@@ -362,8 +371,9 @@ def compared(sides: dict[str, Side], name: str) -> Iterator[Row]:
     compare(row, mine.rates, theirs.rates)
     costs = [sum(side.costs) * 1e6 / len(side.costs) for side in (mine, theirs)]
     row.note = f"brokers and mover {costs[0]:.0f} / {costs[1]:.0f} us"
-    if (others := max(mine.others, theirs.others)) > 0.25:
-        row.note += f"; others kept {others:.1f} processors busy"
+    row.others = max(mine.others, theirs.others)
+    if row.others > BUSY:
+        row.note += f"; others kept {row.others:.1f} processors busy"
     yield row
     for what, one, other in (
         ("median", mine.medians, theirs.medians),

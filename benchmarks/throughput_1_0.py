@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks import segments_0_10
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
-from benchmarks.rules import HEADERS, JAVA_WARM_UP, alone
+from benchmarks.rules import HEADERS, JAVA_WARM_UP, alone, undisturbed
 from benchmarks.servers import Failed, Missing, Server, machine_busy
 from benchmarks.throughput import (
     DISTURBED,
@@ -198,7 +198,7 @@ def cell(sides: dict[str, Side], way: Way, size: int, seconds: float, repeat: in
         side.runs = []
     for _ in range(repeat):
         for side in sides.values():
-            side.runs.append(run(side, side.count))
+            side.runs.append(undisturbed(lambda s=side: run(s, s.count)))  # type: ignore[misc]
 
 
 def compared(way: Way, label: str, ours: Side, theirs: Side | None, name: str) -> Row:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -15,7 +15,7 @@ from benchmarks import __main__ as command_line
 from benchmarks import servers, throughput, throughput_1_0
 from benchmarks.drivers import HERE
 from benchmarks.rows import Row, compare
-from benchmarks.rules import BUSY, alone, why_not
+from benchmarks.rules import BUSY, alone, undisturbed, why_not
 from benchmarks.servers import Server, end
 
 
@@ -81,6 +81,24 @@ def test_time_that_the_host_takes_counts_as_that_of_third_parties(
     assert servers.machine_busy() == 0.0
     file.write_text(f"cpu 0 0 0 900 0 0 0 {3 * servers.TICK} 0 0\n")
     assert servers.machine_busy() == 3.0
+
+
+class Passage(NamedTuple):
+    others: float
+
+
+def test_a_disturbed_passage_is_measured_again() -> None:
+    def passages(*others: float) -> tuple[Callable[[], Passage], list[Passage]]:
+        given = [Passage(one) for one in others]
+        left = iter(given)
+        return lambda: next(left), given
+
+    measure, given = passages(BUSY * 3, BUSY / 2, 0.0)
+    assert undisturbed(measure) is given[1]
+    measure, given = passages(BUSY * 3, BUSY * 2, BUSY * 4, 0.0)
+    assert undisturbed(measure, tries=3) is given[1]
+    measure, given = passages(BUSY * 3, 0.0)
+    assert undisturbed(measure, tries=1) is given[0]
 
 
 @pytest.mark.parametrize("others", [0.0, 1.0])
