@@ -1,7 +1,8 @@
 """`python -m benchmarks [--quick] [--only PATTERN] [--repeat N] [--json FILE]`: one table.
 
 `--markdown FILE` writes it as docs/benchmarks.md has it. Nothing is written down when others kept
-the machine busy, or of a quick run, unless `--although-busy` is said.
+the machine busy, or of a quick run, unless `--although-busy` is said. Meanwhile the groups that
+have ended are in a file beside that of `--json`, whose name ends in `.part`.
 """
 
 import argparse
@@ -130,6 +131,7 @@ def main() -> int:
     title += f", {repeat} interleaved repeats{', quick' if options.quick else ''}"
     table, found, begun = empty_table(title), [], time.monotonic()
     ended = ""
+    partial = options.json and options.json.with_suffix(".part")
     with Live(table, console=console, auto_refresh=False) as live:
         for group in GROUPS:
             try:
@@ -140,7 +142,11 @@ def main() -> int:
             except Exception:  # an hour of other rows is not lost
                 console.print_exception()
                 ended += f", {group.__module__} ended early"
+            if partial is not None:
+                record(partial, title + ", not ended", found)
         table.caption = f"{time.monotonic() - begun:.0f} s, load {os.getloadavg()[0]:.1f} at end"
+    if partial is not None:
+        partial.unlink(missing_ok=True)
     if options.json or options.markdown:
         reason = why_not(found, before, options.quick, options.although_busy)
         if reason is not None:
@@ -153,10 +159,14 @@ def main() -> int:
 def write(options: argparse.Namespace, title: str, found: list[Row]) -> None:
     """Write what was asked for."""
     if options.json:
-        record = {"title": title, "rows": [row.as_json() for row in found]}
-        options.json.write_text(json.dumps(record, indent=2) + "\n")
+        record(options.json, title, found)
     if options.markdown:
         options.markdown.write_text("\n".join([title, "", *markdown(found)]) + "\n")
+
+
+def record(file: Path, title: str, found: list[Row]) -> None:
+    content = {"title": title, "rows": [row.as_json() for row in found]}
+    file.write_text(json.dumps(content, indent=2) + "\n")
 
 
 def markdown(found: list[Row]) -> Iterator[str]:

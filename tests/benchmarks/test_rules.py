@@ -1,5 +1,6 @@
 """Rules of the benchmarks: who runs, what is checked, when figures are written down."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -125,6 +126,29 @@ def test_the_command_refuses(
         )
     else:
         assert "third parties kept 1.00 processors busy" in capsys.readouterr().out
+
+
+def test_groups_that_have_ended_are_kept_when_it_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(wanted: Any, quick: bool, repeat: int) -> Iterator[Row]:
+        yield compare(Row("g", "n", "msg/s", against="other"), [2.0], [1.0])
+
+    def stopped(wanted: Any, quick: bool, repeat: int) -> Iterator[Row]:
+        yield from ()
+        sys.exit(143)
+
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--json", str(tmp_path / "found.json")])
+    monkeypatch.setattr(command_line, "GROUPS", [made, stopped])
+    monkeypatch.setattr(command_line, "busy_without_us", lambda: 0.0)
+    with pytest.raises(SystemExit):
+        command_line.main()
+    [kept] = tmp_path.iterdir()
+    assert kept.name == "found.part"
+    assert [row["name"] for row in json.loads(kept.read_text())["rows"]] == ["n"]
+    monkeypatch.setattr(command_line, "GROUPS", [made])
+    assert command_line.main() == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["found.json"]
 
 
 def test_each_row_is_there_with_headers_of_its_own_and_with_the_same() -> None:
