@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
+from benchmarks.rules import note_disturbance
 from benchmarks.servers import Failed, Missing, Server, gateway, rabbitmq
 from benchmarks.throughput import (
-    DISTURBED,
     LIMIT_SECONDS,
     MODES,
     QUEUES,
@@ -96,9 +96,7 @@ def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Ro
                 compare(row, *([run.rate for run in side.runs] for side in sides))
                 row.detail = {"ours": describe(sides[0].runs), "theirs": describe(sides[1].runs)}
                 row.note = processor_time(*(side.runs for side in sides))
-                row.others = max(run.others for side in sides for run in side.runs)
-                if row.others > DISTURBED:
-                    row.note += f"; others kept {row.others:.1f} processors busy"
+                note_disturbance(row, sides[0].runs + sides[1].runs)
                 yield row
             if delays:
                 yield added(ours, theirs, 500 if quick else 2500, repeat)

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from benchmarks.drivers import build
 from benchmarks.rows import Row, compare
+from benchmarks.rules import note_disturbance
 from benchmarks.servers import Failed, Missing, gateway
-from benchmarks.throughput import DISTURBED, MODES, Run, Side, cell, describe
+from benchmarks.throughput import MODES, Run, Side, cell, describe
 
 GROUP = "journal"
 SIZES = {"256 B": 256, "1 KiB": 1024}
@@ -46,9 +47,7 @@ def against_off(row: Row, ours: list[Run], off: list[Run]) -> Row:
     compare(row, [run.rate for run in ours], [run.rate for run in off])
     row.detail = {"ours": describe(ours), "theirs": describe(off)}
     row.note = f"gateway {micro(ours):.1f} us, off {micro(off):.1f} us"
-    row.others = max(run.others for run in off)
-    if row.others > DISTURBED:
-        row.note += f"; others kept {row.others:.1f} processors busy"
+    note_disturbance(row, off)
     return row
 
 

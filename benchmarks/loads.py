@@ -9,12 +9,13 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from benchmarks.client import Client
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
-from benchmarks.rules import BUSY, alone, undisturbed
+from benchmarks.rules import alone, note_disturbance, undisturbed
 from benchmarks.servers import HOST, Failed, Missing, Server, gateway, machine_busy, rabbitmq
 from benchmarks.throughput import LIMIT_SECONDS, MOST_MESSAGES, QUEUES, started
 
@@ -222,19 +223,16 @@ def measure(load: Load, servers: list[Server], seconds: float, repeat: int) -> I
         counts[server.name] = load.count(seconds) or count
     for _ in range(repeat):
         for server in servers:
-            runs[server.name].append(
-                undisturbed(lambda s=server: run(s, counts[s.name]))  # type: ignore[misc]
-            )
+            found = undisturbed(partial(run, server, counts[server.name]))
+            runs[server.name].append(found)
     every = [one for some in runs.values() for one in some]
     for figure in every[0].figures:
         name = f"{load.name}, {figure}" if figure else load.name
         row = Row(GROUP, name, load.unit, against="RabbitMQ", aim=load.aim)
         told = [[one.figures[figure] for one in runs.get(name, [])] for name in NAMES]
         compare(row, *told)
-        row.others = max(one.others for one in every)
         row.note = note(runs, load.unit)
-        if row.others > BUSY:
-            row.note += f"; others kept {row.others:.1f} processors busy"
+        note_disturbance(row, every)
         yield row
 
 

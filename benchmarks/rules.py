@@ -42,6 +42,14 @@ def undisturbed(measure: Callable[[], M], tries: int = TRIES) -> M:
     return found
 
 
+def note_disturbance(row: Row, passages: Iterable[Measured]) -> None:
+    """The most that third parties kept busy in these passages goes into the row, and into its note
+    if it is too much."""
+    row.others = max(one.others for one in passages)
+    if row.others > BUSY:
+        row.note = f"{row.note}; others kept {row.others:.1f} processors busy".strip("; ")
+
+
 @contextlib.contextmanager
 def alone(server: Server, others: Iterable[Server]) -> Iterator[None]:
     """The other servers are stopped (SIGSTOP) for as long as the block."""

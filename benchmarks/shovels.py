@@ -14,6 +14,7 @@ import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from json import dumps
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -22,7 +23,7 @@ from benchmarks.client import Client, method, short
 from benchmarks.codec import frame
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
-from benchmarks.rules import BUSY, undisturbed
+from benchmarks.rules import note_disturbance, undisturbed
 from benchmarks.servers import HOST, Failed, Missing, machine_busy
 from benchmarks.throughput_1_0 import Peer, running
 from gateway.adapters.methods.content import BASIC
@@ -354,7 +355,7 @@ def measure(house: House, sides: dict[str, Side], quick: bool, repeat: int) -> N
         side.count = int(min(max(rate * seconds, 1000), 100_000))
     for _ in range(repeat):
         for side in sides.values():
-            carried = undisturbed(lambda s=side: house.carry(s, s.count))  # type: ignore[misc]
+            carried = undisturbed(partial(house.carry, side, side.count))
             side.rates.append(carried.rate)
             side.costs.append(carried.cost)
             side.others = max(side.others, carried.others)
@@ -371,9 +372,7 @@ def compared(sides: dict[str, Side], name: str) -> Iterator[Row]:
     compare(row, mine.rates, theirs.rates)
     costs = [sum(side.costs) * 1e6 / len(side.costs) for side in (mine, theirs)]
     row.note = f"brokers and mover {costs[0]:.0f} / {costs[1]:.0f} us"
-    row.others = max(mine.others, theirs.others)
-    if row.others > BUSY:
-        row.note += f"; others kept {row.others:.1f} processors busy"
+    note_disturbance(row, (mine, theirs))
     yield row
     for what, one, other in (
         ("median", mine.medians, theirs.medians),

@@ -6,10 +6,11 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
-from benchmarks.rules import BUSY, HEADERS, TRIES, alone, undisturbed
+from benchmarks.rules import HEADERS, TRIES, alone, note_disturbance, undisturbed
 from benchmarks.servers import Failed, Missing, Server, gateway, machine_busy, rabbitmq
 
 GROUP = "throughput"
@@ -17,8 +18,6 @@ SIZES = {"16 B": 16, "256 B": 256, "16 KiB": 16 << 10}
 WARM_UP = {16: 20_000, 256: 20_000, 1024: 20_000, 16 << 10: 3_000}
 LIMIT_SECONDS = 60
 MOST_MESSAGES = 3_000_000
-DISTURBED = BUSY
-"""Processors that others keep busy; above, the row says so."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def cell(sides: list[Side], mode: Mode, size: int, seconds: float, repeat: int) 
     for _ in range(repeat):
         for side in sides:
             tries = TRIES if side.beside is contextlib.nullcontext else 1
-            side.runs.append(undisturbed(lambda s=side: run(s, s.count), tries))  # type: ignore[misc]
+            side.runs.append(undisturbed(partial(run, side, side.count), tries))
 
 
 def describe(runs: list[Run]) -> dict[str, object]:
@@ -198,9 +197,7 @@ def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Ro
             mine = next((side.runs for side in sides if side.server is ours), [])
             other = next((side.runs for side in sides if side.server is theirs), [])
             compare(row, [run.rate for run in mine], [run.rate for run in other])
-            row.others = others = max(run.others for run in mine + other)
-            if others > DISTURBED:
-                row.note = f"{row.note}; others kept {others:.1f} processors busy".strip("; ")
+            note_disturbance(row, mine + other)
             row.detail = {"ours": describe(mine) if mine else None}
             row.detail["theirs"] = describe(other) if other else None
             yield row

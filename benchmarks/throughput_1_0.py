@@ -6,15 +6,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from benchmarks import segments_0_10
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
-from benchmarks.rules import HEADERS, JAVA_WARM_UP, alone, undisturbed
+from benchmarks.rules import HEADERS, JAVA_WARM_UP, alone, note_disturbance, undisturbed
 from benchmarks.servers import Failed, Missing, Server, machine_busy
 from benchmarks.throughput import (
-    DISTURBED,
     LIMIT_SECONDS,
     MOST_MESSAGES,
     SIZES,
@@ -198,23 +198,21 @@ def cell(sides: dict[str, Side], way: Way, size: int, seconds: float, repeat: in
         side.runs = []
     for _ in range(repeat):
         for side in sides.values():
-            side.runs.append(undisturbed(lambda s=side: run(s, s.count)))  # type: ignore[misc]
+            side.runs.append(undisturbed(partial(run, side, side.count)))
 
 
 def compared(way: Way, label: str, ours: Side, theirs: Side | None, name: str) -> Row:
     row = Row(way.group, f"{way.name}, {label}", "msg/s", against=NAMES[name], aim=1.0)
     other = theirs.runs if theirs is not None else []
     compare(row, [run.rate for run in ours.runs], [run.rate for run in other])
-    row.others = others = max(run.others for run in ours.runs + other)
-    if others > DISTURBED:
-        row.note = f"others kept {others:.1f} processors busy"
     row.detail = {"ours": describe(ours.runs), "theirs": describe(other) if other else None}
     cost = [
         f"{sum(run.server_cpu for run in runs) * 1e6 / sum(run.count for run in runs):.0f}"
         for runs in (ours.runs, other)
         if runs
     ]
-    row.note = f"server {' / '.join(cost)} us; {row.note}".strip("; ")
+    row.note = f"server {' / '.join(cost)} us"
+    note_disturbance(row, ours.runs + other)
     return row
 
 
