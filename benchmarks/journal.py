@@ -1,4 +1,6 @@
-"""The cost of the journal for publishers: a gateway that records against one that does not.
+"""The cost of the journal for publishers: a gateway that records against one that does not, with
+the clients of *throughput*, which need less of the processors than any real client, and with
+RabbitMQ's PerfTest, a client as people run it.
 
 Where processors share a core or a cache, whatever runs on one costs a process on another something.
 A gateway that does not record beside a process that only spins shows how much."""
@@ -10,12 +12,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from benchmarks.drivers import build
+from benchmarks.loads import Found, Passage, perf_test
 from benchmarks.rows import Row, compare
-from benchmarks.rules import note_disturbance
-from benchmarks.servers import Failed, Missing, gateway
+from benchmarks.rules import alone, note_disturbance, undisturbed
+from benchmarks.servers import Failed, Missing, Server, gateway
 from benchmarks.throughput import MODES, Run, Side, cell, describe
 
 GROUP = "journal"
@@ -51,32 +55,63 @@ def against_off(row: Row, ours: list[Run], off: list[Run]) -> Row:
     return row
 
 
+def perf_test_row(name: str, ours: Server, off: Server, passage: Passage, repeat: int) -> Row:
+    """The same with PerfTest, in turns, after a passage of warm-up."""
+
+    def run(server: Server) -> Found:
+        with alone(server, [ours, off]):
+            return passage(server, 0)
+
+    both = (ours, off)
+    for server in both:
+        run(server)
+    turns = [[undisturbed(partial(run, server)) for server in both] for _ in range(repeat)]
+    on, without = ([turn[side] for turn in turns] for side in range(2))
+    row = Row(GROUP, name, "msg/s", against="off", aim=AIM)
+    compare(row, [one.figures[""] for one in on], [one.figures[""] for one in without])
+    micro = [statistics.median(one.server_us for one in found) for found in (on, without)]
+    row.note = "gateway {:.1f} us, off {:.1f} us".format(*micro)
+    note_disturbance(row, on + without)
+    return row
+
+
 def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
     """Messages with confirms, whose headers all differ; sealing included."""
     cells = [
-        (mode, label, size)
+        (mode, f"{mode.name}, {label}", size)
         for mode in CELLS
         for label, size in SIZES.items()
         if wanted(f"{GROUP} {mode.name}, {label}")
     ]
-    if not cells:
+    third_party = [
+        (mode, f"PerfTest, {mode.name}, {label}", size)
+        for mode in CELLS
+        for label, size in SIZES.items()
+        if wanted(f"{GROUP} PerfTest, {mode.name}, {label}")
+    ]
+    if not cells and not third_party:
         return
+    seconds = 0.4 if quick else 3.0
     try:
-        for name in ("producer", "consumer"):
-            build(name)
+        for driver in ("producer", "consumer"):
+            build(driver)
         with tempfile.TemporaryDirectory(prefix="bench-journal-") as folder:
             file = Path(folder) / "gateway.toml"
             file.write_text(RULES)
             with gateway("--config", str(file)) as ours, gateway() as theirs:
-                for mode, label, size in cells:
-                    name = f"{mode.name}, {label}"
+                for mode, name, size in cells:
                     sides = [Side(ours), Side(theirs), Side(theirs, beside=spinning)]
-                    cell(sides, mode, size, 0.4 if quick else 3.0, repeat)
+                    cell(sides, mode, size, seconds, repeat)
                     on, off, beside = (side.runs for side in sides)
                     yield against_off(Row(GROUP, name, "msg/s", against="off", aim=AIM), on, off)
                     row = Row(
                         GROUP, f"{name}, off beside a spinning process", "msg/s", against="off"
                     )
                     yield against_off(row, beside, off)
+                for mode, name, size in third_party:
+                    passage = perf_test(
+                        max(3, int(3 * seconds)), size, confirmed=True, durable=mode.durable
+                    )
+                    yield perf_test_row(name, ours, theirs, passage, repeat)
     except (Missing, Failed) as why:
         yield Row(GROUP, "all", note=f"skipped: {why}")

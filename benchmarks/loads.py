@@ -23,6 +23,7 @@ GROUP = "loads"
 SIZE = 256
 TRIAL = 20_000
 WINDOW = 1000
+ACK_EVERY = 100
 SAMPLE = 65
 PERF_TEST = Path(__file__).parent.parent / ".peers" / "java" / "perf_test"
 RECEIVED = re.compile(r"receiving rate avg: ([0-9]+) msg/s")
@@ -37,6 +38,11 @@ class Found:
     server_cpu: float = 0.0
     others: float = 0.0
     more: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def server_us(self) -> float:
+        """Microseconds of the server for each message."""
+        return self.server_cpu * 1e6 / self.count
 
 
 Passage = Callable[[Server, int], Found]
@@ -138,8 +144,10 @@ def latency(rate: float) -> Passage:
     return passage
 
 
-def perf_test(confirmed: bool, seconds: int) -> Passage:
-    """The driver that RabbitMQ's authors wrote."""
+def perf_test(
+    seconds: int, size: int = SIZE, confirmed: bool = False, durable: bool = False
+) -> Passage:
+    """The driver that RabbitMQ's authors wrote. ``durable``: its consumer acknowledges, too."""
 
     def passage(server: Server, count: int) -> Found:
         def work() -> tuple[Found, float]:
@@ -148,9 +156,14 @@ def perf_test(confirmed: bool, seconds: int) -> Passage:
                 raise Failed("PerfTest is not installed (run benchmarks/install-peers)")
             command = [java, "-cp", f"{PERF_TEST}/*", "com.rabbitmq.perf.PerfTest"]
             command += ["--uri", f"amqp://guest:guest@{HOST}:{server.amqp_port}"]
-            command += ["--producers", "1", "--consumers", "1", "--size", str(SIZE), "--autoack"]
+            command += ["--producers", "1", "--consumers", "1", "--size", str(size)]
             command += ["--time", str(seconds), "--queue", next(QUEUES)]
             command += ["--confirm", str(WINDOW)] if confirmed else []
+            if durable:
+                command += ["--flag", "persistent", "--qos", str(WINDOW)]
+                command += ["--multi-ack-every", str(ACK_EVERY)]
+            else:
+                command += ["--autoack"]
             begun = children_cpu()
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=seconds + 60, check=False
@@ -200,7 +213,7 @@ def loads() -> Iterator[Load]:
     for confirmed, name in ((False, "auto-ack"), (True, "confirmed")):
         yield Load(
             f"PerfTest, {name}",
-            lambda s, c=confirmed: perf_test(c, max(3, int(3 * s))),  # type: ignore[misc]
+            lambda s, c=confirmed: perf_test(max(3, int(3 * s)), confirmed=c),  # type: ignore[misc]
             (),
             count=lambda s: 1,
         )
@@ -245,7 +258,7 @@ def note(runs: dict[str, list[Found]], unit: str) -> str:
     def told(figure: Callable[[Found], float]) -> str:
         return " / ".join(f"{statistics.median(map(figure, some)):.0f}" for some in runs.values())
 
-    parts = [f"server {told(lambda one: one.server_cpu * 1e6 / one.count)} us"]
+    parts = [f"server {told(lambda one: one.server_us)} us"]
     if all("written" in one.more for some in runs.values() for one in some):
         parts.append(f"{told(lambda one: one.more['written'])} octets written")
     if unit == "ms":
