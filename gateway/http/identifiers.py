@@ -1,6 +1,7 @@
 """Message ids made here: UUID version 7 (RFC 9562 §5.7), sortable by time."""
 
 import os
+from functools import lru_cache
 
 DIGITS = 19
 """Random hexadecimal digits of an id. Of the fourth of them two bits are used."""
@@ -16,8 +17,13 @@ def uuid7(now: int) -> str:
     """A new id; ``now`` is ms since 1970."""
     if not noise:
         refill()
+    return begin(now) + noise.pop()
+
+
+@lru_cache(8)
+def begin(now: int) -> str:
     time = f"{now & 0xFFFFFFFFFFFF:012x}"
-    return f"{time[:8]}-{time[8:]}{noise.pop()}"
+    return f"{time[:8]}-{time[8:]}"
 
 
 def refill() -> None:

@@ -59,6 +59,11 @@ def loads(text: bytes | str) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode()
+        if text.startswith("{"):
+            # ``decode`` looks for white space on both sides first
+            found, end = DECODER.raw_decode(text)
+            if end == len(text):
+                return found
         return DECODER.decode(text)
     except UnicodeDecodeError:
         raise BadForm("", "is not UTF-8") from None

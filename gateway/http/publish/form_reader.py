@@ -14,7 +14,6 @@ from gateway.adapters.methods.content import read_id
 from gateway.http.typed import BadValue
 from gateway.http.typed_json import (
     BadForm,
-    encodable,
     read_base64,
     read_json,
     read_moment,
@@ -321,9 +320,12 @@ def read_body(value: Any) -> tuple[bytes, str | None]:
         return read_member(json_octets, inner, "body", way), kind
     if way == "base64":
         return read_member(read_base64, inner, "body", way), kind
-    if not isinstance(inner, str) or not encodable(inner):
-        raise BadForm("/body/text", "must be text")
-    return inner.encode(), kind
+    try:
+        if isinstance(inner, str):
+            return inner.encode(), kind
+    except UnicodeEncodeError:
+        pass
+    raise BadForm("/body/text", "must be text")
 
 
 def json_octets(value: Any) -> bytes:

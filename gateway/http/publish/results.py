@@ -139,17 +139,18 @@ RECEIPT_TEMPLATE = (
     .replace(instant(0), "%s")
 )
 """The JSON of ``receipt_of``, to be filled with durability, id, address and time."""
-ITEM_TEMPLATE = (
+NAMED = (
     json.dumps(Result(receipt_of("ID", "ADDRESS", "DURABILITY", 0)).document(0, "NAME"))
-    .replace('"index": 0', '"index": %d')
-    .replace('"NAME"', "%s")
-    .replace('"ID"', "%s")
+    .replace('"index": 0', '"index": %%d')
+    .replace('"NAME"', "%%s")
+    .replace('"ID"', "%%s")
     .replace('"ADDRESS"', "%s")
     .replace("DURABILITY", "%s")
     .replace(instant(0), "%s")
 )
-"""The JSON of an accepted item, to be filled with index, name, durability, id, address and time."""
-NAMELESS = ITEM_TEMPLATE.replace(', "id": %s', "")
+"""The JSON of an accepted item: ``item_template`` fills in durability, address and time, and leaves
+places for index, name and id."""
+NAMELESS = NAMED.replace(', "id": %%s', "")
 RECEIPT_TYPE = (b"content-type", RECEIPT.encode())
 ACCEPTED = (b"amqp-outcome", b"accepted")
 NO_STORE = (b"cache-control", b"no-store")
@@ -180,10 +181,18 @@ def accepted_line(
     index: int, name: str | None, message_id: Any, address: str, durability: str, now: int
 ) -> bytes:
     """An item of a batch that was confirmed at the first attempt, as JSON. Hot."""
-    shown, where, when = quote(shown_id(message_id)), quote(address), instant(now)
+    shown = quote(shown_id(message_id))
     if name is None:
-        return (NAMELESS % (index, durability, shown, where, when)).encode()
-    return (ITEM_TEMPLATE % (index, quote(name), durability, shown, where, when)).encode()
+        return (item_template(NAMELESS, address, durability, now) % (index, shown)).encode()
+    template = item_template(NAMED, address, durability, now)
+    return (template % (index, quote(name), shown)).encode()
+
+
+@lru_cache(16)
+def item_template(template: str, address: str, durability: str, now: int) -> str:
+    """What the receipts of many items have in common is filled in."""
+    told = (durability, quote(address).replace("%", "%%"), instant(now))
+    return template % told
 
 
 def json_answer(status: int, media: str, value: Any, headers: Headers | None = None) -> Answer:

@@ -62,9 +62,9 @@ def read_shared(found: Any, now: int) -> SharedForm | None:
     try:
         if way is None:
             return None
-        octets, _ = read_body(body)
+        octets = body.encode() if type(body) is str else read_body(body)[0]
         template = make_template(tuple(common), way)
-    except (BadForm, Problem):
+    except (BadForm, Problem, UnicodeEncodeError):
         return None
     if template is None:
         return None

@@ -53,6 +53,8 @@ class Stream:
         self.stop = stop
         self.order = order
         self.spool = spool
+        self.in_order = stop or order is not None
+        """Whether an item may have to wait for others, or be left out because of them."""
         self.index = 0
         self.stopped: set[str | None] = set()
         self.waiting: deque[Started] = deque()
@@ -137,7 +139,10 @@ class Stream:
                     publisher.begin()
                 index, self.index = self.index, self.index + 1
                 item = self.read_line(line) if len(line) <= WHOLE else await self.large(line)
-                self.put(index, *await self.start(index, item))
+                if isinstance(item, Item) and item.ordering is None and not self.in_order:
+                    self.put(index, item.name, self.send(item, index))
+                else:
+                    self.put(index, *await self.start(index, item))
         finally:
             publisher.end()
 
@@ -209,19 +214,33 @@ class Stream:
                 self.arrived.clear()
                 await self.arrived.wait()
                 continue
-            index, name, pending = self.waiting[0]
-            line = self.sender.accepted_line(self.call.vhost, index, name, pending)
-            if line is None:
+            if not self.tell_accepted():
+                index, name, pending = self.waiting[0]
                 call = self.call._replace(until=loop.time() + self.call.seconds)
                 result = await self.sender.finish(call, pending)
-                line = json.dumps(result.document(index, name)).encode()
-            self.waiting.popleft()
-            self.lines += (line, b"\n")
-            self.unread += len(line) + 1
+                self.waiting.popleft()
+                self.tell(json.dumps(result.document(index, name)).encode())
             self.ready.set()
             self.room.set()
         self.told = True
         self.ready.set()
+
+    def tell(self, line: bytes) -> None:
+        self.lines += (line, b"\n")
+        self.unread += len(line) + 1
+
+    def tell_accepted(self) -> bool:
+        """Messages that are accepted, up to the first of which more has to be said or waited for.
+        Returns whether there were any. Hot."""
+        waiting, vhost, line_of = self.waiting, self.call.vhost, self.sender.accepted_line
+        before = len(waiting)
+        while waiting:
+            line = line_of(vhost, *waiting[0])
+            if line is None:
+                break
+            waiting.popleft()
+            self.tell(line)
+        return len(waiting) < before
 
     async def write(self, send: Send) -> None:
         while self.lines or not self.told:
