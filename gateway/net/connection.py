@@ -445,6 +445,12 @@ class Connection(asyncio.BufferedProtocol):
             self._flush_due = True
             self.listener.turn.wake(self)
 
+    def write_now(self) -> None:
+        """Write the output so far within ``receive``, but of large bodies nothing."""
+        adapter = self.adapter
+        if adapter is not None and not (adapter.more or self._lost or self._output_full):
+            self._write(adapter.output())
+
     def settle(self) -> None:
         """Perform the operations that the adapter has found while it sent."""
         if self.adapter is not None and self.session is not None and not self._lost:

@@ -168,6 +168,7 @@ class Listener:
             more = {"product": COMPAT[compat], "annotates": bool(compat)}
         if Capability.LINKS in capabilities:
             more["near"] = connection.near
+            more["write_now"] = connection.write_now
         if Capability.PARTIAL_BODIES in capabilities:
             more["partials"] = self.registry.partials
         return adapter_for(

@@ -66,6 +66,7 @@ class Connection:
         addresses: str,
         annotates: bool,
         near: bool,
+        write_now: Callable[[], None],
         authority: Authority | None,
         credentials: Credentials | None,
         external_subject: str | None,
@@ -103,6 +104,7 @@ class Connection:
         self.addresses = addresses
         self.annotates = annotates
         self.near = near
+        self.write_now = write_now
         self.later: list[Operation] = []
         """Operations found outside ``receive``; the next ``receive`` or ``tick`` returns them."""
         self.frames = Frames(self, self.channels.by_remote, self.frame_max)

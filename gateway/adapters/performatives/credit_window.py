@@ -18,6 +18,9 @@ NEAR_OCTETS = 1600 << 10
 LEAST = 16
 
 
-def near_window(messages: int, octets: int) -> int:
-    """The window of a sender that is near, if its last messages have so many octets."""
-    return max(LEAST, min(NEAR, NEAR_OCTETS * messages // max(octets, 1)))
+def near_window(messages: int, octets: int, settled: bool) -> int:
+    """The window of a sender that is near, if its last messages have so many octets. Half of it if
+    they come settled: then it gets credit before they are published, and two windows are under
+    way."""
+    window = min(NEAR, NEAR_OCTETS * messages // max(octets, 1))
+    return max(LEAST, window >> 1 if settled else window)

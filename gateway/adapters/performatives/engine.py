@@ -47,12 +47,14 @@ class Engine:
         addresses: str = "",
         annotates: bool = False,
         near: bool = False,
+        write_now: Callable[[], None] = no_op,
     ) -> None:
         """``spool``: store of messages that are too large for memory; ``None``: they stay in
         memory. ``addresses``: the form in which a client writes them (``addresses.FORMS``), "" for
         the form that the peer takes. ``annotates``: deliveries carry the exchange and routing key
         of their message, as RabbitMQ's do. ``near``: a round trip to the peer takes less than a few
-        milliseconds."""
+        milliseconds. ``write_now`` is called within ``receive`` when it helps the peer to get the
+        output so far before the operations found are performed."""
         self.version = version
         self.role = role
         self.server = role is Role.SERVER
@@ -71,6 +73,7 @@ class Engine:
             addresses,
             annotates,
             near,
+            write_now,
             authority,
             credentials,
             external_subject,

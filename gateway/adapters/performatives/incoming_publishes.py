@@ -124,7 +124,9 @@ class IncomingPublishes(LinkHandler):
             or link.rcv_mode == ReceiverSettleMode.SECOND
         ):
             return MOST
-        return near_window(link.messages, link.octets) if link.messages else link.window
+        if not link.messages:
+            return link.window
+        return near_window(link.messages, link.octets, link.settled)
 
     def on_detached(
         self, link: Any, record: w.Detach | None, closed: bool, lost: bool, found: list[Operation]

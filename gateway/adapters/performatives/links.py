@@ -147,6 +147,8 @@ class LinkConnection(Protocol):
     """Deliveries carry the exchange and routing key of their message."""
     near: bool
     """A round trip to the peer takes less than a few milliseconds."""
+    write_now: Callable[[], None]
+    """Writes the output so far, before the operations found are performed."""
     blocked: bool
     """Publishers are held back: no more credit."""
     spool: Spool | None

@@ -93,6 +93,7 @@ class ReceivingLink(Link):
 
     __slots__ = (
         "window", "ignores_unsettled", "slack", "spools", "known", "partial", "messages", "octets",
+        "settled",
     )  # fmt: skip
 
     receiver = True
@@ -115,6 +116,8 @@ class ReceivingLink(Link):
         self.partial: PartialDelivery | None = None
         self.messages = self.octets = 0
         """Messages, and their octets, since credit was granted."""
+        self.settled = False
+        """The last of them came settled."""
 
     def take(self, record: w.Attach) -> None:
         self.count = record.initial_delivery_count or 0  # Azure's clients leave it out
@@ -204,6 +207,7 @@ class ReceivingLink(Link):
             self.count = self.count + 1 & MASK
             self.messages += 1
             self.octets += end - at
+            self.settled = settled
             self.handler.on_whole(arrival, buf, at, end, found)
             if self.credit <= self.window >> 1:
                 self.top_up()
@@ -281,8 +285,11 @@ class ReceivingLink(Link):
                     self.on_violation(violated, found)
                 if self.over or session.output_closed:
                     break
-        if self.credit <= self.window >> 1:
+        left, self.settled = self.credit, settled
+        if left <= self.window >> 1:
             self.top_up()
+            if settled and self.credit > left:
+                session.connection.write_now()  # the sender goes on while these are published
         session.renew_window()
         return taken
 

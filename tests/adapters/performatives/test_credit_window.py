@@ -7,6 +7,7 @@ import pytest
 from gateway.adapters.performatives.credit_window import LEAST, MOST, NEAR, NEAR_OCTETS, near_window
 from gateway.adapters.performatives.wire import layouts as w
 from tests.adapters.performatives.peer import PLAIN, Peer
+from tests.adapters.performatives.wire import packed
 
 DURABLE = b"\x00\x53\x70\xc0\x02\x01\x41" + PLAIN
 
@@ -85,7 +86,40 @@ def test_confirmed_by_another_broker() -> None:
     assert granted(peer, 600, PLAIN) == [MOST]
 
 
+def run(peer: Peer, first: int, count: int, settled: bool) -> None:
+    """So many messages in one read."""
+    numbers = range(first, first + count)
+    peer.feed(
+        b"".join(packed(w.Transfer(0, n, b"%04d" % n, 0, settled), payload=PLAIN) for n in numbers)
+    )
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_sender_of_settled_messages_goes_on_while_they_are_published(settled: bool) -> None:
+    """It has half of the window, and its credit before they are published. All others have credit
+    with their outcomes."""
+    early: list[tuple[int | None, int]] = []
+
+    def write_now() -> None:
+        credit = [said.link_credit for said in peer.hears() if said.handle == 0]
+        early.append((credit[-1], peer.broker.published[0]))
+
+    peer = Peer(near=True, write_now=write_now)
+    peer.sends()
+    run(peer, 0, MOST - NEAR // 4, settled)
+    peer.hears()
+    del early[:]
+    for turn in range(3):
+        first = MOST + turn * 100
+        published = peer.broker.published[0]
+        run(peer, first, 100, settled)
+        assert peer.broker.published[0] == published + 100
+        assert early == ([(NEAR // 2, published)] if settled else [])
+        del early[:]
+
+
 def test_the_window_by_octets() -> None:
-    assert near_window(1, 300) == near_window(100, 600_000) == NEAR
-    assert near_window(10, 10 * 16_384) == 100
-    assert near_window(1, 1 << 30) == LEAST
+    assert near_window(1, 300, False) == near_window(100, 600_000, False) == NEAR
+    assert near_window(1, 300, True) == NEAR // 2
+    assert near_window(10, 10 * 16_384, False) == 2 * near_window(10, 10 * 16_384, True) == 100
+    assert near_window(1, 1 << 30, False) == near_window(1, 1 << 30, True) == LEAST
