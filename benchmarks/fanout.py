@@ -6,11 +6,11 @@ import functools
 import resource
 import statistics
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from benchmarks.drivers import Driver, build
 from benchmarks.peers import BARE_HUB, NCHAN_HUB, OURS, Hub, bare, mercure, mercure_hub, nchan
 from benchmarks.rows import Row, compare
+from benchmarks.rules import Figures, ThirdParties, note_disturbance, undisturbed
 from benchmarks.servers import Failed, Missing, Server, gateway
 from benchmarks.throughput import started
 
@@ -19,7 +19,6 @@ READERS = {1: 500.0, 100: 50.0, 1000: 5.0, 5000: 2.0}
 """Readers, and the messages per second at which latency is measured: all three reach it."""
 WINDOW = 16
 SPARE_FILES = 64
-Found = dict[str, Any]
 
 
 def files() -> int:
@@ -31,7 +30,7 @@ def files() -> int:
     return most
 
 
-def passage(server: Server, hub: Hub, readers: int, rate: float, seconds: float) -> Found:
+def passage(server: Server, hub: Hub, readers: int, rate: float, seconds: float) -> Figures:
     """`rate` 0: as fast as a window of messages under way allows."""
     busy = 0.0
     driver = Driver(
@@ -42,9 +41,10 @@ def passage(server: Server, hub: Hub, readers: int, rate: float, seconds: float)
     with contextlib.ExitStack() as stack:
         stack.callback(driver.stop)
         driver.wait_ready()
-        busy = server.cpu()
+        third_parties, busy = ThirdParties(), server.cpu()
         found = driver.result()
         busy = server.cpu() - busy
+        others = third_parties.busy(busy + found["cpu"])
     events, wanted = found["events"], found["published"] * readers
     if found["refused"]:
         raise Failed(f"{hub.name}: {found['refused']} posts were answered {found['status']}")
@@ -52,10 +52,11 @@ def passage(server: Server, hub: Hub, readers: int, rate: float, seconds: float)
         lost = found["lost_streams"]
         raise Failed(f"{hub.name}: {events:,} of {wanted:,} events; {lost} streams ended")
     found |= {"rate": events / found["seconds"], "p99_ms": found["p99_us"] / 1000}
-    return found | {"server_us": busy * 1e6 / events, "driver": found["cpu"] / found["seconds"]}
+    found |= {"server_us": busy * 1e6 / events, "driver": found["cpu"] / found["seconds"]}
+    return Figures(found, others=others)
 
 
-def median(runs: list[Found], name: str) -> float:
+def median(runs: list[Figures], name: str) -> float:
     return float(statistics.median(run[name] for run in runs))
 
 
@@ -66,13 +67,14 @@ class Side:
         self.server = server
         self.hub = hub
         self.failed = server if isinstance(server, str) else ""
-        self.runs: list[Found] = []
+        self.runs: list[Figures] = []
 
     def run(self, readers: int, rate: float, seconds: float) -> None:
         if self.failed or not isinstance(self.server, Server):
             return
         try:
-            self.runs.append(passage(self.server, self.hub, readers, rate, seconds))
+            one = functools.partial(passage, self.server, self.hub, readers, rate, seconds)
+            self.runs.append(undisturbed(one))
         except Failed as why:
             self.failed = str(why)
 
@@ -91,6 +93,8 @@ def make_row(name: str, unit: str, figure: str, ours: Side, theirs: Side) -> Row
         busy = [f"{median(side.runs, 'driver') * 100:.0f}" for side in sides]
         notes.append(f"server {' against '.join(took)} us/event; driver {'/'.join(busy)} %")
     row.note = "; ".join(notes)
+    if sides:
+        note_disturbance(row, (run for side in sides for run in side.runs))
     found = [[run[figure] for run in side.runs if not side.failed] for side in (ours, theirs)]
     return compare(row, *found)
 

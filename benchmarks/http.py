@@ -16,6 +16,7 @@ from benchmarks.client import Client
 from benchmarks.drivers import Driver, build
 from benchmarks.peers import bare
 from benchmarks.rows import Row, compare
+from benchmarks.rules import Figures, ThirdParties, note_disturbance, undisturbed
 from benchmarks.servers import Failed, Missing, Server, gateway, rabbitmq
 from benchmarks.throughput import Starter, started
 
@@ -85,7 +86,7 @@ class Side:
     server: Server
     load: Load
 
-    def measure(self, seconds: float) -> dict[str, float]:
+    def measure(self, seconds: float) -> Figures:
         server, load = self.server, self.load
         client = Client(server.amqp_port) if server.amqp_port else None
         with contextlib.ExitStack() as stack:
@@ -96,19 +97,21 @@ class Side:
             file = stack.enter_context(tempfile.NamedTemporaryFile())
             Path(file.name).write_bytes(load.body)
             headers = [AUTHORIZATION, f"Content-Type: {load.kind}"]
-            busy = server.cpu()
+            third_parties, busy = ThirdParties(), server.cpu()
             driver = Driver(
                 "http", server.http_port, load.path, file.name, CONNECTIONS, seconds, *headers
             )
             stack.callback(driver.stop)
             found = driver.result()
             busy = server.cpu() - busy
+            others = third_parties.busy(busy + found["cpu"])
             if found["bad"] or not found["good"]:
                 raise Failed(f"{found['bad']} answers were {found['bad_status']}, not 2xx")
             count = found["good"] * load.messages
             if client is not None and client.declare_queue(QUEUE, load.durable) != count:
                 raise Failed(f"{server.name}: not all of {count} messages are in the queue")
-        return {**found, "rate": count / found["seconds"], "server_us": busy * 1e6 / count}
+        rate, server_us = count / found["seconds"], busy * 1e6 / count
+        return Figures(found, rate=rate, server_us=server_us, others=others)
 
 
 Sides = dict[str, Server | str]
@@ -135,16 +138,17 @@ class Cell:
             sides.append(Side(theirs, self.theirs))
         else:
             row.note = theirs
-        found: list[list[dict[str, float]]] = [[] for _ in sides]
+        found: list[list[Figures]] = [[] for _ in sides]
         for side in sides:
             side.measure(min(seconds, 0.5))
         for _ in range(repeat):
             for side, runs in zip(sides, found, strict=True):
-                runs.append(side.measure(seconds))
+                runs.append(undisturbed(functools.partial(side.measure, seconds)))
         row.detail = {side.server.name: runs for side, runs in zip(sides, found, strict=True)}
         took = [statistics.median(run["server_us"] for run in runs) for runs in found]
         row.note += f"{'; ' * bool(row.note)}server: " + " against ".join(f"{x:.1f}" for x in took)
         row.note += f" us/msg; p99 {found[0][0]['p99_us'] / 1000:.1f} ms"
+        note_disturbance(row, (run for runs in found for run in runs))
         rates = [[run["rate"] for run in runs] for runs in found]
         return compare(row, rates[0], rates[1] if len(rates) > 1 else [])
 

@@ -6,7 +6,6 @@ import re
 import shutil
 import statistics
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,8 +14,8 @@ from pathlib import Path
 from benchmarks.client import Client
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
-from benchmarks.rules import alone, note_disturbance, undisturbed
-from benchmarks.servers import HOST, Failed, Missing, Server, gateway, machine_busy, rabbitmq
+from benchmarks.rules import ThirdParties, alone, note_disturbance, undisturbed
+from benchmarks.servers import HOST, Failed, Missing, Server, gateway, rabbitmq
 from benchmarks.throughput import LIMIT_SECONDS, MOST_MESSAGES, QUEUES, started
 
 GROUP = "loads"
@@ -51,11 +50,10 @@ Passage = Callable[[Server, int], Found]
 def watched(server: Server, work: Callable[[], tuple[Found, float]]) -> Found:
     """With the processor time of the server and of third parties; ``work`` tells that of the
     drivers."""
-    begun, busy, all_busy = time.monotonic(), server.cpu(), machine_busy()
+    third_parties, busy = ThirdParties(), server.cpu()
     found, drivers = work()
     found.server_cpu = server.cpu() - busy
-    foreign = machine_busy() - all_busy - found.server_cpu - drivers
-    found.others = max(foreign, 0.0) / (time.monotonic() - begun)
+    found.others = third_parties.busy(found.server_cpu + drivers)
     return found
 
 

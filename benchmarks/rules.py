@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from benchmarks.rows import Row
 from benchmarks.servers import Server, machine_busy
@@ -21,11 +21,32 @@ TRIES = 5
 """How often at most a passage is measured that third parties disturb."""
 
 
+class ThirdParties:
+    """Those that keep processors busy from now on, beside the processes of a passage."""
+
+    def __init__(self) -> None:
+        self._begun, self._busy = time.monotonic(), machine_busy()
+
+    def busy(self, ours: float = 0.0) -> float:
+        """How many processors they have kept busy. ``ours``: seconds of processors that the servers
+        and drivers of the passage took."""
+        foreign = machine_busy() - self._busy - ours
+        return max(foreign, 0.0) / (time.monotonic() - self._begun)
+
+
 class Measured(Protocol):
     """A passage. ``others``: processors that third parties kept busy meanwhile."""
 
     @property
     def others(self) -> float: ...
+
+
+class Figures(dict[str, Any]):
+    """The figures of a passage, by name."""
+
+    @property
+    def others(self) -> float:
+        return float(self["others"])
 
 
 M = TypeVar("M", bound=Measured)
@@ -71,9 +92,9 @@ def alone(server: Server, others: Iterable[Server]) -> Iterator[None]:
 
 def busy_without_us(seconds: float = PROBE_SECONDS) -> float:
     """Processors that are kept busy while nothing of ours runs."""
-    begun, busy = time.monotonic(), machine_busy()
+    all_others = ThirdParties()
     time.sleep(seconds)
-    return (machine_busy() - busy) / (time.monotonic() - begun)
+    return all_others.busy()
 
 
 def why_not(rows: Iterable[Row], before: float, quick: bool, allowed: bool) -> str | None:

@@ -23,8 +23,8 @@ from benchmarks.client import Client, method, short
 from benchmarks.codec import frame
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
-from benchmarks.rules import note_disturbance, undisturbed
-from benchmarks.servers import HOST, Failed, Missing, machine_busy
+from benchmarks.rules import ThirdParties, note_disturbance, undisturbed
+from benchmarks.servers import HOST, Failed, Missing
 from benchmarks.throughput_1_0 import Peer, running
 from gateway.adapters.methods.content import BASIC
 from gateway.message import Properties
@@ -296,13 +296,12 @@ class House:
             stack.callback(receiver.stop)
             receiver.wait_ready()
             all_of_them = [self.old, self.new, *side.processes]
-            begun, all_busy = time.monotonic(), machine_busy()
+            third_parties = ThirdParties()
             busy = sum(one.cpu() for one in all_of_them)
             side.mover.start()
             found = receiver.result()
             busy = sum(one.cpu() for one in all_of_them) - busy
-            foreign = machine_busy() - all_busy - busy - found["cpu"]
-            others = max(foreign, 0.0) / (time.monotonic() - begun)
+            others = third_parties.busy(busy + found["cpu"])
         self.rest(side)
         if found["delivered"] != count:
             raise Failed(f"{found['delivered']} of {count} delivered")

@@ -3,15 +3,21 @@
 import contextlib
 import os
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
-from benchmarks.rules import HEADERS, TRIES, alone, note_disturbance, undisturbed
-from benchmarks.servers import Failed, Missing, Server, gateway, machine_busy, rabbitmq
+from benchmarks.rules import (
+    HEADERS,
+    TRIES,
+    ThirdParties,
+    alone,
+    note_disturbance,
+    undisturbed,
+)
+from benchmarks.servers import Failed, Missing, Server, gateway, rabbitmq
 
 GROUP = "throughput"
 SIZES = {"16 B": 16, "256 B": 256, "16 KiB": 16 << 10}
@@ -85,7 +91,7 @@ def passage(server: Server, mode: Mode, size: int, count: int, behind: Server | 
     """Carry `count` messages of `size` octets through the server."""
     queue, durable = next(QUEUES), int(mode.durable)
     port = server.amqp_port
-    begun, busy, all_busy = time.monotonic(), server.cpu(), machine_busy()
+    third_parties, busy = ThirdParties(), server.cpu()
     behind_cpu = behind.cpu() if behind else 0.0
     with contextlib.ExitStack() as stack:
         consumer = Driver(
@@ -107,16 +113,15 @@ def passage(server: Server, mode: Mode, size: int, count: int, behind: Server | 
     last = delivered["last"]
     if mode.window:
         last = max(last, published["last"])
-    server_cpu, all_cpu = server.cpu() - busy, machine_busy() - all_busy
+    server_cpu = server.cpu() - busy
     behind_cpu = behind.cpu() - behind_cpu if behind else 0.0
-    foreign = all_cpu - server_cpu - behind_cpu - published["cpu"] - delivered["cpu"]
     return Run(
         count,
         (last - published["first"]) / 1e9,
         published["cpu"],
         delivered["cpu"],
         server_cpu,
-        max(foreign, 0.0) / (time.monotonic() - begun),
+        third_parties.busy(server_cpu + behind_cpu + published["cpu"] + delivered["cpu"]),
         behind_cpu,
     )
 

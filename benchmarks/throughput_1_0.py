@@ -3,7 +3,6 @@
 import contextlib
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,8 +11,15 @@ from pathlib import Path
 from benchmarks import segments_0_10
 from benchmarks.drivers import Driver, build
 from benchmarks.rows import Row, compare
-from benchmarks.rules import HEADERS, JAVA_WARM_UP, alone, note_disturbance, undisturbed
-from benchmarks.servers import Failed, Missing, Server, machine_busy
+from benchmarks.rules import (
+    HEADERS,
+    JAVA_WARM_UP,
+    ThirdParties,
+    alone,
+    note_disturbance,
+    undisturbed,
+)
+from benchmarks.servers import Failed, Missing, Server
 from benchmarks.throughput import (
     LIMIT_SECONDS,
     MOST_MESSAGES,
@@ -132,7 +138,7 @@ def passage(peer: Peer, way: Way, size: int, count: int) -> Run:
     else:
         address = brokers.queue_address(peer.started, queue)
     port, key = peer.amqp_port, address if peer.kind == "broker_j" else queue
-    begun, busy, all_busy = time.monotonic(), peer.cpu(), machine_busy()
+    third_parties, busy = ThirdParties(), peer.cpu()
     with contextlib.ExitStack() as stack:
         settled, unique = int(way.settled), int(way.unique)
         if way.target == "0-10":
@@ -168,15 +174,14 @@ def passage(peer: Peer, way: Way, size: int, count: int) -> Run:
     if way.source != "0-10" and not delivered.get("checked"):
         raise Failed("no message was looked at")
     last = delivered["last"] if way.settled else max(delivered["last"], published["last"])
-    server_cpu, all_cpu = peer.cpu() - busy, machine_busy() - all_busy
-    foreign = all_cpu - server_cpu - published["cpu"] - delivered["cpu"]
+    server_cpu = peer.cpu() - busy
     return Run(
         count,
         (last - published["first"]) / 1e9,
         published["cpu"],
         delivered["cpu"],
         server_cpu,
-        max(foreign, 0.0) / (time.monotonic() - begun),
+        third_parties.busy(server_cpu + published["cpu"] + delivered["cpu"]),
     )
 
 

@@ -8,12 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
 from benchmarks import __main__ as command_line
-from benchmarks import servers, throughput, throughput_1_0
+from benchmarks import rules, servers, throughput, throughput_1_0
 from benchmarks.drivers import HERE
 from benchmarks.rows import Row, compare
 from benchmarks.rules import BUSY, alone, undisturbed, why_not
@@ -82,6 +83,15 @@ def test_time_that_the_host_takes_counts_as_that_of_third_parties(
     assert servers.machine_busy() == 0.0
     file.write_text(f"cpu 0 0 0 900 0 0 0 {3 * servers.TICK} 0 0\n")
     assert servers.machine_busy() == 3.0
+
+
+def test_what_is_not_ours_is_of_third_parties(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy, now = iter([100.0, 106.0, 102.0]), iter([10.0, 14.0, 14.0])
+    monkeypatch.setattr(rules, "machine_busy", lambda: next(busy))
+    monkeypatch.setattr(rules, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    third_parties = rules.ThirdParties()
+    assert third_parties.busy(ours=4.0) == 0.5  # 6 seconds of processors in 4 seconds, less ours
+    assert third_parties.busy(ours=4.0) == 0.0
 
 
 class Passage(NamedTuple):
