@@ -226,22 +226,9 @@ def pack_entries(packed: PackedEntries | WireEntries) -> PackedBlock:
     )
 
 
-def _same_sizes(
-    piece: memoryview, number: int, size: int, start: str, rest: int
-) -> tuple[tuple[bytes, ...], tuple[bytes, ...]] | None:
-    """Headers and bodies of this number of messages, if all bodies have the size of the first; else
-    ``None``. ``size``: octets of a message before its body, of which the format ``start`` covers
-    all but ``rest``. Hot: no step for each of them."""
-    body = Struct(start).unpack_from(piece)[0]
-    if number * (size + body + 1) != len(piece):
-        return None
-    sizes, headers, bodies = zip(*Struct(f"{start}{rest}x{body}sx").iter_unpack(piece), strict=True)
-    return (headers, bodies) if sizes.count(body) == number else None
-
-
 def _split_pieces(head: bytes, count: int) -> _Columns:
-    """The messages of a block of messages as they came. Hot: two steps for each of them where their
-    sizes differ. Raises ``struct.error``, and ``StoreError`` if they do not fit."""
+    """The messages of a block of messages as they came. Hot: two steps for each of them. Raises
+    ``struct.error``, and ``StoreError`` if they do not fit."""
     pieces, layouts = _HEAD.unpack_from(head)[:2]
     layout_at, at = _HEAD.size, _HEAD.size + layouts
     keys: list[bytes] = []
@@ -251,13 +238,7 @@ def _split_pieces(head: bytes, count: int) -> _Columns:
         number, octets, size, size_at, header, key = _LAYOUT.unpack_from(head, layout_at)
         layout_at += _LAYOUT.size + key
         keys += [head[layout_at - key : layout_at]] * min(number, count)
-        start, end = f">{size_at}xQ{header}s", at + octets
-        piece = memoryview(head)[at:end]
-        if same := _same_sizes(piece, number, size, start, size - size_at - 8 - header):
-            headers += same[0]
-            bodies += same[1]
-            at = end
-        unpack = Struct(start).unpack_from
+        unpack, end = Struct(f">{size_at}xQ{header}s").unpack_from, at + octets
         while at < end:
             body, properties = unpack(head, at)
             headers.append(properties)
