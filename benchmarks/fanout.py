@@ -32,7 +32,6 @@ def files() -> int:
 
 def passage(server: Server, hub: Hub, readers: int, rate: float, seconds: float) -> Figures:
     """`rate` 0: as fast as a window of messages under way allows."""
-    busy = 0.0
     driver = Driver(
         "fanout",
         *(server.http_port, hub.stream, hub.post, readers, WINDOW, rate, seconds),

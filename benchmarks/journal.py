@@ -20,7 +20,7 @@ from benchmarks.loads import Found, Passage, perf_test
 from benchmarks.rows import Row, compare
 from benchmarks.rules import alone, note_disturbance, undisturbed
 from benchmarks.servers import Failed, Missing, Server, gateway
-from benchmarks.throughput import MODES, Run, Side, cell, describe
+from benchmarks.throughput import MODES, Mode, Run, Side, cell, describe
 
 GROUP = "journal"
 SIZES = {"256 B": 256, "1 KiB": 1024}
@@ -77,18 +77,17 @@ def perf_test_row(name: str, ours: Server, off: Server, passage: Passage, repeat
 
 def rows(wanted: Callable[[str], bool], quick: bool, repeat: int) -> Iterator[Row]:
     """Messages with confirms, whose headers all differ; sealing included."""
-    cells = [
-        (mode, f"{mode.name}, {label}", size)
-        for mode in CELLS
-        for label, size in SIZES.items()
-        if wanted(f"{GROUP} {mode.name}, {label}")
-    ]
-    third_party = [
-        (mode, f"PerfTest, {mode.name}, {label}", size)
-        for mode in CELLS
-        for label, size in SIZES.items()
-        if wanted(f"{GROUP} PerfTest, {mode.name}, {label}")
-    ]
+
+    def chosen(driver: str) -> list[tuple[Mode, str, int]]:
+        """Modes, names and sizes of the wanted rows with these clients."""
+        every = [
+            (mode, f"{driver}{mode.name}, {label}", size)
+            for mode in CELLS
+            for label, size in SIZES.items()
+        ]
+        return [one for one in every if wanted(f"{GROUP} {one[1]}")]
+
+    cells, third_party = chosen(""), chosen("PerfTest, ")
     if not cells and not third_party:
         return
     seconds = 0.4 if quick else 3.0

@@ -24,6 +24,7 @@ from gateway.strict_json import once, refuse
 
 DECODER = json.JSONDecoder(object_pairs_hook=once, parse_constant=refuse)
 """Made once: ``json.loads`` makes one each time."""
+WHITE_SPACE = " \t\n\r"
 MARK = "$type"
 DEPTH = 32
 DECIMAL = re.compile(r"(-?)(\d{1,20})(?:\.(\d{1,255}))?", re.ASCII)
@@ -59,12 +60,13 @@ def loads(text: bytes | str) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode()
-        if text.startswith("{"):
-            # ``decode`` looks for white space on both sides first
-            found, end = DECODER.raw_decode(text)
-            if end == len(text):
-                return found
-        return DECODER.decode(text)
+        if not text.startswith("{"):
+            return DECODER.decode(text)
+        # Without the regular expressions of ``decode``, a tenth of what a small message costs.
+        found, end = DECODER.raw_decode(text)
+        if rest := text[end:].lstrip(WHITE_SPACE):
+            raise json.JSONDecodeError("Extra data", text, len(text) - len(rest))
+        return found
     except UnicodeDecodeError:
         raise BadForm("", "is not UTF-8") from None
     except RecursionError:

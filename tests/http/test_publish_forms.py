@@ -13,7 +13,7 @@ from gateway import values
 from gateway.adapters.methods.content import BASIC
 from gateway.http.publish.form_reader import read_form
 from gateway.http.publish.form_writer import write_full, write_simple
-from gateway.http.typed_json import BadForm, loads, read_json, write_json
+from gateway.http.typed_json import DECODER, BadForm, loads, read_json, write_json
 from gateway.message import Properties
 
 TEXT = st.text(max_size=20)
@@ -212,6 +212,25 @@ def test_errors_have_a_pointer(form: Any, pointer: str) -> None:
 def test_bodies_that_are_no_json(text: bytes) -> None:
     with pytest.raises(BadForm):
         loads(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}", "{} \n", " {}", '{"a": 1} x', '{"a": 1}\n\t{', "{}]", "{}\x0b", "{}\xa0", "{", "[1] ",
+        "", '{"a": 1, "a": 2}', '{"a": NaN}',
+    ],
+)  # fmt: skip
+def test_text_is_read_as_by_the_library(text: str) -> None:
+    """With what it says of errors, and where they are."""
+    try:
+        expected = DECODER.decode(text)
+    except ValueError as error:
+        with pytest.raises(BadForm) as raised:
+            loads(text)
+        assert raised.value.text == f"is not JSON: {error}"
+    else:
+        assert loads(text) == loads(text.encode()) == expected
 
 
 def test_nesting_ends() -> None:
