@@ -39,7 +39,7 @@ from benchmarks import (
     throughput_1_0,
 )
 from benchmarks.rows import Row, human
-from benchmarks.rules import busy_without_us, why_not
+from benchmarks.rules import busy_without_us, pace, why_not
 
 GROUPS: list[Callable[[Callable[[str], bool], bool, int], Iterator[Row]]] = [
     codec.rows,
@@ -126,6 +126,7 @@ def main() -> int:
     repeat = options.repeat or (1 if options.quick else 3)
     console = Console(width=None if sys.stdout.isatty() else 170)
     title = f"{platform.python_implementation()} {platform.python_version()}"
+    title += f" ({pace():.0f} ns for a turn of a loop)"
     title += f", {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} at start"
     before = 0.0 if options.quick else busy_without_us()
     title += f", {repeat} interleaved repeats{', quick' if options.quick else ''}"

@@ -6,6 +6,7 @@ imported where that is known to be there.
 """
 
 from collections.abc import Iterable
+from functools import cache
 from itertools import repeat
 from typing import Any
 
@@ -143,12 +144,15 @@ def to_table(parts: list[Part], names: Names) -> Any:
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-NUMBERS = pa.array(range(MOST_ENTRIES), pa.int64())
+@cache
+def _numbers() -> Any:
+    # Not made on import: the first array makes pyarrow import pandas, where that is installed.
+    return pa.array(range(MOST_ENTRIES), pa.int64())
 
 
 def _rising(first: int, count: int) -> Any:
     """So many numbers in a row; more than there are entries in a block are never wanted."""
-    return compute.add(NUMBERS.slice(0, count), first)
+    return compute.add(_numbers().slice(0, count), first)
 
 
 def _added(message: Message) -> bytes | None:

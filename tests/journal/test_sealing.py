@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import importlib
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -360,3 +362,26 @@ def test_only_what_is_asked_for_is_read(tmp_path: Path, monkeypatch: pytest.Monk
         assert plain(reader.read(20, ALL).entries) == before[20:] and opened[3:] == [
             second, "keys", "all",
         ]  # fmt: skip
+
+
+NOTES = """
+import sys
+from pathlib import Path
+from gateway.journal.segments import Segment, list_segments
+segments = list_segments(Path(sys.argv[1]))
+assert [segment.notes.entries for segment in segments] == [10, 10]
+print("pandas" in sys.modules)
+"""
+
+
+def test_what_segments_have_is_looked_up_without_pandas(tmp_path: Path) -> None:
+    """The gateway looks again and again, and pandas would hold its loop when it is imported."""
+    pytest.importorskip("pandas", reason="pandas is of the extra `spark`")
+    one = Sealing(tmp_path)
+    one.numbers(0, 25)
+    asyncio.run(one.look())
+    folder = str(tmp_path / "journal")
+    done = subprocess.run(
+        [sys.executable, "-c", NOTES, folder], capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("False\n", "")
