@@ -1,7 +1,8 @@
 """Plans for headers of one size: what a ``Plan`` writes, with nothing left to do but to put the
 values in."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
+from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
 from gateway.adapters.core.templates import Both, Place, Template
@@ -22,15 +23,17 @@ MOST_FRAMES = 32
 """Frames that a plan keeps, for other lengths of exchange and routing key."""
 
 T = TypeVar("T")
+Pick = Callable[[Sequence[bytes]], Sequence[bytes]]
 
 
 class Frame(NamedTuple):
-    """The octets of a header around values of certain sizes: ``parts`` with room for values. These
-    stand there ``unchanged`` (place, index among the octets of the template), after a ``transfer``,
-    or were written already, as the ``narrowed`` ones that a header has (place, which of these)."""
+    """The octets of a header around values of certain sizes: ``parts`` with room for a value at
+    each odd place. ``pick`` gives these from the octets of the template, as they stand there but
+    those that are ``transferred`` (place, index among the octets, conversion), and those that were
+    written already, as the ``narrowed`` ones that a header has (place, which of these)."""
 
     parts: list[bytes]
-    unchanged: list[tuple[int, int]]
+    pick: Pick
     transferred: list[tuple[int, int, Write]]
     narrowed: list[tuple[int, int]]
 
@@ -112,8 +115,7 @@ class SizedPlan:
                 if octets[index] in few:
                     return self._narrower(octets, exchange, key)
             parts = frame.parts.copy()
-            for at, index in frame.unchanged:
-                parts[at] = octets[index]
+            parts[1::2] = frame.pick(octets)
             for at, index, transfer in frame.transferred:
                 parts[at] = transfer(octets[index])
             return b"".join(parts)
@@ -150,8 +152,7 @@ class SizedPlan:
                 frame = self._framed(given, exchange, key, True, False)
                 keep(self._frames, sizes, frame)
         parts = frame.parts.copy()
-        for at, index in frame.unchanged:
-            parts[at] = octets[index]
+        parts[1::2] = frame.pick(octets)
         for at, index, transfer in frame.transferred:
             parts[at] = transfer(octets[index])
         for at, index in frame.narrowed:
@@ -166,29 +167,38 @@ class SizedPlan:
         values = *octets[1::2], exchange.encode(), key.encode()
         count = len(values) if passing else len(values) - 2
         slots = {slot.at: slot for slot in self._plan.slots if slot.value < count}
-        frame = Frame([], [], [], [])
+        parts: list[bytes] = []
+        indices: list[int] = []
+        transferred: list[tuple[int, int, Write]] = []
+        narrowed: list[tuple[int, int]] = []
         joined = b""
         for at, part in enumerate(self._plan.written(values)):
             slot = slots.get(at)
             if slot is None:
                 joined += part
                 continue
-            place = len(frame.parts) + 1
+            place = len(parts) + 1
+            indices.append(index_of(slot))
             if not slot.sized and not usual:
-                frame.narrowed.append((place, len(frame.narrowed)))
+                narrowed.append((place, len(narrowed)))
             else:
                 joined += part[: len(part) - len(slot.transfer(values[slot.value]))]
-                if slot.transfer is as_it_is:
-                    frame.unchanged.append((place, index_of(slot)))
-                else:
-                    transfer = slot.transfer
-                    if transfer is in_seconds and slot.value in self._whole:
-                        transfer = whole_in_seconds
-                    frame.transferred.append((place, index_of(slot), transfer))
-            frame.parts.extend((joined, b""))
+                transfer = slot.transfer
+                if transfer is in_seconds and slot.value in self._whole:
+                    transfer = whole_in_seconds
+                if transfer is not as_it_is:
+                    transferred.append((place, index_of(slot), transfer))
+            parts += joined, b""
             joined = b""
-        frame.parts.append(joined)
-        return frame
+        parts.append(joined)
+        return Frame(parts, pick(indices), transferred, narrowed)
+
+
+def pick(indices: list[int]) -> Pick:
+    """A function that gives the octets with these indices."""
+    if len(indices) > 1:
+        return itemgetter(*indices)
+    return lambda octets: [octets[index] for index in indices]
 
 
 def index_of(slot: Slot) -> int:
