@@ -109,14 +109,6 @@ def matching_queues(vhost: VirtualHost, name: str) -> list[str]:
     return found
 
 
-def addressed(message: Message, exchange: str, key: str, ttl: int | None) -> Message:
-    """The message with an exchange and a routing key."""
-    essentials = message.essentials
-    if ttl is not None:
-        essentials = essentials._replace(ttl=ttl)
-    return Message(message.dialect, message.header, message.body, exchange, key, essentials)
-
-
 def to_all(channel: Channel, message: Message) -> Message:
     """The message to all topics that have a subscription (§3.5.2.3)."""
     if len(channel.vhost.exchange(TOPICS).bindings) > MOST_COPIES:

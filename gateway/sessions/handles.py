@@ -35,13 +35,13 @@ from gateway.selector.like import EFFORT, MOST_STEPS
 from gateway.sessions.addresses import TOPICS
 from gateway.sessions.context import SessionContext
 from gateway.sessions.destinations import (
-    addressed,
     as_request,
     check_name,
     delete_private,
     make_temporary,
     matching_queues,
     need_prefix,
+    no_destination,
     private_queue,
     read_selector,
     subscribe,
@@ -224,16 +224,31 @@ class HandleOperations:
     def _publish(
         self, channel: Channel, handle: Handle, name: str, message: Message, expires: int | None
     ) -> None:
-        """Refuses with 403, 404 or 406."""
+        """Publish a message, which is addressed in place if it goes to one queue or topic. Refuses
+        with 403, 404 or 406. Hot."""
         self._context.publisher = True
         full = check_name(handle.name + name)
-        ttl = None if expires is None else max(0, expires - channel.broker.state.now)
+        if expires is not None:
+            ttl = max(0, expires - channel.broker.state.now)
+            message.essentials = message.essentials._replace(ttl=ttl)
+        if handle.service is Service.PEER or not full:
+            self._publish_copies(channel, handle, full, message)
+            return
+        topic = handle.service is Service.TOPIC
+        if not topic and full not in channel.vhost.queues:
+            raise no_destination(full)
+        message.exchange, message.key = TOPICS if topic else "", full
+        channel.publish_path.publish(message)
+
+    def _publish_copies(
+        self, channel: Channel, handle: Handle, full: str, message: Message
+    ) -> None:
+        """Publish a request to a peer, or a message to all topics or queues."""
         if handle.service is Service.TOPIC:
-            posted = addressed(message, TOPICS, full, ttl)
-            channel.publish(posted if full else to_all(channel, posted))
+            channel.publish(to_all(channel, message))
             return
         for queue in matching_queues(channel.vhost, full):
-            posted = addressed(message, "", queue, ttl)
+            posted = message.routed_as("", queue)
             if handle.service is Service.PEER:
                 posted = as_request(posted, handle.reply_queue)
             channel.publish(posted)
