@@ -48,6 +48,8 @@ def unwrapped(ranges: Ranges | None, following: int) -> list[tuple[int, int]]:
 
 def ranges_of(numbers: list[int]) -> tuple[tuple[int, int], ...]:
     """The set of these numbers, which are in ascending order."""
+    if numbers and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return ((numbers[0] & SERIALS, numbers[-1] & SERIALS),)
     found: list[list[int]] = []
     for number in numbers:
         if found and found[-1][1] == number - 1:

@@ -442,8 +442,8 @@ def _acquired(r: Request, result: Any) -> Any:
     session.acquiring = 0
     named = unwrapped(r.record.transfers, session.sent)
     known, browsed = session.unsettled.look(named), session.browsed
-    if browsed is not None:
-        known = dict(sorted({**known, **browsed.look(named)}.items()))
+    if browsed is not None and (seen := browsed.look(named)):
+        known = dict(sorted({**known, **seen}.items())) if known else seen
     ranges = ranges_of([number for number, each in known.items() if each in held])
     if len(ranges) > MOST_RANGES:
         beyond = unwrapped(ranges[MOST_RANGES:], session.sent)
