@@ -13,6 +13,8 @@ properties, counts as several.
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from typing import Protocol, cast
 
 from gateway.broker.backlog import Backlog
@@ -334,64 +336,80 @@ class Dispatcher:
     def dispatch_filtered(self) -> None:
         """Serve the consumers with a cursor that are behind, one message each in turns."""
         behind = [c for c in self.filtered_waiting if c.cursor is not None and c.cursor.behind]
-        searched = list(behind)
-        while behind:
-            for consumer in tuple(behind):
-                entry = self.find(consumer)
+        searches = [(consumer, self.search(consumer)) for consumer in behind]
+        while searches:
+            for one in tuple(searches):
+                consumer, search = one
+                entry = next(search, None)
                 if entry is None:
-                    behind.remove(consumer)
+                    searches.remove(one)
                 else:
                     consumer.give(entry)
                     if self.short:  # the next message may fit
                         self.state.schedule(self.queue, self.state.now + SOON)
         for lane in self.backlog.lanes:
             lane.forget_ahead()
-        for consumer in searched:
+        for consumer in behind:
             consumer.end_drain()
 
-    def find(self, consumer: Consumer) -> Entry | None:
-        """The next message for a consumer with a cursor, taken out of its place or copied. ``None``
-        if there is none, or no credit for it, or the turn's looks are used up."""
+    def search(self, consumer: Consumer) -> Iterator[Entry]:
+        """The messages for a consumer with a cursor, each taken out of its place or copied when it
+        is asked for. Ends when there is none, or no credit for it, or the turn's looks are used
+        up."""
         cursor = consumer.cursor
         assert cursor is not None
-        if consumer.waiting and consumer.blocked():
-            consumer.rest()
-        if not consumer.waiting:
-            return None
         now, groups = self.state.now, self.groups
-        for lane in list(self.backlog.lanes):
-            for one in standing(lane, cursor):
-                if not self.may_look(cursor):
-                    return None
-                position, message = one.position, one.message
-                origin = one.origin if isinstance(one, Entry) else None
-                if one.expires is not None and one.expires <= now:
-                    cursor.looked(lane, position)
-                elif (
-                    may_have(cursor, lane, position)
-                    and wants(self.state, consumer, cursor, message, origin)
-                    and (
-                        groups is None
-                        or cursor.copies is not None
-                        or groups.admits(consumer, lane, position, message)
-                    )
-                ):
+        found: Entry | None = None
+        while goes_on(consumer):
+            found = None
+            for lane in list(self.backlog.lanes):
+                for one in standing(lane, cursor):
+                    if not self.may_look(cursor):
+                        return
+                    position, message = one.position, one.message
+                    origin = one.origin if isinstance(one, Entry) else None
+                    if one.expires is not None and one.expires <= now:
+                        cursor.looked(lane, position)
+                        continue
+                    if not (
+                        may_have(cursor, lane, position)
+                        and wants(self.state, consumer, cursor, message, origin)
+                        and (
+                            groups is None
+                            or cursor.copies is not None
+                            or groups.admits(consumer, lane, position, message)
+                        )
+                    ):
+                        cursor.looked(lane, position)
+                        message.forget_properties()
+                        continue
                     if not consumer.takes(message):
                         if not self.wants_smaller(consumer):
                             consumer.rest()
-                        return None
+                        return
                     cursor.looked(lane, position)
                     if cursor.copies is None:
                         if groups is not None:
                             groups.given(consumer, lane, position, message, consumer.no_ack)
-                        return self.backlog.take(lane, one)
+                        found = self.backlog.take(lane, one)
+                        break
                     before = one.deliveries if isinstance(one, Entry) else lane.deliveries(position)
-                    return copied(cursor, lane, position, message, before)
-                else:
-                    cursor.looked(lane, position)
-                    message.forget_properties()
-        cursor.behind = False
-        return None
+                    yield (found := copied(cursor, lane, position, message, before))
+                    if not goes_on(consumer):
+                        return
+                if found is not None and cursor.copies is None:
+                    yield found
+                    break
+            if found is None:
+                cursor.behind = False
+                return
+
+
+def goes_on(consumer: Consumer) -> bool:
+    """Whether it may have another message."""
+    if consumer.waiting and consumer.blocked():
+        consumer.rest()
+    return consumer.waiting
 
 
 def wants(
@@ -417,22 +435,35 @@ def may_have(cursor: Cursor, lane: Lane, position: int) -> bool:
 
 def standing(lane: Lane, cursor: Cursor) -> Iterator[Entry | StoredMessage]:
     """The messages of a lane that a cursor has not looked at, in order. Valid until one of them is
-    taken out."""
+    taken out, which a cursor of copies never does."""
     for position in sorted(cursor.again.get(lane, ())):
         found = lane.at(position)
         if found is None:
             cursor.looked(lane, position)
         else:
             yield found
-    ready = lane.ready
-    index = bisect_right(ready, cursor.marks.get(lane, 0), key=by_position)
-    while index < len(ready):
-        yield ready[index]
-        index += 1
+    if cursor.copies is not None:
+        yield from all_behind(lane, cursor)
+    else:
+        ready = lane.ready
+        index = bisect_right(ready, cursor.marks.get(lane, 0), key=by_position)
+        while index < len(ready):
+            yield ready[index]
+            index += 1
     kept = lane.paged_after(cursor.marks.get(lane, 0))
     while kept is not None:
         yield kept
         kept = lane.paged_after(kept.position)
+
+
+def all_behind(lane: Lane, cursor: Cursor) -> Iterator[Entry]:
+    """Those of ``ready``, also if it changes meanwhile. Each step takes as long in the middle of a
+    million as at an end, which an index into a deque does not."""
+    while True:
+        index = bisect_right(lane.ready, cursor.marks.get(lane, 0), key=by_position)
+        with suppress(RuntimeError):  # of a deque that has changed
+            yield from islice(lane.ready, index, None)
+            return
 
 
 def copied(cursor: Cursor, lane: Lane, position: int, message: Message, deliveries: int) -> Entry:

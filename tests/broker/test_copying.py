@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from gateway.broker import dispatcher
+from gateway.broker.lanes import Entry
 from gateway.broker.suspension import give_up
 from gateway.operations import Modify, Outcome
 from gateway.selector import Selector
@@ -24,6 +26,41 @@ def test_present_and_future_messages(limits: dict[str, Any], no_ack: bool) -> No
     assert heard.bodies() == list("abcdefgh")
     assert fetch_all(house.channel()[0]) == list("abcdefgh")
     assert house.broker.state.octets == 0
+
+
+def test_messages_come_while_copies_are_made(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    channel, heard = house.channel()
+    declare(channel)
+    put(channel, *"abc")
+    other, deliver = house.channel()[0], heard.deliver
+
+    def deliver_and_publish(*given: Any) -> None:
+        deliver(*given)
+        if len(heard.bodies()) < 3:
+            put(other, f"{len(heard.bodies())}")
+
+    monkeypatch.setattr(heard, "deliver", deliver_and_publish)
+    consume(channel, copy=True)
+    assert heard.bodies() == ["a", "b", "c", "1", "2"]
+
+
+def test_a_place_in_a_deep_queue_is_looked_up_once_in_a_turn(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An index into the middle of a deque takes the longer the more there are."""
+    channel, heard = house.channel()
+    declare(channel)
+    put(channel, *map(str, range(300)))
+    looked_up: list[int] = []
+
+    def by_position(entry: Entry) -> int:
+        looked_up.append(entry.position)
+        return entry.position
+
+    monkeypatch.setattr(dispatcher, "by_position", by_position)
+    consume(channel, copy=True)
+    assert len(heard.bodies()) == 300
+    assert len(looked_up) < 50
 
 
 @pytest.mark.parametrize("outcome", Outcome)
