@@ -30,45 +30,6 @@ def test_every_page_is_in_the_list() -> None:
     assert set(listed) == PAGES - {"README.md"}
 
 
-def test_figures_of_the_comparison_are_those_of_the_benchmarks() -> None:
-    table = read("compare.md").partition("## Throughput\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (.+?) \| (.+?) \| ([\d.]+) \|$", table, re.MULTILINE)
-    assert len(rows) > 10
-    measured = read("benchmarks.md").splitlines()
-    for row, peer, ratio in rows:
-        peer = peer.partition(",")[0]
-        found = [line for line in measured if line.startswith(f"| {row} |")]
-        # A table whose rows name no peer has it in its head.
-        found = [line for line in found if peer in line] or found
-        assert found, f"no row {row} in benchmarks.md"
-        assert any(f" {ratio} (" in line for line in found), (row, peer, ratio)
-
-
-def test_figures_of_the_benchmarks_are_those_of_the_table_of_all_rows() -> None:
-    """Those whose tables have the same columns: label, our figure, the peer's, and the ratio."""
-    all_rows = rows_in(read("benchmark-table.md"))
-    labels = {row[0] for row in all_rows}
-    compared = 0
-    for section, text in sections("benchmarks.md").items():
-        for label, *figures in rows_in(text):
-            whole = label if ": " in label else f"throughput {section.split()[-1]}: {label}"
-            if whole in labels:
-                assert [whole, *figures[:3]] in [row[:4] for row in all_rows], label
-                compared += 1
-    assert compared > 150
-
-
-def sections(name: str) -> dict[str, str]:
-    """The text below each heading of the third level."""
-    parts = re.split(r"^### (.+)$", read(name), flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def rows_in(text: str) -> list[list[str]]:
-    lines = [line for line in text.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-
-
 def read(name: str) -> str:
     return (ROOT / "docs" / name).read_text()
 
