@@ -13,6 +13,10 @@ from gateway.errors import Unstorable
 from gateway.message import Message
 from gateway.selector.names import NORMAL_PRIORITY
 
+DEPTH_OF_A_LOOK = 12
+"""To find and remove a message that so many, as a power of two, stand before and behind costs about
+as much as to look at one."""
+
 
 class BackloggedQueue(DeliverySource, Timed, Protocol):
     """The queue of a backlog."""
@@ -91,8 +95,10 @@ class Backlog:
             self.state.schedule(self.queue, expires)
 
     def take(self, lane: Lane, one: Entry | StoredMessage) -> Entry:
-        """Take a ready message out of its place, wherever that is."""
+        """Take a ready message out of its place, wherever that is. What that costs in the middle of
+        a deep lane counts as looks of this turn."""
         index = bisect_left(lane.ready, one.position, key=by_position)
+        self.state.looks += min(index, len(lane.ready) - index) >> DEPTH_OF_A_LOOK
         if isinstance(one, Entry) and index == 0:
             self.pull(one)
             return one

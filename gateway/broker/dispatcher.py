@@ -34,6 +34,8 @@ STEPS_OF_A_LOOK = 11
 """So many steps of patterns, as a power of two, cost about as much as to look at a message."""
 OCTETS_OF_A_LOOK = 9
 """So many octets of properties, as a power of two, cost that too."""
+INDEX_OF_A_LOOK = 19
+"""And so does an index into the middle of a deque of so many messages."""
 
 
 class DispatchedQueue(Timed, Protocol):
@@ -228,14 +230,15 @@ class Dispatcher:
         if self.filtered_waiting:
             self.dispatch_filtered()
 
-    def may_look(self, cursor: Cursor) -> bool:
-        """Whether one more message may be looked at in this turn; if not, it goes on later."""
+    def may_look(self, cursor: Cursor, deeper: int = 0) -> bool:
+        """Whether one more message may be looked at in this turn; if not, it goes on later. It
+        counts as so many more looks as it is ``deeper``."""
         state = self.state
         if state.looks >= state.limits.max_looks:
             cursor.behind = True
             state.schedule(self.queue, state.now + PAUSE)
             return False
-        state.looks += 1
+        state.looks += 1 + deeper
         return True
 
     # --- one message for all ----------------------------------------------------------------------
@@ -363,8 +366,9 @@ class Dispatcher:
         while goes_on(consumer):
             found = None
             for lane in list(self.backlog.lanes):
+                deeper = 0 if cursor.copies is not None else len(lane.ready) >> INDEX_OF_A_LOOK
                 for one in standing(lane, cursor):
-                    if not self.may_look(cursor):
+                    if not self.may_look(cursor, deeper):
                         return
                     position, message = one.position, one.message
                     origin = one.origin if isinstance(one, Entry) else None

@@ -187,6 +187,24 @@ def test_many_properties_make_a_look_dear() -> None:
     assert 1 <= len(matches.asked) <= 5 and not heard.bodies()
 
 
+def test_to_take_out_of_the_middle_of_many_counts_as_several_looks() -> None:
+    """A deque removes what is in its middle the slower the more there are."""
+    house = House(max_looks=100_000)
+    channel, heard = house.channel()
+    declare(channel)
+    for number in range(20_000):
+        put(channel, "red" if number in (0, 10_000) else "blue", application={"n": number})
+    state = house.broker.state
+    state.begin_turn()
+    consume(channel, matches=Selector("n = 0").matches, no_ack=True, credit=1, tag="head")
+    at_head = state.looks
+    state.begin_turn()
+    consume(channel, matches=Selector("n = 10000").matches, no_ack=True, tag="middle")
+    assert heard.bodies() == ["red", "red"]
+    assert at_head == 1
+    assert state.looks == 19_999 + (9_999 >> 12)
+
+
 def test_a_long_queue_does_not_keep_the_others_waiting() -> None:
     house = House(max_looks=10)
     channel, heard = house.channel()
