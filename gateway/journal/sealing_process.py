@@ -144,7 +144,10 @@ def main(data_dir: Path, directory: Path, hurry: bool) -> None:
         except Exception as error:
             traceback.print_exc()
             answer = {"error": f"internal error: {error!r}"}
-        answers.write(json.dumps(answer).encode() + b"\n")
+        try:
+            answers.write(json.dumps(answer).encode() + b"\n")
+        except BrokenPipeError:  # the gateway was killed
+            os._exit(0)
 
 
 def read_jobs(jobs: SimpleQueue[bytes]) -> None:

@@ -1,6 +1,7 @@
 """Segments are written by a process of its own, which ends with its gateway."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -56,6 +57,21 @@ def test_the_same_as_without_a_process(folder: Path, process: SealingProcess) ->
     assert process.seal(job(folder, 30)) == expected
     names = [folder / name / expected.name for name in ("local", "journal")]
     assert names[0].read_bytes() == names[1].read_bytes()
+
+
+def test_it_ends_quietly_when_its_gateway_is_killed(folder: Path) -> None:
+    """Here while it seals: its answer can be written no more."""
+    command = [sys.executable, "-m", "gateway.journal.sealing_process", str(folder)]
+    with subprocess.Popen(
+        [*command, str(folder / "journal"), "hurry"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+        process.stdout.close()
+        process.stdin.write(json.dumps(job(folder, 30)).encode() + b"\n")
+        process.stdin.flush()
+        assert process.wait(60) == 0
+        assert process.stderr is not None and process.stderr.read() == b""
 
 
 def test_a_keeper_seals_with_it(tmp_path: Path) -> None:
