@@ -379,7 +379,7 @@ def test_what_segments_have_is_looked_up_without_pandas(tmp_path: Path) -> None:
     pytest.importorskip("pandas", reason="pandas is of the extra `spark`")
     one = Sealing(tmp_path)
     one.numbers(0, 25)
-    asyncio.run(one.look())
+    run(one.look())
     folder = str(tmp_path / "journal")
     done = subprocess.run(
         [sys.executable, "-c", NOTES, folder], capture_output=True, text=True, timeout=60
