@@ -307,6 +307,29 @@ class Message:
         )
 
 
+class WithAlternate(Message):
+    """A message that goes to the exchange ``alternate`` if no queue takes it at its own: published
+    as ``mandatory``, it comes back then. ``mandatory`` and ``immediate`` are what its publisher
+    wanted."""
+
+    __slots__ = ("alternate", "mandatory", "immediate")
+
+    def __init__(
+        self, message: Message, alternate: str, mandatory: bool, immediate: bool = False
+    ) -> None:
+        super().__init__(
+            message.dialect,
+            message.header,
+            message.body,
+            message.exchange,
+            message.key,
+            message.essentials,
+        )
+        self.alternate = alternate
+        self.mandatory = mandatory
+        self.immediate = immediate
+
+
 class ExpiringMessage(Message):
     """A message for a reader, with the milliseconds ``left`` until it expires."""
 

@@ -23,7 +23,6 @@ def publish_run(
     path: PublishPath,
     messages: list[Message],
     start: int,
-    mandatory: bool,
     clock: Callable[[], float],
     until: float,
 ) -> int:
@@ -41,7 +40,6 @@ def publish_run(
         or ttl is not None
         or user_id is not None
         or expiry is not None
-        or (mandatory and path.confirms is None)
     ):
         return 0
     queues = exchange.routes.get(key)
@@ -57,7 +55,7 @@ def publish_run(
         header = message.header
         if (
             message.exchange is not name
-            or message.key is not key
+            or (message.key is not key and message.key != key)
             or (message.essentials is not essentials and message.essentials != essentials)
             or message.__class__ is not Message
             or header.find(OCTETS) >= 0
@@ -65,6 +63,7 @@ def publish_run(
         ):
             break
         message.user = user
+        message.key = key  # the same object, which those that write deliveries look for
         run.append(message)
     if not run:
         return 0

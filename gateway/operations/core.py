@@ -82,12 +82,14 @@ class Publish(Operation):
 class PublishMany(Operation):
     """Publish messages in this order, each to the exchange that it names. ``mandatory``: return
     those that no queue takes. Those that are published are taken out of ``messages``. ``wire``: all
-    of them, as they came."""
+    of them, as they came. ``alternate``: the exchange to which those go that no queue takes at
+    their own."""
 
     channel: int
     messages: list[Message]
     mandatory: bool = False
     wire: WireRun | None = None
+    alternate: str | None = None
 
 
 @dataclass(slots=True)

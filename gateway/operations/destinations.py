@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from gateway.errors import Lost
 from gateway.message import Message
-from gateway.operations.core import Request
+from gateway.operations.core import PublishMany, Request
 from gateway.operations.links import LinkOperation
 
 
@@ -57,6 +57,15 @@ class SendTo(LinkOperation):
     message: Message
     answered: bool = False
     expires: int | None = None
+
+
+@dataclass(slots=True)
+class SendMany(LinkOperation):
+    """Send messages in this order, each as ``SendTo`` would that is not answered and without an
+    expiry. A refusal is that of the first message that is left, and of all behind it."""
+
+    name: str
+    many: PublishMany
 
 
 @dataclass(slots=True)
@@ -181,6 +190,7 @@ __all__ = [
     "PauseHandle",
     "Prepare",
     "Query",
+    "SendMany",
     "SendTo",
     "Service",
 ]

@@ -4,9 +4,11 @@ A prefetch window is kept as credit of its consumer. An acknowledgement returns 
 before a commit, or a client with a window of one message could never reach its commit.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from time import perf_counter
+from typing import Any, Protocol
 
 from gateway.broker.browsing import Place, at
 from gateway.broker.channel import Channel
@@ -27,6 +29,7 @@ from gateway.operations import (
     PauseHandle,
     Prepare,
     Query,
+    SendMany,
     SendTo,
     Service,
 )
@@ -50,11 +53,12 @@ from gateway.sessions.destinations import (
     to_all,
 )
 from gateway.sessions.long_requests import LongRequests
+from gateway.sessions.publishes import Publishes
 from gateway.sessions.replies import Replies
 from gateway.sessions.staging import StagedMessage, Staging, StagingOwner
 from gateway.sessions.subscriptions import check_owner
 
-Perform = Callable[[Channel, Any], None]
+Perform = Callable[[Channel, Any], object]
 
 MOST_LOOKED_AT = 2048
 """The most messages that one query reads."""
@@ -93,6 +97,23 @@ class Handle:
         """The private reply queue of a peer handle."""
 
 
+def exchange_of(channel: Channel, handle: Handle, name: str) -> str:
+    """The exchange from which a message gets to the queue or topic ``name``. Refuses (404) a queue
+    that is not there."""
+    if handle.service is Service.TOPIC:
+        return TOPICS
+    if name not in channel.vhost.queues:
+        raise no_destination(name)
+    return ""
+
+
+class Registry(Protocol):
+    """The registry of all sessions, as handles need it."""
+
+    staging: Staging
+    topics: dict[tuple[str, str], int]
+
+
 class HandleOperations:
     """Handles of one connection. ``handlers`` by operation; ``topics`` are the temporary topics of
     all connections, and the numbers of those connections."""
@@ -102,14 +123,15 @@ class HandleOperations:
         context: SessionContext,
         replies: Replies,
         long_requests: LongRequests,
-        staging: Staging,
-        topics: dict[tuple[str, str], int],
+        publishes: Publishes,
+        registry: Registry,
     ) -> None:
         self._context = context
         self._replies = replies
         self._long_requests = long_requests
-        self._staging = staging
-        self._topics = topics
+        self._publishes = publishes
+        self._staging = registry.staging
+        self._topics = registry.topics
         self._handles: dict[str, Handle] = {}
         self._credited: dict[int, set[int]] = {}
         """By channel: deliveries whose credit was returned, and that a rollback may make unsettled
@@ -124,6 +146,7 @@ class HandleOperations:
             OpenDestination: self._open,
             CloseDestination: self._close,
             SendTo: self._with_handle(self._send),
+            SendMany: self.send_many,
             Listen: self._with_handle(self._listen),
             EndSubscription: self._with_handle(self._end_subscription),
             PauseHandle: self._with_handle(self._pause),
@@ -217,6 +240,26 @@ class HandleOperations:
         self._publish(channel, handle, op.name, op.message, op.expires)
         self._sent(op, "")
 
+    def send_many(self, channel: Channel, op: SendMany, until: float = math.inf) -> bool:
+        """Send these messages, or as many as there is time for: true if some are left for another
+        time slice. They are addressed in place. Refuses the first that is left with 403, 404 or
+        406. Hot."""
+        handle = self._handles.get(op.link)
+        if handle is None:
+            return False
+        full = check_name(handle.name + op.name)
+        messages = op.many.messages
+        if handle.service is Service.PEER or not full:
+            while messages:
+                self._publish(channel, handle, op.name, messages.pop(0), None)
+                if perf_counter() > until:
+                    break
+            return bool(messages)
+        exchange = exchange_of(channel, handle, full)
+        for message in messages:
+            message.exchange, message.key = exchange, full
+        return self._publishes.many(channel, op.many, until, op)
+
     def _sent(self, op: SendTo | Continue, result: str) -> None:
         if op.answered:
             self._replies.answer_when_safe(op.channel, op.token, result, holds=False)
@@ -234,10 +277,7 @@ class HandleOperations:
         if handle.service is Service.PEER or not full:
             self._publish_copies(channel, handle, full, message)
             return
-        topic = handle.service is Service.TOPIC
-        if not topic and full not in channel.vhost.queues:
-            raise no_destination(full)
-        message.exchange, message.key = TOPICS if topic else "", full
+        message.exchange, message.key = exchange_of(channel, handle, full), full
         channel.publish_path.publish(message)
 
     def _publish_copies(

@@ -62,7 +62,7 @@ is twice the number that remained, if that is more."""
 CONNECTION = -1
 """In place of a channel number: the whole connection."""
 
-Perform = Callable[[Channel, Any], None]
+Perform = Callable[[Channel, Any], object]
 
 
 class LinkOperations:

@@ -16,7 +16,7 @@ from gateway.sessions.replies import Replies
 class Endpoints(Protocol):
     """Links, handles or named sessions, which hear of the end of their channel."""
 
-    def handlers(self) -> dict[type[Operation], Callable[[Channel, Any], None]]:
+    def handlers(self) -> dict[type[Operation], Callable[[Channel, Any], object]]:
         """Functions that perform them, by operation on a channel."""
         ...
 

@@ -52,6 +52,7 @@ from gateway.operations import (
     Rollback,
     Select,
     SelectConfirms,
+    SendMany,
     SendTo,
     SessionLost,
     Settle,
@@ -69,8 +70,8 @@ PERFORMED: frozenset[type[Operation]] = frozenset(
         DeclareExchange, DeclareQueue, DeclareTransaction, DeleteExchange, DeleteQueue, DetachLink,
         Discharge, EndSubscription, EnterRealm, FindQueue, GiveBack, Listen, Manage, Modify,
         OpenDestination, Post, Prefetch, Prepare, PurgeQueue, Retire, RetireMany,
-        Rollback, Select, SelectConfirms, SendTo, SessionLost, Settle, SettleMany, Subscribe,
-        Synchronize, Unbind, Unsubscribe,
+        Rollback, Select, SelectConfirms, SendMany, SendTo, SessionLost, Settle, SettleMany,
+        Subscribe, Synchronize, Unbind, Unsubscribe,
     ]
 )  # fmt: skip
 """Performed while earlier answers of their channel wait. Deliveries to a consumer begin with the

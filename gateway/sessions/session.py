@@ -28,6 +28,7 @@ from gateway.operations import (
     Publish,
     PublishMany,
     Refused,
+    SendMany,
     SessionLost,
     Settle,
     Unblocked,
@@ -113,8 +114,7 @@ class Session:
         self.peer = Peer()
         self.ending = ""
         """Reason for which the connection ended, for the log; "" for a normal end."""
-        self.authenticated = False
-        self.opened = False
+        self.authenticated = self.opened = False
         self.peer_closed = False
         """The peer has asked for the end of the connection and was answered."""
         self.time_slice = math.inf
@@ -157,7 +157,7 @@ class Session:
         self._links: LinkOperations | None = None
         self._handles: HandleOperations | None = None
         self._named: SessionOperations | None = None
-        self._of_endpoints: Mapping[type[Operation], Callable[[Channel, Any], None]] = NONE
+        self._of_endpoints: Mapping[type[Operation], Callable[[Channel, Any], object]] = NONE
         """Operations on a channel that links, handles or sessions perform."""
         endpoints = live.endpoints
         if Capability.LINKS in adapter.capabilities:
@@ -173,7 +173,7 @@ class Session:
             endpoints.append(self._links)
         if Capability.HANDLES in adapter.capabilities:
             self._handles = HandleOperations(
-                context, replies, self._long_requests, registry.staging, registry.topics
+                context, replies, self._long_requests, self._publishes, registry
             )
             endpoints.append(self._handles)
         if Capability.SESSIONS in adapter.capabilities:
@@ -237,7 +237,6 @@ class Session:
             return
         context = self._context
         channels = context.channels
-        publish_many = self._publishes.many
         left = iter(operations)
         for operation in left:
             kind = operation.__class__
@@ -251,15 +250,6 @@ class Session:
                             operation.immediate,  # type: ignore[attr-defined]
                         )
                         context.publisher = True
-                elif kind is PublishMany:
-                    channel = channels.get(operation.channel)  # type: ignore[attr-defined]
-                    if channel is not None:
-                        if publish_many(channel, operation, until):  # type: ignore[arg-type]
-                            self._postpone([operation, *left])
-                            return
-                        if waiting:
-                            self._perform_in_order(list(left))
-                            return
                 elif kind is Settle and not operation.multiple:  # type: ignore[attr-defined]
                     channel = channels.get(operation.channel)  # type: ignore[attr-defined]
                     if channel is not None:
@@ -268,6 +258,14 @@ class Session:
                             False,
                             operation.outcome,  # type: ignore[attr-defined]
                         )
+                elif kind is PublishMany or kind is SendMany:
+                    channel = channels.get(operation.channel)  # type: ignore[attr-defined]
+                    if channel is not None and self._some(channel, operation, until):
+                        self._postpone([operation, *left])
+                        return
+                    if waiting:
+                        self._perform_in_order(list(left))
+                        return
                 else:
                     self._act(operation)
                     if waiting or (kind is Fetch and self._live.paused):
@@ -292,9 +290,9 @@ class Session:
             if self._replies.defer(operation):
                 continue
             try:
-                if isinstance(operation, PublishMany):
+                if isinstance(operation, PublishMany | SendMany):
                     channel = self.channels.get(operation.channel)
-                    if channel and self._publishes.many(channel, operation, self._slice_end):
+                    if channel and self._some(channel, operation, self._slice_end):
                         self._postpone([operation, *operations[at + 1 :]])
                         return
                 else:
@@ -307,6 +305,12 @@ class Session:
             if perf_counter() > self._slice_end:
                 self._postpone(operations[at + 1 :])
                 return
+
+    def _some(self, channel: Channel, operation: Any, until: float) -> bool:
+        """Perform many publishes. True if some are left for another time slice."""
+        if operation.__class__ is SendMany and self._handles is not None:
+            return self._handles.send_many(channel, operation, until)
+        return self._publishes.many(channel, operation, until)
 
     def _act(self, operation: Any) -> None:
         """Perform one operation. Raises ``Refusal``."""

@@ -65,7 +65,7 @@ class SessionOperations:
         """Number of the connection."""
         return self._context.number
 
-    def handlers(self) -> dict[type[Operation], Callable[[Channel, Any], None]]:
+    def handlers(self) -> dict[type[Operation], Callable[[Channel, Any], object]]:
         """By operation on a channel: none."""
         return {}
 

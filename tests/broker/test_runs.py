@@ -72,7 +72,7 @@ def publish(path: PublishPath, messages: list[Message], mandatory: bool, togethe
     while at < len(messages):
         taken = 0
         if together:
-            taken = publish_run(path, messages, at, mandatory, perf_counter, math.inf)
+            taken = publish_run(path, messages, at, perf_counter, math.inf)
         if not taken:
             try:
                 path.publish(messages[at], mandatory)
@@ -182,7 +182,7 @@ def test_equal_essentials_are_alike(house: House) -> None:
         one.essentials = Essentials(*one.essentials)
     priority = message("last", "q", priority=1)
     many = [*some, *others, priority, *alike(2)]
-    assert publish_run(path, many, 0, False, perf_counter, math.inf) == 6
+    assert publish_run(path, many, 0, perf_counter, math.inf) == 6
 
 
 @pytest.mark.parametrize("no_ack", [False, True])
@@ -191,7 +191,7 @@ def test_a_run_ends_in_time(house: House, no_ack: bool) -> None:
     path, (_, heard) = waiting(house, no_ack=no_ack)
     path.publish(message("first", "q"))
     ticks = count()
-    assert publish_run(path, alike(50), 0, False, lambda: float(next(ticks)), 9.5) == 11
+    assert publish_run(path, alike(50), 0, lambda: float(next(ticks)), 9.5) == 11
     assert len(heard.deliveries) == 12
 
 
@@ -208,5 +208,5 @@ def test_a_run_ends_where_the_reader_is_full(house: House, no_ack: bool) -> None
 
     target.window.consumers["c"].deliver = full
     many = alike(2 * MOST)
-    assert publish_run(path, many, 0, False, perf_counter, math.inf) == 3
-    assert publish_run(path, many, 3, False, perf_counter, math.inf) == 0
+    assert publish_run(path, many, 0, perf_counter, math.inf) == 3
+    assert publish_run(path, many, 3, perf_counter, math.inf) == 0

@@ -57,7 +57,7 @@ def test_messages_that_are_published_together_are_recorded(tmp_path: Path) -> No
         one.essentials, one.exchange, one.key = transient, alike[0].exchange, alike[0].key
     path = recording.channel.publish_path
     path.publish(alike[0])  # from now on the exchange is known
-    taken = publish_run(path, alike, 1, False, perf_counter, math.inf)
+    taken = publish_run(path, alike, 1, perf_counter, math.inf)
     assert taken == 2
     path.gather_run(alike, 1, taken, None)
     for one in alike[1 + taken :]:
@@ -67,7 +67,7 @@ def test_messages_that_are_published_together_are_recorded(tmp_path: Path) -> No
     assert bodies(recording) == [b"0", b"1", b"2", b"3", b"4"]
     kept = [message(b"kept", b"", "", "orders")]
     kept[0].essentials = kept[0].essentials._replace(durable=True)
-    assert publish_run(path, kept, 0, False, perf_counter, math.inf) == 0
+    assert publish_run(path, kept, 0, perf_counter, math.inf) == 0
 
 
 @pytest.mark.parametrize("durable", [True, False])

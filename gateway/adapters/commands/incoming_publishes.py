@@ -18,7 +18,7 @@ from gateway.adapters.commands.wire.tables import END
 from gateway.bodies import Body
 from gateway.errors import Lost
 from gateway.message import Message
-from gateway.operations import Continue, Prepare, SendTo, Service
+from gateway.operations import Continue, Prepare, PublishMany, SendMany, SendTo, Service
 
 SHA1_DIGITS = 40
 
@@ -26,6 +26,9 @@ SEND = Struct(">HHIBB")
 """Handle, confirm tag, octets of the fragment, bits, octets of the name (§3.5.3)."""
 LEAST = SEND.size + 2
 """Octets of the command with its type and end octet and an empty name."""
+
+MOST = 128
+"""Messages of one operation."""
 
 
 class IncomingPublishes:
@@ -93,10 +96,25 @@ class IncomingPublishes:
             return 0
         message = Message(COMMAND, parsed.header, buf[body:behind], "", "", parsed.essentials)
         name = buf[start + LEAST - 1 : stop - 1].decode("utf-8", "surrogateescape")
-        token = PendingReply("handle.send", number, tag)
-        connection.found_now().append(
-            SendTo(channel.number, token, handle.link, name, message, tag != 0, parsed.expires)
-        )
+        found = connection.found_now()
+        if tag or parsed.expires is not None:
+            token = PendingReply("handle.send", number, tag)
+            found.append(
+                SendTo(channel.number, token, handle.link, name, message, tag != 0, parsed.expires)
+            )
+            return behind
+        last: Any = found[-1] if found else None
+        if (
+            last.__class__ is SendMany
+            and last.link == handle.link
+            and last.name == name
+            and len(last.many.messages) < MOST
+        ):
+            last.many.messages.append(message)
+        else:
+            token = PendingReply("handle.send", number, 0)
+            many = PublishMany(channel.number, [message])
+            found.append(SendMany(channel.number, token, handle.link, name, many))
         return behind
 
     # --- whole messages -------------------------------------------------------------------------

@@ -247,6 +247,8 @@ class Channel:
         sizes, middle, tail = (-1, -1), b"", b""
         octets, begun = 0, delivery
         for message in islice(messages, done, None):
+            if message.key is not key or message.exchange is not exchange:
+                break
             header, body = message.header, message.body
             if message.dialect is not BASIC or message.added_headers or len(header) > ALWAYS_FITS:
                 try:
@@ -256,12 +258,7 @@ class Channel:
                 if len(header) > ALWAYS_FITS:
                     break
             size = len(body)
-            if (
-                not 0 < size <= most
-                or body.__class__ is not bytes
-                or message.key is not key
-                or message.exchange is not exchange
-            ):
+            if not 0 < size <= most or body.__class__ is not bytes:
                 break
             if sizes != (len(header), size):
                 sizes = len(header), size

@@ -28,6 +28,7 @@ from gateway.operations import (
     Service,
     Subscribe,
 )
+from gateway.sessions.publishes import one_by_one
 from gateway.values import Int
 from tests.adapters.commands.connected_pair import message
 from tests.drawing import examples
@@ -61,7 +62,7 @@ class Both:
             up, down = b"".join(self.client.output()), b"".join(self.server.output())
             if not up and not down:
                 return
-            for op in self.server.receive(up) if up else []:
+            for op in one_by_one(self.server.receive(up) if up else []):
                 self.asked.append(op)
                 result = op.name if isinstance(op, Listen) else ""
                 token = getattr(op, "token", None)
@@ -78,7 +79,7 @@ class Both:
 
 def plain(operations: list[Operation]) -> list[Any]:
     found: list[Any] = []
-    for op in operations:
+    for op in one_by_one(operations):
         if isinstance(op, SendTo | Deliver):
             m = op.message
             rest = [getattr(op, name) for name in dir(op) if name in FIELDS]

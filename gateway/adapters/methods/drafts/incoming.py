@@ -37,13 +37,16 @@ from gateway.adapters.methods.tags import TooManyValues
 from gateway.adapters.options import Limits
 from gateway.bodies import Body, incoming_body
 from gateway.errors import Condition, Lost, PeerError
-from gateway.operations import Done, Operation, Synchronize
+from gateway.operations import Done, Operation, PublishMany, Synchronize
 
 SYNCHREQ, UNREAL = 0x80, 0x40
 SYNCH = (2, 6)
 """Channel.Synch (0-9a0): the document gives it no number; this is the first one that is free."""
 FLAGS = 0xF0
 """The high half of an octet of flags; the low half is the revision (0-9a0)."""
+
+MOST = 128
+"""Messages that are published in one operation."""
 
 THREE_FIELDS = Struct(">HIH")
 """tune-ok of 0-9a6 as it was a week later: channel-max, frame-max, heartbeat."""
@@ -301,6 +304,18 @@ class DraftIncoming:
     ) -> None:
         """A publish or a delivery, whole. Hot."""
         try:
-            found.append(method.handler(channel, method, tag, redelivered, known, body))  # type: ignore[misc]
+            operation = method.handler(channel, method, tag, redelivered, known, body)  # type: ignore[misc]
         except (PeerError, ValueError) as error:
             self._contents.failed(channel.number, method.method, error, found)
+            return
+        if operation.__class__ is PublishMany and found and found[-1].__class__ is PublishMany:
+            before: Any = found[-1]
+            if (
+                before.channel == operation.channel
+                and before.alternate == operation.alternate
+                and before.mandatory == operation.mandatory
+                and len(before.messages) < MOST
+            ):
+                before.messages += operation.messages
+                return
+        found.append(operation)

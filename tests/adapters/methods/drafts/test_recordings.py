@@ -30,6 +30,7 @@ from gateway.operations import (
     Subscribe,
 )
 from tests.adapters.methods.drafts.recorded import NAMES, Frame, frames, octets
+from tests.adapters.methods.drafts.talking import singly
 from tests.pair import Users
 
 METHODS = [(name, at) for name in NAMES for at, _ in enumerate(frames(name))]
@@ -115,7 +116,7 @@ class House:
     def receive(self, data: bytes) -> None:
         found = self.adapter.receive(data)
         while found:
-            for operation in found:
+            for operation in singly(found):
                 self.heard.append(operation)
                 token = getattr(operation, "token", None)
                 if token is not None:

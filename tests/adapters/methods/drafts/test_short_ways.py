@@ -29,7 +29,7 @@ from gateway.operations import (
     Subscribe,
     Unsubscribe,
 )
-from tests.adapters.methods.drafts.talking import VERSIONS, Both
+from tests.adapters.methods.drafts.talking import VERSIONS, Both, singly
 from tests.drawing import examples
 
 EVERY = sorted({dialect.name: dialect for dialect in CONTENTS.values()}.items())
@@ -48,7 +48,7 @@ def message(
 def plain(operations: list[Operation]) -> list[Any]:
     """Operations with messages, as something to be compared."""
     found: list[Any] = []
-    for op in operations:
+    for op in singly(operations):
         if isinstance(op, Publish | Deliver):
             m = op.message
             rest = [getattr(op, name) for name in op.__slots__ if name != "message"]

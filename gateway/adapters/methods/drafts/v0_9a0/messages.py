@@ -17,6 +17,7 @@ from gateway.operations import (
     Fetched,
     Operation,
     Publish,
+    PublishMany,
     Returned,
 )
 
@@ -60,7 +61,9 @@ def published(
         return Publish(channel.number, topical, m.immediate, False)
     made = FuzzyPublish if kind == FUZZY else Message
     message = made(method.dialect, known.header, body, "", m.destination, essentials)
-    return Publish(channel.number, message, True, m.immediate)
+    if m.immediate or kind == FUZZY:
+        return Publish(channel.number, message, True, m.immediate)
+    return PublishMany(channel.number, [message], True)
 
 
 def _arrived(

@@ -18,40 +18,35 @@ from gateway.adapters.methods.drafts.v0_9a6.names import (
 from gateway.adapters.methods.wire import layouts_0_9a6 as w
 from gateway.bodies import Body
 from gateway.errors import Condition
-from gateway.message import Message
+from gateway.message import Message, WithAlternate
 from gateway.operations import (
     Deliver,
     Fetched,
     Operation,
     Publish,
+    PublishMany,
     Returned,
 )
-
-
-class DirectPublish(Message):
-    """A publish to the exchange ``queue``, which may still go to the queue of that name."""
-
-    __slots__ = ("mandatory", "immediate")
-
-    mandatory: bool
-    immediate: bool
 
 
 def published(
     channel: Channel, method: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Operation:
-    """Hot."""
-    m, essentials, key = method.record, known.essentials, known.destination
+    """What no binding of the exchange ``queue`` takes goes to the queue of that name. Hot."""
+    m = method.record
     if m.ticket:
         channel.ticket(m.ticket, "write")
     exchange = OURS.get(m.exchange, m.exchange)
-    mandatory = getattr(m, "mandatory", False)
+    mandatory, immediate = getattr(m, "mandatory", False), m.immediate
+    message = Message(
+        method.dialect, known.header, body, exchange, known.destination, known.essentials
+    )
+    if not immediate:
+        alternate = "" if exchange == DIRECT else None
+        return PublishMany(channel.number, [message], mandatory, None, alternate)
     if exchange == DIRECT and not channel.transacted:
-        tried = DirectPublish(method.dialect, known.header, body, exchange, key, essentials)
-        tried.mandatory, tried.immediate = mandatory, m.immediate
-        return Publish(channel.number, tried, True, m.immediate)
-    message = Message(method.dialect, known.header, body, exchange, key, essentials)
-    return Publish(channel.number, message, mandatory, m.immediate)
+        return Publish(channel.number, WithAlternate(message, "", mandatory, True), True, True)
+    return Publish(channel.number, message, mandatory, True)
 
 
 def published_file(
@@ -139,10 +134,15 @@ def publish_method(group: str, message: Message, mandatory: bool, immediate: boo
 def fallback(op: Returned) -> list[Operation]:
     """Server: from ``queue`` it goes on to the queue of that name."""
     message = op.message
-    if not isinstance(message, DirectPublish) or op.condition is not Condition.NO_ROUTE:
+    if not isinstance(message, WithAlternate) or op.condition is not Condition.NO_ROUTE:
         return []
     again = Message(
-        message.dialect, message.header, message.body, "", message.key, message.essentials
+        message.dialect,
+        message.header,
+        message.body,
+        message.alternate,
+        message.key,
+        message.essentials,
     )
     return [Publish(op.channel, again, message.mandatory, message.immediate)]
 
