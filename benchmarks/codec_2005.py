@@ -154,9 +154,10 @@ class Nobody:
 
 def published(operations: list[Any]) -> int:
     """Messages in these operations: an operation has one, or those of a run."""
-    from gateway.operations import PublishMany
+    from gateway.operations import PublishMany, SendMany
 
-    return sum(len(one.messages) if isinstance(one, PublishMany) else 1 for one in operations)
+    runs = [one.many if isinstance(one, SendMany) else one for one in operations]
+    return sum(len(one.messages) if isinstance(one, PublishMany) else 1 for one in runs)
 
 
 def decoding(version: str, varying: bool = False) -> Work:

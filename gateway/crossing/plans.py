@@ -137,6 +137,22 @@ def seconds_in_ten_digits(raw: bytes) -> bytes:
     return digits if len(digits) == TEN else raw
 
 
+def whole_seconds_in_ten_digits(raw: bytes) -> bytes:
+    """The same of milliseconds that ``is_whole``. Raises ``ValueError`` for others."""
+    milliseconds = int.from_bytes(raw)
+    if milliseconds % 1000:
+        raise ValueError("parts of a second")
+    digits = b"%d" % (milliseconds // 1000)
+    return digits if len(digits) == TEN else raw
+
+
+OF_WHOLE: dict[Write, Write] = {
+    in_seconds: whole_in_seconds,
+    seconds_in_ten_digits: whole_seconds_in_ten_digits,
+}
+"""Transfers that check their value themselves, in place of those for which ``is_whole`` does."""
+
+
 def milliseconds_in_digits(raw: bytes) -> bytes:
     return b"%d" % (int.from_bytes(raw) * 1000)
 

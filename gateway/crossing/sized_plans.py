@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from gateway.adapters.core.templates import Both, Place, Template
 from gateway.crossing.plans import (
+    OF_WHOLE,
     UNREAD,
     Plan,
     Slot,
@@ -14,9 +15,7 @@ from gateway.crossing.plans import (
     as_it_is,
     both,
     digest,
-    in_seconds,
     is_whole,
-    whole_in_seconds,
 )
 
 MOST_FRAMES = 32
@@ -59,7 +58,7 @@ class SizedPlan:
 
     def __init__(self, header: bytes, places: list[Place], plan: Plan, tally: Tally) -> None:
         """``places``: of the values of the plan. ``tally``: messages of its fidelity."""
-        seconds = {slot.value for slot in plan.slots if slot.sized and slot.transfer is in_seconds}
+        seconds = {slot.value for slot in plan.slots if slot.sized and slot.transfer in OF_WHOLE}
         self._whole: set[int] = set()
         """Values that must be whole seconds, which their transfer tells: it raises an error."""
         places = places.copy()
@@ -184,8 +183,8 @@ class SizedPlan:
             else:
                 joined += part[: len(part) - len(slot.transfer(values[slot.value]))]
                 transfer = slot.transfer
-                if transfer is in_seconds and slot.value in self._whole:
-                    transfer = whole_in_seconds
+                if slot.value in self._whole:
+                    transfer = OF_WHOLE.get(transfer, transfer)
                 if transfer is not as_it_is:
                     transferred.append((place, index_of(slot), transfer))
             parts += joined, b""

@@ -4,7 +4,9 @@ As ``methods/essentials.py`` does for the basic properties: which property stand
 out once for each word of flags.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from gateway.adapters.core.bounded_cache import BoundedCache
 from gateway.adapters.methods.contents.tables import FieldTables
@@ -41,6 +43,14 @@ Step = tuple[int, int]
 """Action, and octets: of the value, or of the length before a table."""
 
 
+class Layout(NamedTuple):
+    """Where ``places`` are in all headers with these flags and the same octets of lengths."""
+
+    lengths: Callable[[bytes], Any]
+    expected: Any
+    places: tuple[int, int, int]
+
+
 class Outline:
     """Where the properties of one class of content stand."""
 
@@ -55,6 +65,13 @@ class Outline:
         destined = (0x8000 >> at for at, (kind, _) in enumerate(self._steps) if kind == DESTINATION)
         self._destined = next(destined, 0)
         """The flag of the destination."""
+        self._layouts: BoundedCache[tuple[bytes, int], Layout | None] = BoundedCache()
+        """By flags and size. ``None``: the last header had another layout than the one before, or
+        was the first."""
+        self._flagged: BoundedCache[bytes, bytes] = BoundedCache()
+        """Flags with that of the destination, by those a header has."""
+        self._shorts: BoundedCache[str, bytes] = BoundedCache()
+        """Destinations as they are written."""
 
     def plan(self, flags: bytes) -> tuple[Step, ...]:
         """The properties that these flags name. Raises ``ValueError`` for others."""
@@ -115,22 +132,35 @@ class Outline:
     def places(self, header: bytes) -> tuple[int, int, int]:
         """Where the destination begins and ends in a header that is known to be good, and where the
         properties end. Hot."""
+        flags = header[:2]
+        shape = flags, len(header)
+        layout = self._layouts.get(shape)
+        if layout is not None and layout.lengths(header) == layout.expected:
+            return layout.places
         begin = end = 0
         at = 2
-        flags = header[:2]
+        lengths = [0]  # of the flags, so that there is one at least
         for kind, width in self._places.get(flags) or self._placed(flags):
             if kind == PASS_TEXT:
+                lengths.append(at)
                 at += 1 + header[at]
             elif kind == PASS:
                 at += width
             elif kind == TABLE:
                 start = at + width
+                lengths += range(at, start)
                 at = start + int.from_bytes(header[at:start], "big")
             else:
                 begin = at
                 if kind == DESTINATION:
+                    lengths.append(at)
                     at += 1 + header[at]
                 end = at
+        if layout is None and shape in self._layouts:
+            found = itemgetter(*lengths)
+            self._layouts[shape] = Layout(found, found(header), (begin, end, at))
+        else:
+            self._layouts.keep(shape, None)
         return begin, end, at
 
     def _placed(self, flags: bytes) -> tuple[Step, ...]:
@@ -149,10 +179,18 @@ class Outline:
         return self._places.keep(flags, tuple(found))
 
     def sent_to(self, header: bytes, key: str, begin: int, end: int) -> bytes:
-        """The header with this destination where it has one, or none. Raises ``ValueError``."""
-        raw = short(key, "destination")
-        flags = (header[0] << 8 | header[1] | self._destined).to_bytes(2, "big")
-        return b"%b%b%c%b%b" % (flags, header[2:begin], len(raw), raw, header[end:])
+        """The header with this destination where it has one, or none. Raises ``ValueError``.
+        Hot."""
+        raw = self._shorts.get(key)
+        if raw is None:
+            octets = short(key, "destination")
+            raw = self._shorts.keep(key, bytes((len(octets),)) + octets)
+        before = header[:2]
+        flags = self._flagged.get(before)
+        if flags is None:
+            number = int.from_bytes(before, "big") | self._destined
+            flags = self._flagged.keep(before, number.to_bytes(2, "big"))
+        return b"".join((flags, header[2:begin], raw, header[end:]))
 
 
 def one_word(header: bytes) -> bytes:

@@ -79,6 +79,10 @@ class DraftIncoming:
         self._read_arguments = partial(tables.read_arguments, is_0_9a0=engine.is_0_9a0)
         self._contents = contents = ContentReceiver(engine, self._complete)
         self.on_header, self.on_body = contents.on_header, contents.on_body
+        self._published_message = engine.mapping.published_message
+        self._many: PublishMany | None = None
+        self._like: ContentMethod | None = None
+        """The last publishes that others may join, and the method of each of them."""
 
     # --- methods ---------------------------------------------------------------------------------
 
@@ -302,20 +306,23 @@ class DraftIncoming:
         body: bytes,
         found: list[Operation],
     ) -> None:
-        """A publish or a delivery, whole. Hot."""
+        """A publish or a delivery, whole. Publishes with one method are one operation. Hot."""
+        many = self._many
+        if (
+            method is self._like
+            and many is not None
+            and found
+            and found[-1] is many
+            and many.channel == channel.number
+            and len(many.messages) < MOST
+        ):
+            many.messages.append(self._published_message(method, known, body))
+            return
         try:
             operation = method.handler(channel, method, tag, redelivered, known, body)  # type: ignore[misc]
         except (PeerError, ValueError) as error:
             self._contents.failed(channel.number, method.method, error, found)
             return
-        if operation.__class__ is PublishMany and found and found[-1].__class__ is PublishMany:
-            before: Any = found[-1]
-            if (
-                before.channel == operation.channel
-                and before.alternate == operation.alternate
-                and before.mandatory == operation.mandatory
-                and len(before.messages) < MOST
-            ):
-                before.messages += operation.messages
-                return
+        if operation.__class__ is PublishMany:
+            self._many, self._like = operation, method
         found.append(operation)

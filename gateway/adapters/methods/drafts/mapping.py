@@ -40,6 +40,8 @@ class MethodMapping(NamedTuple):
     request_encoders: dict[type[Operation], RequestEncoder]
     reply_readers: dict[str, ReplyReader]
     content_handlers: dict[str, ContentHandler]
+    published_message: Callable[[ContentMethod, Known, Body], Message]
+    """Server: the message of a publish. Hot."""
     delivery_source: Callable[[Consumer, Message], str]
     """The source that a delivery to a consumer names. Hot."""
     delivery_method: Callable[[Consumer, str, int, bool], Any]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.adapters.methods.contents.dialect import ClassDialect
 from gateway.adapters.methods.drafts.content import CONTENTS
-from gateway.message import Message
+from gateway.message import Message, Properties
 from tests.crossing.elders import elder, headers
 from tests.crossing.messages import LEGACY, legacy
 
@@ -61,3 +61,15 @@ def test_messages_of_other_classes_are_sent_to_their_key(
     if key and not record.destination:
         header = made(written, dialect, header, key)
     assert found == (ValueError if header is ValueError else (header, body, bool(children)))
+
+
+@pytest.mark.parametrize("name", sorted(DIALECTS))
+def test_headers_of_one_size_whose_texts_differ_in_length(name: str) -> None:
+    """Where a destination stands is remembered by flags and size, and looked at."""
+    dialect = DIALECTS[name]
+    cuts = [5, 5, 5, 2, 5, 2, 2, 2, 7, 5, 5]
+    for times, at in enumerate(cuts * 2):
+        words = {"message_id": "m" * at, "content_type": "t" * (9 - at)}
+        header = dialect.write(Properties(**words, to="d" if times % 2 else None))
+        for key in ("q", "other"):
+            assert dialect.sent_to(header, key) == written(dialect, header, key)

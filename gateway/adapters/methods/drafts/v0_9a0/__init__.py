@@ -17,6 +17,7 @@ MAPPING = MethodMapping(
     request_encoders=client.REQUEST_ENCODERS,
     reply_readers=client.REPLY_READERS,
     content_handlers=messages.CONTENT_HANDLERS,
+    published_message=messages.published_message,
     delivery_source=messages.delivery_source,
     delivery_method=messages.delivery_method,
     publish_method=messages.publish_method,

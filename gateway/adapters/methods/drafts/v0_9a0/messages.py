@@ -59,11 +59,19 @@ def published(
             method.dialect, known.header, body, TOPICS, m.destination, essentials
         )
         return Publish(channel.number, topical, m.immediate, False)
-    made = FuzzyPublish if kind == FUZZY else Message
-    message = made(method.dialect, known.header, body, "", m.destination, essentials)
-    if m.immediate or kind == FUZZY:
-        return Publish(channel.number, message, True, m.immediate)
+    if kind == FUZZY:
+        fuzzy = FuzzyPublish(method.dialect, known.header, body, "", m.destination, essentials)
+        return Publish(channel.number, fuzzy, True, m.immediate)
+    message = published_message(method, known, body)
+    if m.immediate:
+        return Publish(channel.number, message, True, True)
     return PublishMany(channel.number, [message], True)
+
+
+def published_message(method: ContentMethod, known: Known, body: Body) -> Message:
+    """One for a queue."""
+    essentials = _essentials(method, known)
+    return Message(method.dialect, known.header, body, "", method.record.destination, essentials)
 
 
 def _arrived(

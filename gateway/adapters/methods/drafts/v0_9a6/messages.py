@@ -38,9 +38,7 @@ def published(
         channel.ticket(m.ticket, "write")
     exchange = OURS.get(m.exchange, m.exchange)
     mandatory, immediate = getattr(m, "mandatory", False), m.immediate
-    message = Message(
-        method.dialect, known.header, body, exchange, known.destination, known.essentials
-    )
+    message = message_of(method, known, body)
     if not immediate:
         alternate = "" if exchange == DIRECT else None
         return PublishMany(channel.number, [message], mandatory, None, alternate)
@@ -59,7 +57,7 @@ def published_file(
     return published(channel, ContentMethod(method, m, dialect, None), 0, False, known, body)
 
 
-def _message(method: ContentMethod, known: Known, body: Body) -> Message:
+def message_of(method: ContentMethod, known: Known, body: Body) -> Message:
     exchange = OURS.get(method.record.exchange, method.record.exchange)
     return Message(
         method.dialect, known.header, body, exchange, known.destination, known.essentials
@@ -77,13 +75,13 @@ def _bounced(
 ) -> Operation:
     m = method.record
     condition = channel.engine.codes.condition(m.reply_code)
-    return Returned(channel.number, _message(method, known, body), condition, m.reply_text)
+    return Returned(channel.number, message_of(method, known, body), condition, m.reply_text)
 
 
 def _browsed(
     channel: Channel, method: ContentMethod, tag: int, redelivered: bool, known: Known, body: Body
 ) -> Fetched:
-    return Fetched(tag, redelivered, _message(method, known, body), method.record.message_count)
+    return Fetched(tag, redelivered, message_of(method, known, body), method.record.message_count)
 
 
 def delivered(
@@ -95,7 +93,7 @@ def delivered(
     if tag:
         channel.unsettled[tag] = None
     name = consumer.tag if consumer is not None else ""
-    return Deliver(channel.number, name, tag, redelivered, _message(method, known, body))
+    return Deliver(channel.number, name, tag, redelivered, message_of(method, known, body))
 
 
 CONTENT_HANDLERS: dict[str, ContentHandler] = {
