@@ -10,22 +10,22 @@ from collections.abc import Generator
 from functools import cache
 from typing import NamedTuple
 
-WINDOW = 1 << 16
+WINDOW = 1 << 15
 """Octets that one step may look at. No number is longer."""
 MOST_DEPTH = 900
 TOKENS = 16
 """Tokens outside of runs in one step."""
 BLANK = rb"[ \t\n\r]*+"
 ESCAPED = rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
-TEXT = rb'(?:[^"\\\x00-\x1f]++|' + ESCAPED + rb")*+"
+TEXT = rb'(?:[^"\\\x00-\x1f]++|' + ESCAPED + rb")*"
 STRING = rb'"' + TEXT + rb'"'
 PLAIN = rb"(?:-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null)"
 SCALAR = rb"(?:" + STRING + rb"|" + PLAIN + rb")"
 MEMBER = BLANK + STRING + BLANK + rb":" + BLANK
 ENTRY = MEMBER + SCALAR + BLANK
 ITEM_OF = BLANK + SCALAR + BLANK
-FLAT_OBJECT = rb"\{(?:" + ENTRY + rb"(?:," + ENTRY + rb")*+|" + BLANK + rb")\}"
-FLAT_ARRAY = rb"\[(?:" + ITEM_OF + rb"(?:," + ITEM_OF + rb")*+|" + BLANK + rb")\]"
+FLAT_OBJECT = rb"\{(?:" + ENTRY + rb"(?:," + ENTRY + rb")*|" + BLANK + rb")\}"
+FLAT_ARRAY = rb"\[(?:" + ITEM_OF + rb"(?:," + ITEM_OF + rb")*|" + BLANK + rb")\]"
 FLAT = rb"(?:" + SCALAR + rb"|" + FLAT_OBJECT + rb"|" + FLAT_ARRAY + rb")"
 """A scalar, or an array or object of nothing else."""
 SPACE, PIECE, WORD = re.compile(BLANK), re.compile(TEXT), re.compile(PLAIN)
@@ -42,7 +42,7 @@ Steps = Generator[None, None, bool]
 def flat_runs(before: bytes) -> re.Pattern[bytes]:
     """Entries in a row that hold no others; ``before``: what each begins with. It takes
     milliseconds to make, so that it is made when it is needed."""
-    return re.compile(rb"(?:" + before + FLAT + BLANK + rb",)*+")
+    return re.compile(rb"(?:" + before + FLAT + BLANK + rb",)*")
 
 
 def utf8_steps(octets: bytes) -> Steps:
