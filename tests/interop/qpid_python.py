@@ -12,7 +12,6 @@ import json
 import re
 import subprocess
 import sys
-import tarfile
 import tokenize
 import warnings
 from fnmatch import fnmatchcase
@@ -21,6 +20,7 @@ from typing import NamedTuple
 
 from tests.interop import servers
 from tests.interop.servers import INSTALL, PEERS, Server
+from tests.unpacking import unpack
 
 NAME = "qpid-python-1.36.0.post1"
 SOURCES = PEERS / "suites" / f"{NAME}.tar.gz"
@@ -180,8 +180,7 @@ def missing() -> str | None:
 
 def convert(scratch: Path) -> Path:
     """Unpack and translate the sources; the folder to import from."""
-    with tarfile.open(SOURCES) as archive:
-        archive.extractall(scratch, filter="data")
+    unpack(SOURCES, scratch)
     folder = scratch / NAME
     for pattern in LEFT_OUT:
         for path in folder.glob(pattern):

@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Mapping, Sequence
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from tests.interop import servers, specs_xml
 from tests.interop.servers import HOST, INSTALL, PEERS, Server
+from tests.unpacking import unpack
 
 SOURCES = PEERS / "suites"
 LAUNCHER = Path(__file__).parent / "clients" / "txamqp_trial.py"
@@ -61,8 +61,7 @@ class Suite:
         return None
 
     def unpack(self, scratch: Path) -> Path:
-        with tarfile.open(SOURCES / f"{self.source}.tar.gz") as archive:
-            archive.extractall(scratch, filter="data")
+        unpack(SOURCES / f"{self.source}.tar.gz", scratch)
         return scratch / self.source
 
     def run(self, server: Server, scratch: Path) -> Outcome:

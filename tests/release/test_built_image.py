@@ -22,6 +22,7 @@ from tests.interop.servers import HOST, free_ports
 from tests.net.preloaded import ROOT
 from tests.net.running import PATIENCE, until
 from tests.release.test_image import instruction
+from tests.unpacking import unpack
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -105,7 +106,7 @@ def image(
 ) -> str:
     """Built in the unpacked source archive, which has all that the recipe copies."""
     folder = tmp_path_factory.mktemp("source")
-    shutil.unpack_archive(built[0], folder / "unpacked", filter="data")
+    unpack(built[0], folder / "unpacked")
     (unpacked,) = (folder / "unpacked").iterdir()
     argument = ("--build-arg", f"BASE={base}")
     buildah.build(
