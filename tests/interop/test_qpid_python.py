@@ -14,6 +14,8 @@ from tests.interop.servers import Server
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
+FEW = 3
+
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -26,7 +28,18 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def outcome(
     request: pytest.FixtureRequest, sources: Path, gateway: Server
 ) -> Iterator[tuple[qpid_python.Group, dict[str, Seen]]]:
-    yield request.param, qpid_python.run(gateway, sources, *request.param.patterns)
+    """A few that failed are run again by themselves: some stop or fork the one thread of all
+    connections that the client has, which not every test behind them survives."""
+    seen = qpid_python.run(gateway, sources, *request.param.patterns)
+    failed = [
+        name
+        for name, each in seen.items()
+        if each.verdict == "failed" and qpid_python.known(name) is None
+    ]
+    if 0 < len(failed) <= FEW:
+        again = qpid_python.run(gateway, sources, *failed)
+        seen |= {name: each for name, each in again.items() if name}
+    yield request.param, seen
 
 
 @pytest.mark.timeout(1000)
