@@ -36,13 +36,13 @@ def published(
     m = method.record
     if m.ticket:
         channel.ticket(m.ticket, "write")
-    exchange = OURS.get(m.exchange, m.exchange)
-    mandatory, immediate = getattr(m, "mandatory", False), m.immediate
+    mandatory = getattr(m, "mandatory", False)
     message = message_of(method, known, body)
-    if not immediate:
-        alternate = "" if exchange == DIRECT else None
+    direct = message.exchange == DIRECT
+    if not m.immediate:
+        alternate = "" if direct else None
         return PublishMany(channel.number, [message], mandatory, None, alternate)
-    if exchange == DIRECT and not channel.transacted:
+    if direct and not channel.transacted:
         return Publish(channel.number, WithAlternate(message, "", mandatory, True), True, True)
     return Publish(channel.number, message, mandatory, True)
 
@@ -134,14 +134,7 @@ def fallback(op: Returned) -> list[Operation]:
     message = op.message
     if not isinstance(message, WithAlternate) or op.condition is not Condition.NO_ROUTE:
         return []
-    again = Message(
-        message.dialect,
-        message.header,
-        message.body,
-        message.alternate,
-        message.key,
-        message.essentials,
-    )
+    again = message.routed_as(message.alternate, message.key)
     return [Publish(op.channel, again, message.mandatory, message.immediate)]
 
 
