@@ -2,6 +2,7 @@
 
 import base64
 import json
+import threading
 from typing import Any
 
 import httpx
@@ -305,6 +306,20 @@ async def test_keys_are_had_once_and_anew_when_old() -> None:
     issuer.moment = 700
     await keys.fresh(NOW + 700)
     assert (issuer.asked, keys.generation) == (2, 1)
+
+
+async def test_the_authorities_of_the_system_are_not_read_on_the_loop() -> None:
+    keys = Issuer().keys()
+    make, threads = keys.client, []
+
+    def client() -> httpx.AsyncClient:
+        threads.append(threading.current_thread())
+        return make()
+
+    keys.client = client
+    await keys.fresh(NOW)
+    assert threading.main_thread() not in threads
+    assert len(threads) == 1
 
 
 async def test_unknown_keys_do_not_make_the_gateway_ask_and_ask() -> None:

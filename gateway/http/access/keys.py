@@ -93,7 +93,9 @@ class Keys:
         if "://" not in where:
             return await asyncio.to_thread(read_file, where)
         parts = bytearray()
-        async with asyncio.timeout(FETCH_SECONDS), self.client() as client:  # noqa: SIM117
+        # A new client reads the authorities of the system: 50 ms, which the loop must not take.
+        client = await asyncio.to_thread(self.client)
+        async with asyncio.timeout(FETCH_SECONDS), client:  # noqa: SIM117
             async with client.stream("GET", where, follow_redirects=False) as answer:
                 if answer.status_code != 200:
                     raise ValueError(f"status {answer.status_code}")
