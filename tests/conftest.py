@@ -30,6 +30,10 @@ reaper.watch()
 # A gateway that is started without a directory has that of the user, who may have one in use.
 nobody = tempfile.TemporaryDirectory(prefix="nobody-", ignore_cleanup_errors=True)
 os.environ["XDG_DATA_HOME"] = nobody.name
+# Each client of httpx would read all authorities of the system: 50 ms, where many requests are
+# clients of their own. No test meets a certificate of theirs.
+nowhere = tempfile.TemporaryDirectory(prefix="no-authorities-", ignore_cleanup_errors=True)
+os.environ["SSL_CERT_DIR"] = nowhere.name
 
 FEW_FILES = 4
 """So many named files of tests are run in this process: starting others would take longer."""

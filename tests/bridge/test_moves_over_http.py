@@ -120,7 +120,7 @@ def test_what_was_under_way_comes_late(old: Running, tmp_path: Path, version: st
 
 def begin(new: Running, name: str, **more: Any) -> None:
     """Begin the move ``in`` of a queue, and wait until it moves."""
-    wanted = {"name": "in", "source": "old", "queues": [{"source": name}], "rate": 1000}
+    wanted = {"name": "in", "source": "old", "queues": [{"source": name}], "rate": 500}
     assert ask(new, "POST", "", wanted | {"batch": 50} | more).status_code == 201
     until(lambda: told(new, "in")["moved"] > 100, "it moves")
 

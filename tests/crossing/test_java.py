@@ -15,7 +15,7 @@ pytestmark = pytest.mark.interop
 def test_java_reads_the_natural_form(tmp_path: Path) -> None:
     if reason := java_missing():
         pytest.skip(reason)
-    command = java_command(Path(__file__).parent / "clients" / "ReadOne.java", tmp_path)
+    command = java_command(Path(__file__).parent / "clients" / "ReadOne.java")
     with Running(tmp_path) as gateway:
         links = BlockingConnection(f"amqp://guest:guest@127.0.0.1:{gateway.port}", timeout=60)
         message = proton.Message(

@@ -1,9 +1,9 @@
 """schemathesis against a running gateway: every check on every route, no failures.
 
 What JSON Schema cannot say is allowed per operation in ``schemathesis.toml``, with its reason.
-As it is, this draws the same few requests each time; ``THOROUGH=1`` adds those that cover each rule
-of each schema. ``FUZZ=1`` draws many, others each time, and says of which seed;
-``FUZZ=1 FUZZ_SEED=n`` draws them again.
+As it is, this draws the same few requests each time; ``THOROUGH=1``, and nothing less, adds those
+that cover each rule of each schema. ``FUZZ=1`` draws many, others each time, and says of which
+seed; ``FUZZ=1 FUZZ_SEED=n`` draws them again.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.drawing import THOROUGH
+from tests.drawing import SHARE
 from tests.interop import servers
 
 HERE = Path(__file__).parent
@@ -36,14 +36,14 @@ stream = true
 """
 GROUPS = {"admin": ADMIN, "rabbitmq": RABBITMQ, "rest": REST}
 LONG = "FUZZ" in os.environ
-PHASES = "examples,coverage,fuzzing" if LONG or THOROUGH else "examples,fuzzing"
-FEW = "5" if THOROUGH else "2"
+COVERS = SHARE >= 1
+PHASES = "examples,coverage,fuzzing" if LONG or COVERS else "examples,fuzzing"
 DRAWING = (
     ["--max-examples", "60", "--seed", os.environ.get("FUZZ_SEED", str(random.getrandbits(32)))]
     if LONG
     else [
         "--max-examples",
-        "5" if THOROUGH else "2",
+        "5" if COVERS else "2",
         "--seed",
         "1",
         "--generation-deterministic",
@@ -53,7 +53,6 @@ DRAWING = (
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.thorough,
     pytest.mark.timeout(900 if LONG else 700),
     pytest.mark.skipif(
         importlib.util.find_spec("schemathesis") is None, reason="schemathesis is not installed"

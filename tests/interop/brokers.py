@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.interop.compiled import compiled
 from tests.interop.servers import (
     HOST,
     INSTALL,
@@ -90,11 +91,11 @@ def start_artemis(
     port = port or free_ports(1)[0]
     server = Server("artemis", port, folder, folder / "artemis.log")
     server.anonymous_port = server.websocket_port = port
-    source = str(JAVA / "Artemis.java")
+    jars = classpath("artemis")
+    program = JAVA / "Artemis.java"
+    words = [_QUIET, "-cp", f"{jars}:{compiled([program], jars)}", program.stem]
     more = [] if configuration is None else [str(configuration)]
-    return _run_java(
-        server, [_QUIET, "-cp", classpath("artemis"), source, str(port), str(folder), *more]
-    )
+    return _run_java(server, [*words, str(port), str(folder), *more])
 
 
 # --- Broker-J ------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop import specs_xml
+from tests.interop.compiled import compiled
 from tests.interop.servers import INSTALL, PEERS, environment
 
 CLIENTS = Path(__file__).parent / "clients"
@@ -98,9 +99,9 @@ class Peer:
     seconds: float = 240.0
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    def command(self, scratch: Path) -> list[str]:
+    def command(self) -> list[str]:
         if self.program.endswith(".java"):
-            return java_command(CLIENTS / self.program, scratch)
+            return java_command(CLIENTS / self.program)
         return [self.interpreter, str(CLIENTS / self.program)]
 
     def variables(self, scratch: Path) -> dict[str, str]:
@@ -112,16 +113,11 @@ class Peer:
         return found
 
 
-def java_command(source: Path, scratch: Path) -> list[str]:
+def java_command(source: Path) -> list[str]:
     jars = ":".join(str(jar) for jar in sorted((PEERS / "java").glob("*.jar")))
-    subprocess.run(
-        ["javac", "-cp", jars, "-d", str(scratch), str(source)],
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
+    classes = compiled([source], jars)
     memory = ["-Xmx256m", "-XX:TieredStopAtLevel=1"]
-    return ["java", *memory, "-cp", f"{jars}:{scratch}", source.stem]
+    return ["java", *memory, "-cp", f"{jars}:{classes}", source.stem]
 
 
 def checks(*names: str, **overrides: Seen) -> dict[str, Seen]:

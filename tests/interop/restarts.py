@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.interop import brokers
+from tests.interop.compiled import compiled
 from tests.interop.servers import INSTALL, PEERS, Server, end_group
 
 LINES = Path(__file__).parent / "amqp1/clients/jms/Lines.java"
@@ -36,14 +37,12 @@ def built(name: str, toolchain: str) -> str:
     return str(path)
 
 
-def java(artefacts: str, wanted: str, sources: Sequence[Path], classes: Path) -> list[str]:
+def java(artefacts: str, wanted: str, sources: Sequence[Path]) -> list[str]:
     """Compile against `.peers/java/<artefacts>`; the command, without its arguments."""
     if reason := brokers.java_missing(artefacts, wanted):
         pytest.skip(reason)
     jars = brokers.classpath(artefacts)
-    compiler = ["javac", "-proc:none", "-cp", jars, "-d", str(classes), *map(str, sources)]
-    done = subprocess.run(compiler, capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
+    classes = compiled(sources, jars)
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     flags = ["-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", quiet]
     return ["java", *flags, "-cp", f"{jars}:{classes}", sources[0].stem]
@@ -129,7 +128,7 @@ def java_checks(
     *words: str,
 ) -> Seen:
     """`checks` of a Java program: it gets the server's host and port, and these words."""
-    command = java(*artefacts, sources, scratch)
+    command = java(*artefacts, sources)
     server = target.server
     return checks([*command, server.host, str(server.port), *words], target, scratch)
 

@@ -39,7 +39,7 @@ def programs(
 
 def _run(peer: peers.Peer, target: Server, folders: pytest.TempPathFactory) -> Run:
     scratch = folders.mktemp(peer.name)
-    command = [*peer.command(scratch), target.host, str(target.port)]
+    command = [*peer.command(), target.host, str(target.port)]
     outlet, errors = scratch / "stdout", scratch / "stderr"
     ending = "ended"
     with outlet.open("wb") as out, errors.open("wb") as err:

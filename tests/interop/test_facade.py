@@ -329,7 +329,7 @@ JMS = ("properties", "kinds", "client_acknowledge", "transactions", "request_rep
 def test_qpid_jms_before_broker_j(tmp_path: Path) -> None:
     if reason := brokers.broker_j_missing():
         pytest.skip(reason)
-    command = java("qpid-client", "qpid-client", [SOURCE, LINES], tmp_path)
+    command = java("qpid-client", "qpid-client", [SOURCE, LINES])
     command[1:1] = ["-Dqpid.amqp.version=0-10", "-Dqpid.sync_op_timeout=10000"]
     broker = brokers.start_broker_j(tmp_path / "broker")
     try:

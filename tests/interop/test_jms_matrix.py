@@ -92,7 +92,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         source.write_text((FOLDER / source.name).read_text().replace("PACKAGE", package))
         sources = [source, FOLDER / name / "Dial.java", LINES]
         wanted = "qpid-client" if name == "legacy" else "qpid-jms-client"
-        found[name] = java(artefacts, wanted, sources, scratch)
+        found[name] = java(artefacts, wanted, sources)
     return found
 
 

@@ -101,6 +101,7 @@ class Scene:
         self.traffic = self.stack.enter_context(Traffic(self.amqp, self.http, FLOWS, READERS))
 
 
+@pytest.mark.long  # `test_rehearsal` has most of them
 def test_the_commands_of_the_guide(tmp_path: Path) -> None:
     package("pika", "pika")
     package("python-qpid-proton", "proton")

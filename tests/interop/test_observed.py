@@ -118,10 +118,13 @@ def test_pika(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None
 # --- Qpid's client for 0-8 to 0-10 ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", ["0-8", "0-9", "0-9-1", "0-10"])
+@pytest.mark.parametrize(
+    "version",
+    [*(pytest.param(one, marks=pytest.mark.long) for one in ("0-8", "0-9")), "0-9-1", "0-10"],
+)
 def test_qpid_jms_0_x(version: str, broker_j: Server, tmp_path: Path) -> None:
     """All that the client's own test does, with the same results."""
-    command = java("qpid-client", "qpid-client", [SOURCE, LINES], tmp_path)
+    command = java("qpid-client", "qpid-client", [SOURCE, LINES])
     command[1:1] = [f"-Dqpid.amqp.version={version}", "-Dqpid.sync_op_timeout=10000"]
     with Observed(broker_j.port, tmp_path / "inventory.json") as observed:
         target = Restartable(in_front(broker_j, observed), lambda before: before)
@@ -198,7 +201,7 @@ def test_qpid_jms_1_0(name: str, request: pytest.FixtureRequest, tmp_path: Path)
     source = tmp_path / "JmsPeer.java"
     source.write_text((FOLDER / source.name).read_text().replace("PACKAGE", "jakarta.jms"))
     sources = [source, FOLDER / "modern/Dial.java", LINES]
-    command = java("qpid-jms", "qpid-jms-client", sources, tmp_path)
+    command = java("qpid-jms", "qpid-jms-client", sources)
     queue = f"queue.jms.{name}"
     if brokers.KINDS[name].declares:
         brokers.declare(server, queue)

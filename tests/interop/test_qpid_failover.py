@@ -25,7 +25,7 @@ receipt was confirmed; those that came twice without being marked."""
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     folder = tmp_path_factory.mktemp("failover")
     scratch = tmp_path_factory.mktemp("scratch")
-    command = java("qpid-client", "qpid-client", [SOURCE, LINES], scratch)
+    command = java("qpid-client", "qpid-client", [SOURCE, LINES])
     command[1:1] = [f"-Dqpid.amqp.version={request.param}", "-Dqpid.sync_op_timeout=10000"]
 
     def start(before: Server | None) -> Server:

@@ -51,7 +51,11 @@ EXPECTED: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module", params=["gateway", "broker_j"])
+LONG_AT_BROKER_J = pytest.param("broker_j", marks=pytest.mark.long)
+"""It shows that the program is right; nothing of ours takes part."""
+
+
+@pytest.fixture(scope="module", params=["gateway", LONG_AT_BROKER_J])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     if request.param == "gateway":
         yield request.getfixturevalue("gateway")
@@ -69,7 +73,7 @@ def seen(
 ) -> Seen:
     """Results of the client's checks, in one run."""
     scratch = tmp_path_factory.mktemp("qpid")
-    command = java("qpid-client", "qpid-client", [SOURCE, LINES], scratch)
+    command = java("qpid-client", "qpid-client", [SOURCE, LINES])
     command[1:1] = [f"-Dqpid.amqp.version={request.param}", "-Dqpid.sync_op_timeout=10000"]
     target = Restartable(server, lambda before: before)  # nothing here has it killed
     return checks([*command, server.host, str(server.port)], target, scratch)

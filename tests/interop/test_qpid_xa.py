@@ -34,6 +34,7 @@ from gateway.operations import (
 from tests.interop import brokers
 from tests.interop.restarts import LINES, Restartable, Seen, checks, compare, java, running
 from tests.interop.servers import Server, start_gateway
+from tests.interop.test_qpid_jms import LONG_AT_BROKER_J
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
@@ -98,9 +99,8 @@ DIFFERENT: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    scratch = tmp_path_factory.mktemp("qpid_xa")
-    command = java("qpid-client", "qpid-client", [SOURCE, LINES], scratch)
+def program() -> list[str]:
+    command = java("qpid-client", "qpid-client", [SOURCE, LINES])
     command[1:1] = ["-Dqpid.amqp.version=0-10", "-Dqpid.sync_op_timeout=10000"]
     return command
 
@@ -116,7 +116,7 @@ def starter(kind: str, folder: Path) -> Any:
     return start
 
 
-@pytest.fixture(scope="module", params=["gateway", "broker_j"])
+@pytest.fixture(scope="module", params=["gateway", LONG_AT_BROKER_J])
 def target(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Restartable]:

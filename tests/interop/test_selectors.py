@@ -13,6 +13,7 @@ import pytest
 
 from gateway.selector.errors import SelectorError
 from gateway.selector.evaluation import Value
+from tests.interop.compiled import compiled
 from tests.interop.servers import INSTALL, PEERS
 from tests.selector.test_evaluation import FALSE, GIVEN, TRUE, UNKNOWN, WRONG, evaluate
 
@@ -48,7 +49,7 @@ NOT_CARRIED = {"lines", "unsigned", "nan"}
 
 
 @pytest.fixture(scope="module")
-def artemis(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def artemis() -> list[str]:
     """The command that answers lines."""
     if shutil.which("javac") is None:
         pytest.skip(f"javac is not installed; {INSTALL}")
@@ -58,10 +59,8 @@ def artemis(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         if not found:
             pytest.skip(f"{name} is not there; {INSTALL}")
         jars.append(str(found[-1]))
-    out = tmp_path_factory.mktemp("selector")
     path = ":".join(jars)
-    command = ["javac", "-cp", path, "-d", str(out), str(PROGRAM)]
-    subprocess.run(command, check=True, capture_output=True, timeout=100)
+    out = compiled([PROGRAM], path)
     return ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{path}:{out}", "SelectorTable"]
 
 

@@ -217,14 +217,13 @@ def test_nothing_is_lost_between_two_brokers(tmp_path: Path) -> None:
     survive(tmp_path, 9)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=" ".join)
-def test_nothing_is_lost_at_rabbitmq(target: tuple[str, str], tmp_path: Path) -> None:
-    survive_at_target(tmp_path, target, 8)
+def test_nothing_is_lost_at_rabbitmq(tmp_path: Path) -> None:
+    survive_at_target(tmp_path, ("0-9-1", "killed"), 8)
 
 
 @pytest.mark.parametrize("name", BETWEEN)
 def test_nothing_is_lost_there_and_back(name: str, tmp_path: Path) -> None:
-    survive_there_and_back(tmp_path, name, 10)
+    survive_there_and_back(tmp_path, name, 5)
 
 
 @pytest.mark.long

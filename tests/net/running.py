@@ -21,11 +21,15 @@ PATIENCE = 60.0
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
-    """Wait for a condition; its value."""
-    deadline = time.monotonic() + seconds
+    """Wait for a condition; its value. One that takes long, such as a request, is looked at less
+    often: it takes processor time of what it waits for."""
+    asked = time.monotonic()
+    deadline = asked + seconds
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"not in {seconds:.0f} s: {what}"
-        time.sleep(0.01)
+        now = time.monotonic()
+        assert now < deadline, f"not in {seconds:.0f} s: {what}"
+        time.sleep(min(0.05, max(0.01, now - asked)))
+        asked = time.monotonic()
     return value
 
 

@@ -223,6 +223,7 @@ def digest(body: bytes) -> str:
     return sha256(body).hexdigest()
 
 
+@pytest.mark.long  # drivers are submitted above, too
 def test_a_job_is_submitted(cluster: Cluster, tmp_path: Path) -> None:
     """By the program that docker-compose.yml names: executors write the table."""
     program = cluster.submitting()[-1]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any
 
 import pytest
 
 from tests.interop import brokers
 from tests.interop.amqp1.programs import CLIENTS, Seen, checks
+from tests.interop.compiled import compiled
 from tests.interop.restarts import compare
 from tests.interop.servers import Server
 
@@ -100,15 +100,8 @@ def seen(broker: Server, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     kind = brokers.KINDS[broker.name]
     for check in EXPECTED:
         brokers.queue_address(broker, f"jms.{check}")
-    classes = tmp_path_factory.mktemp("jms")
     jars = brokers.classpath("qpid-jms")
-    sources = [str(path) for path in sorted((CLIENTS / "jms").glob("*.java"))]
-    subprocess.run(
-        ["javac", "-cp", jars, "-d", str(classes), *sources],
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
+    classes = compiled(sorted((CLIENTS / "jms").glob("*.java")), jars)
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", quiet, "-cp", f"{jars}:{classes}"]
     command += ["JmsClient", broker.host, str(broker.port), kind.queue, kind.topic]

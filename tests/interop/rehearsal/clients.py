@@ -8,7 +8,6 @@ import contextlib
 import json
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -400,16 +399,13 @@ class JmsConsumer(Consumer):
     _process: subprocess.Popen[str] | None = None
 
     def work(self) -> None:
-        with (
-            tempfile.TemporaryDirectory() as classes,
-            subprocess.Popen(
-                self._command(Path(classes)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-            ) as self._process,
-        ):
+        with subprocess.Popen(
+            self._command(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as self._process:
             try:
                 self._read(self._process)
             finally:
@@ -424,9 +420,9 @@ class JmsConsumer(Consumer):
             self.ready.set()
         assert process.wait(PATIENCE) == 0
 
-    def _command(self, classes: Path) -> list[str]:
+    def _command(self) -> list[str]:
         sources = [JMS / "QueueReader.java", JMS / "legacy/Dial.java", LINES]
-        program, *words = java("qpid-client", "qpid-client", sources, classes)
+        program, *words = java("qpid-client", "qpid-client", sources)
         given = ["-Dqpid.amqp.version=0-10", "-Dmax_prefetch=10"]
         return [program, *given, *words, HOST, str(self.port), self.queue, *MARKS]
 
