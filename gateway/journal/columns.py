@@ -5,8 +5,8 @@ A message stays as it came, so that writing costs little and loses nothing. What
 imported where that is known to be there.
 """
 
+from array import array
 from collections.abc import Iterable
-from functools import cache
 from itertools import repeat
 from typing import Any
 
@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as compute
 
 from gateway.bodies import LargeBody
-from gateway.broker.store import MOST_ENTRIES
 from gateway.errors import StoreError
 from gateway.journal.entries import NOBODY, Entry, JournalError, Names, Part, Publisher
 from gateway.message import DIALECTS, Essentials, Message
@@ -81,26 +80,19 @@ def to_batch(entries: list[Entry], bodies: bool = True) -> Any:
 
 def to_table(parts: list[Part], names: Names) -> Any:
     """A ``Table`` of the entries of whole blocks, whose octets are used as they are."""
-    positions: list[Any] = []
-    offsets: list[Any] = []
-    stamps: list[Any] = []
-    runs: list[Any] = []
+    # Arrays of Python are filled quicker than those of Arrow for so few entries at a time.
+    positions, offsets, which = array("q"), array("q"), array("i")
     shared: list[tuple[Any, ...]] = []
     contents: list[list[Any]] = [[], [], [], []]
-    for block, start, end in parts:
-        positions.append(_rising(block.first + start, end - start))
-        at = 0
-        for run in block.runs:
-            begun, at = at, at + run.entries
-            first, last = max(begun, start), min(at, end)
-            if first >= last:
-                continue
-            offset = run.offset - begun
-            offsets.append(_rising(offset + first, last - first))
-            stamps.append(pa.repeat(run.stamp, last - first))
-            runs.append(pa.repeat(pa.scalar(len(shared), pa.int32()), last - first))
+    for part in parts:
+        block, start, end = part
+        positions.extend(range(block.first + start, block.first + end))
+        for run, first, last, offset in part.runs():
+            offsets.extend(range(offset, offset + last - first))
+            which += array("i", [len(shared)]) * (last - first)
             shared.append(
                 (
+                    run.stamp,
                     *names.addresses.get(run.number, ("", "")),
                     *names.publishers.get(run.origin, NOBODY),
                     run.dialect,
@@ -118,15 +110,16 @@ def to_table(parts: list[Part], names: Names) -> Any:
             buffers = [None, pa.py_buffer(ends), pa.py_buffer(octets)]
             column = pa.Array.from_buffers(pa.binary(), block.count, buffers)
             made.append(column.slice(start, end - start))
-        notes = [block.added.get(index) for index in range(start, end)] if block.added else None
-        contents[3].append(pa.array(notes or [None] * (end - start), pa.binary()))
-    count = sum(map(len, positions))
+        if block.added:
+            notes = [block.added.get(index) for index in range(start, end)]
+            contents[3].append(pa.array(notes, pa.binary()))
+        else:
+            contents[3].append(pa.nulls(end - start, pa.binary()))
+    count = len(positions)
     key, header, body, added = (pa.chunked_array(one, pa.binary()) for one in contents)
-    which = pa.concat_arrays(runs)
     columns = {
-        "pos": pa.concat_arrays(positions),
-        "stamp": pa.concat_arrays(stamps),
-        "offset": pa.concat_arrays(offsets),
+        "pos": _of_array(pa.int64(), positions),
+        "offset": _of_array(pa.int64(), offsets),
         "routing_key": key,
         "header": header,
         "added": added,
@@ -134,25 +127,19 @@ def to_table(parts: list[Part], names: Names) -> Any:
         "size": compute.binary_length(body).cast(pa.int64()),
         "reference": pa.nulls(count, pa.string()),
     }
-    of_runs = ("vhost", "address", *PUBLISHER, "dialect", "exchange", "entered", "written")
+    run_of = _of_array(pa.int32(), which)
+    of_runs = ("stamp", "vhost", "address", *PUBLISHER, "dialect", "exchange", "entered", "written")
     for name, values in zip(of_runs, zip(*shared, strict=True), strict=True):
         kind = SCHEMA.field(name).type
         if values.count(values[0]) == len(values):
             columns[name] = pa.repeat(pa.scalar(values[0], kind), count)
         else:
-            columns[name] = pa.array(values, kind).take(which)
+            columns[name] = pa.array(values, kind).take(run_of)
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-@cache
-def _numbers() -> Any:
-    # Not made on import: the first array makes pyarrow import pandas, where that is installed.
-    return pa.array(range(MOST_ENTRIES), pa.int64())
-
-
-def _rising(first: int, count: int) -> Any:
-    """So many numbers in a row; more than there are entries in a block are never wanted."""
-    return compute.add(_numbers().slice(0, count), first)
+def _of_array(kind: Any, values: "array[int]") -> Any:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 def _added(message: Message) -> bytes | None:

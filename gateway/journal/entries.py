@@ -1,8 +1,9 @@
 """One entry of the journal, and where entries are looked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from gateway.broker.store import RecordedRun
 from gateway.message import Message
 from gateway.store.blocks import Block
 
@@ -101,6 +102,16 @@ class Part(NamedTuple):
     block: Block
     start: int
     end: int
+
+    def runs(self) -> Iterator[tuple[RecordedRun, int, int, int]]:
+        """Its runs, each with the indexes in the block at which its entries begin and end, and the
+        offset of the first."""
+        at = 0
+        for run in self.block.runs:
+            begun, at = at, at + run.entries
+            first, last = max(begun, self.start), min(at, self.end)
+            if first < last:
+                yield run, first, last, run.offset + first - begun
 
 
 class Names(NamedTuple):

@@ -343,12 +343,12 @@ class SegmentWriter:
             self._flush()
         block, start, end = part
         self._names = names
-        ends = accumulate(run.entries for run in block.runs)
-        stamps = [
-            run.stamp
-            for run, last in zip(block.runs, ends, strict=True)
-            if last > start and last - run.entries < end
-        ]
+        stamps = []
+        for run, first, last, offset in part.runs():
+            stamps.append(run.stamp)
+            octets = block.bodies[last] - block.bodies[first]
+            share = Share(last - first, offset, offset + last - first - 1, octets)
+            add_shares(self._shares, {names.addresses.get(run.number, ("", "")): share})
         self._note(min(stamps), max(stamps))
         self.entries += end - start
         octets = block.bodies[end] - block.bodies[start]
@@ -400,12 +400,13 @@ class SegmentWriter:
             assert self._names is not None
             self._write(to_table(self._parts, self._names))
         elif self._group:
-            self._write(pyarrow.Table.from_batches([to_batch(self._group)]))
+            table = pyarrow.Table.from_batches([to_batch(self._group)])
+            add_shares(self._shares, shares_of(table))
+            self._write(table)
         self._group, self._parts, self._names = [], [], None
         self._group_entries = self._group_octets = 0
 
     def _write(self, table: Any) -> None:
-        add_shares(self._shares, shares_of(table))
         self._writer.write_table(table, row_group_size=table.num_rows)
 
     def finish(self, end: int) -> Segment | None:
