@@ -34,6 +34,7 @@ os.environ["XDG_DATA_HOME"] = nobody.name
 # clients of their own. No test meets a certificate of theirs.
 nowhere = tempfile.TemporaryDirectory(prefix="no-authorities-", ignore_cleanup_errors=True)
 os.environ["SSL_CERT_DIR"] = nowhere.name
+os.environ.pop("SSL_CERT_FILE", None)  # which counts more
 
 FEW_FILES = 4
 """So many named files of tests are run in this process: starting others would take longer."""
