@@ -42,8 +42,8 @@ CREATE TABLE IF NOT EXISTS under_way (
 class QueueRecord(NamedTuple):
     """One queue of a move. ``expected``: its messages at the beginning, ``None`` if the source does
     not tell. ``moved`` were confirmed by the destination; ``suppressed`` came again and were not
-    published again; ``flagged`` were published again with a flag; ``returned``: messages of the
-    move that this one reverses."""
+    published again; ``flagged`` were published again with a flag, each time counted; ``returned``:
+    messages of the move that this one reverses."""
 
     queue: int
     source: str

@@ -191,6 +191,10 @@ class QueueMove:
                 batch = await self._next(source, bool(settling))
             first = False
             self._batch = batch
+            # Counted before they are sent: a mover that is killed then finds them at the
+            # destination, and does not know any more that they have the flag.
+            flagged = self.record.flagged + len(batch.again)
+            self.record = self.record._replace(flagged=flagged)
             await self._write(batch, settling + late, over)
             late = []
             await self._publish(destination, list(batch.taken))
@@ -365,7 +369,6 @@ class QueueMove:
         self.record = record._replace(
             moved=record.moved + moved,
             rejected=record.rejected + len(batch.rejected),
-            flagged=record.flagged + len(batch.again),
             returned=record.returned + returned,
         )
 
