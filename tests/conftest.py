@@ -2,13 +2,20 @@
 long as they take: a busy machine is no mistake. ``FUZZ=1`` draws others each time, ``THOROUGH=1``
 more of them (`drawing.py`). ``PEERS=no`` leaves out what needs other people's programs, as if none
 was installed; the folder that has nothing else is not even read.
+
+``BEGIN_UNTIL`` (seconds since 1970) leaves out tests that would begin later, and says how many: so
+CI on a slow machine runs fewer tests, instead of none to the end. ``TURN``, such as a commit, gives
+the order of files that are not long, so that each time others are left out.
 """
 
 import gc
 import os
 import tempfile
+import time
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -65,6 +72,9 @@ LONGEST = (
 )
 """Files of a minute and more. Those that wait stand between those that compute."""
 
+BEGIN_UNTIL = float(os.environ.get("BEGIN_UNTIL") or "inf")
+TURN = os.environ.get("TURN")
+NO_TIME = "the time of this run is over"
 NO_PEERS = os.environ.get("PEERS") == "no"
 INTEROP = Path(__file__).parent / "interop"
 
@@ -107,9 +117,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Processes take files in this order: the long ones first, or the last one is waited for.
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     first = {INTEROP.parent / name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: first.get(item.path, len(first) + (item.path not in slow)))
+    last = len(first) + 2
+
+    def order(item: pytest.Item) -> tuple[int, str]:
+        place = first.get(item.path, len(first) + (item.path not in slow))
+        if TURN is None or place < len(first):
+            return place, ""
+        return last, sha256(f"{TURN} {item.path.name}".encode()).hexdigest()
+
+    items.sort(key=order)
     if NO_PEERS:
         absent = pytest.mark.skip(reason="other people's programs are left out: PEERS=no")
         for item in items:
             if item.get_closest_marker("interop"):
                 item.add_marker(absent)
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.time() > BEGIN_UNTIL:
+        pytest.skip(NO_TIME)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    reports = terminalreporter.stats.get("skipped", [])
+    late = [one.nodeid.split("::")[0] for one in reports if NO_TIME in str(one.longrepr)]
+    if late:
+        names = ", ".join(sorted(set(late)))
+        terminalreporter.write_line(f"{NO_TIME}: {len(late)} tests were left out, of {names}")
