@@ -7,11 +7,14 @@ from typing import NamedTuple
 from gateway.adapters import Credentials, Limits, Product
 from gateway.bodies import Spool
 from gateway.config.bridge import Address, UpstreamSettings, read_address
-from gateway.errors import ConfigError, Refusal
-from gateway.net.dialer import Remote, dial
+from gateway.errors import Condition, ConfigError, Refusal
+from gateway.net.dialer import AUTO, Remote, dial
 from gateway.net.tls import client_context
 from gateway.operations import Peer
 
+SILENT = ("0.8a2", "0-9a0", "0-9a6")
+"""Versions of 2005: their servers refuse a header of another one by closing the connection, as a
+balancer does while the broker behind it is away."""
 MOST_SHOWN = 255
 """Characters of a broker's own name and version."""
 
@@ -84,9 +87,37 @@ class Upstream:
         raise AssertionError("there is an address at least")
 
     async def _connect(self, address: Address, purpose: str, credentials: Credentials) -> Remote:
-        remote = await dial(
+        remote = await self._find(address, purpose, credentials)
+        self._remotes[remote] = None
+        self._address, self._peer, self._error = address, remote.peer, ""
+        self._version = remote.adapter.version
+        self._since = int(time.time() * 1000)
+        return remote
+
+    async def _find(self, address: Address, purpose: str, credentials: Credentials) -> Remote:
+        """A version that was found stays, until the broker answers that it speaks others. A search
+        that finds one of 2005 may have begun while the broker was away: it is made once more."""
+        version = self.settings.version
+        if version != AUTO:
+            return await self._dial(version, address, purpose, credentials)
+        if self._version:
+            try:
+                return await self._dial(self._version, address, purpose, credentials)
+            except Refusal as refusal:
+                if refusal.condition is not Condition.NOT_IMPLEMENTED:
+                    raise
+        remote = await self._dial(AUTO, address, purpose, credentials)
+        if remote.adapter.version not in SILENT:
+            return remote
+        await remote.close()
+        return await self._dial(AUTO, address, purpose, credentials)
+
+    async def _dial(
+        self, version: str, address: Address, purpose: str, credentials: Credentials
+    ) -> Remote:
+        return await dial(
             (address.host, address.port),
-            version=self.settings.version,
+            version=version,
             credentials=credentials,
             vhost=self.settings.vhost,
             limits=self._limits,
@@ -94,11 +125,6 @@ class Upstream:
             product=Product(name=purpose, shared=True),
             spool=self._spool,
         )
-        self._remotes[remote] = None
-        self._address, self._peer, self._error = address, remote.peer, ""
-        self._version = remote.adapter.version
-        self._since = int(time.time() * 1000)
-        return remote
 
     async def disconnect(self, remote: Remote) -> None:
         """Close a connection; one that is lost already is forgotten."""
