@@ -117,13 +117,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Processes take files in this order: the long ones first, or the last one is waited for.
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     first = {INTEROP.parent / name: place for place, name in enumerate(LONGEST)}
-    last = len(first) + 2
 
     def order(item: pytest.Item) -> tuple[int, str]:
         place = first.get(item.path, len(first) + (item.path not in slow))
         if TURN is None or place < len(first):
             return place, ""
-        return last, sha256(f"{TURN} {item.path.name}".encode()).hexdigest()
+        return len(first), sha256(f"{TURN} {item.path.name}".encode()).hexdigest()
 
     items.sort(key=order)
     if NO_PEERS:

@@ -200,6 +200,11 @@ ORDERED = tuple(sorted(VERSIONS, key=lambda name: VERSIONS[name].preference))
 PREFERRED: tuple[str, ...] = tuple(name for name in ORDERED if Role.CLIENT in VERSIONS[name].roles)
 """Versions in the order in which the client role tries them."""
 
+HANGING_UP = frozenset(
+    name for name, row in VERSIONS.items() if row.silent or name == commands.VERSION
+)
+"""Versions of 2005, whose servers refuse the headers of others by disconnecting without a reply."""
+
 
 def opened_by(header: bytes) -> tuple[str, ...]:
     """The versions that our client opens with this header, the one it stands for by default first,

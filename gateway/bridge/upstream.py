@@ -5,6 +5,7 @@ import time
 from typing import NamedTuple
 
 from gateway.adapters import Credentials, Limits, Product
+from gateway.adapters.registry import HANGING_UP
 from gateway.bodies import Spool
 from gateway.config.bridge import Address, UpstreamSettings, read_address
 from gateway.errors import Condition, ConfigError, Refusal
@@ -12,9 +13,6 @@ from gateway.net.dialer import AUTO, Remote, dial
 from gateway.net.tls import client_context
 from gateway.operations import Peer
 
-SILENT = ("0.8a2", "0-9a0", "0-9a6")
-"""Versions of 2005: their servers refuse a header of another one by closing the connection, as a
-balancer does while the broker behind it is away."""
 MOST_SHOWN = 255
 """Characters of a broker's own name and version."""
 
@@ -95,8 +93,9 @@ class Upstream:
         return remote
 
     async def _find(self, address: Address, purpose: str, credentials: Credentials) -> Remote:
-        """A version that was found stays, until the broker answers that it speaks others. A search
-        that finds one of 2005 may have begun while the broker was away: it is made once more."""
+        """A version that was found stays, until the broker answers that it speaks others. A
+        balancer whose broker is away hangs up as servers of 2005 do to refuse a version: a search
+        that finds one of theirs is made once more."""
         version = self.settings.version
         if version != AUTO:
             return await self._dial(version, address, purpose, credentials)
@@ -107,7 +106,7 @@ class Upstream:
                 if refusal.condition is not Condition.NOT_IMPLEMENTED:
                     raise
         remote = await self._dial(AUTO, address, purpose, credentials)
-        if remote.adapter.version not in SILENT:
+        if remote.adapter.version not in HANGING_UP:
             return remote
         await remote.close()
         return await self._dial(AUTO, address, purpose, credentials)

@@ -51,7 +51,7 @@ def test_changes_of_mode_with_faults(tmp_path: Path) -> None:
     fail(tmp_path, 3, 5, KILLED)
 
 
-@pytest.mark.long
+@pytest.mark.long  # without peers it is among the short ones (tests/bridge)
 def test_changes_of_shares_with_faults(tmp_path: Path) -> None:
     fail(tmp_path, 3, 5, KILLED, SHARES)
 

@@ -185,7 +185,7 @@ def test_rabbitmq_to_artemis_and_back(rabbitmq: Server, artemis: Server, tmp_pat
     equal_but_for_flagged(run(tmp_path, *here))
 
 
-@pytest.mark.long
+@pytest.mark.long  # the short one is between RabbitMQ and Artemis
 @pytest.mark.timeout(600)
 def test_broker_j_to_rabbitmq_and_back(rabbitmq: Server, broker_j: Server, tmp_path: Path) -> None:
     """From RabbitMQ to Broker-J over 0-10, from there to RabbitMQ, and back by rollback.

@@ -98,7 +98,7 @@ def test_three_lines_without_java(filled: Filled, tmp_path: Path) -> None:
     assert shown["home"].startswith(str(tmp_path / "cache"))
 
 
-@pytest.mark.long
+@pytest.mark.long  # two starts of Spark for a fault in somebody else's package
 def test_a_broken_neighbour_and_the_java_home_of_the_user(filled: Filled, tmp_path: Path) -> None:
     """Another ``pyspark_…`` that cannot be imported hides the source, until it is registered."""
     needs_spark()
