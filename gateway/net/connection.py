@@ -84,7 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         "octets_in", "octets_out", "host", "rules", "encrypted", "mechanisms", "login", "_opening",
         "_flush_due", "_held_back", "_output_full", "_output_stalled", "_uncommitted",
         "_checking_login", "_login_pause", "_deliveries_paused", "_hang_up", "_deadline", "_lost",
-        "_read_size", "_reading_on", "_aborted", "_error",
+        "_read_size", "_reading_on", "_aborted", "_error", "_taken",
     )  # fmt: skip
 
     def __init__(self, listener: Owner, rules: ListenerRules) -> None:
@@ -124,6 +124,8 @@ class Connection(asyncio.BufferedProtocol):
         self._hang_up = HangUp(listener)
         self._deadline = 0.0
         self._lost = False
+        self._taken = 0
+        """Octets that the peer had taken at the last ``tick``."""
         self._error: Exception | None = None
         """Why the socket was lost."""
 
@@ -530,8 +532,11 @@ class Connection(asyncio.BufferedProtocol):
                 log.info("connection %s: no greeting in time, closed", self.address)
                 self.abort()
             return
-        if self._held_back or self._output_stalled or self._commits_behind:
-            # We do not read from it, so its silence is not its fault.
+        waiting = 0 if self.transport is None else self.transport.get_write_buffer_size()
+        taken, self._taken = self._taken, self.octets_out - waiting
+        stalled = self._output_stalled and (self._taken != taken or not waiting)
+        if self._held_back or self._commits_behind or stalled:
+            # We do not read from it, so its silence is not its fault. Output it takes none of is.
             adapter.excuse_silence()
         session.perform(adapter.tick(now))
         self.wake()

@@ -19,6 +19,10 @@ class Reading(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
         self.said: list[str] = []
+        self.waiting = 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """They do not matter."""
@@ -215,6 +219,32 @@ def test_a_socket_that_is_lost_is_not_touched() -> None:
     peer.hold_for_login()
     peer._yield_to_others()
     assert transport.said == []
+
+
+def test_the_silence_of_a_peer_that_is_not_read_from_is_excused_while_it_takes_output() -> None:
+    peer, transport = made()
+    excused: list[None] = []
+    adapter = SimpleNamespace(excuse_silence=lambda: excused.append(None), tick=lambda now: [])
+    peer.adapter = cast(Any, adapter)
+    peer.session = cast(Any, SimpleNamespace(opened=True, perform=lambda found: None))
+    cast(Any, peer.listener.turn).wake = lambda one: None
+    peer._output_stalled = True
+    peer.octets_out = 1000
+
+    def times(waiting: int) -> int:
+        excused.clear()
+        transport.waiting = waiting
+        peer.tick(0.0)
+        return len(excused)
+
+    assert times(900) == 1
+    assert times(900) == 0
+    assert times(899) == 1
+    peer.octets_out += 100  # a heartbeat of ours, say
+    assert times(999) == 0
+    assert [times(0), times(0)] == [1, 1], "it waits for us: a request of it is not finished"
+    peer._held_back = True
+    assert [times(50), times(50)] == [1, 1], "it may be writing, and cannot read before we do"
 
 
 def test_what_a_lost_peer_had_sent_is_performed(monkeypatch: pytest.MonkeyPatch) -> None:

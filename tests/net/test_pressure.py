@@ -348,6 +348,21 @@ def test_a_silent_peer_whose_socket_is_full_is_given_up(tmp_path: Path) -> None:
         until(lambda: sockets(gateway) == 1, "its socket is closed")
 
 
+def test_a_frozen_peer_that_is_not_read_from_is_given_up(tmp_path: Path) -> None:
+    """It requested so much that nothing more was read from it, and then took none of that."""
+    with Running(tmp_path) as gateway:
+        watcher = gateway.wire(1)
+        watcher.declare("stalled")
+        for _ in range(200):
+            watcher.publish("stalled", bytes(100_000))
+        frozen = gateway.wire(1, heartbeat=2, receive_buffer=65536)
+        frozen.say(1, *(w.BasicGet(0, "stalled", False) for _ in range(200)))
+        until(lambda: watcher.depth("stalled") < 200, "replies")
+        until(lambda: watcher.depth("stalled") == 200, "given back")
+        until(lambda: sockets(gateway) == 1, "its socket is closed")
+        assert "missed heartbeats" in gateway.log()
+
+
 def test_a_peer_that_is_not_read_from_is_not_timed_out(tmp_path: Path) -> None:
     """A blocked publisher's heartbeats are unread: it lives."""
     with Running(tmp_path, limits__disk_free_octets=1 << 60) as gateway:
