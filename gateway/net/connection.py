@@ -284,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
             session.number,
             self.address,
             f"{session.adapter.version} user {session.user or '-'}",
-            error or session.ending or "normal end",
+            (session.ending or "normal end") + (f" ({error})" if error else ""),
         )
 
     def _release(self) -> None:
@@ -534,7 +534,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         waiting = 0 if self.transport is None else self.transport.get_write_buffer_size()
         taken, self._taken = self._taken, self.octets_out - waiting
-        stalled = self._output_stalled and (self._taken != taken or not waiting)
+        stalled = self._output_stalled and (self._taken > taken or not waiting)
         if self._held_back or self._commits_behind or stalled:
             # We do not read from it, so its silence is not its fault. Output it takes none of is.
             adapter.excuse_silence()

@@ -76,12 +76,10 @@ class HangUp:
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if transport.can_write_eof():
-            waiting = transport.get_write_buffer_size()
-            transport.write_eof()
+        waiting, half = transport.get_write_buffer_size(), transport.can_write_eof()
+        (transport.write_eof if half else transport.close)()
+        if half or waiting:
             self._wait_for_end(waiting)
-        else:
-            transport.close()
 
     def _wait_for_end(self, waiting: int) -> None:
         loop = asyncio.get_running_loop()

@@ -1,6 +1,7 @@
 """Peers that do not read, publishers that are too fast, and their notifications."""
 
 import contextlib
+import re
 import sqlite3
 import threading
 import time
@@ -334,18 +335,21 @@ def test_a_silent_peer_is_given_up(gateway: Running) -> None:
     until(lambda: "missed heartbeats" in gateway.log(), "the log says why")
 
 
-def test_a_silent_peer_whose_socket_is_full_is_given_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_silent_peer_whose_socket_is_full_is_given_up(tmp_path: Path, secure: bool) -> None:
     """As one that is frozen, or behind a broken cable: its socket takes nothing any more."""
-    with Running(tmp_path) as gateway:
+    tls = Certificate(tmp_path)
+    with Running(tmp_path, "--tls-cert", tls.certificate, "--tls-key", tls.key) as gateway:
         watcher = gateway.wire(1)
         watcher.declare("full")
         for _ in range(100):
             watcher.publish("full", bytes(100_000))
-        frozen = gateway.wire(1, heartbeat=2, receive_buffer=65536)
+        context = tls.context if secure else None
+        frozen = gateway.wire(1, heartbeat=2, receive_buffer=65536, tls=context)
         frozen.consume("full")
         until(lambda: watcher.depth("full") < 100, "deliveries")
         until(lambda: watcher.depth("full") == 100, "given back")
-        until(lambda: sockets(gateway) == 1, "its socket is closed")
+        until(lambda: sockets(gateway) == 1, "its socket is closed", 25)
 
 
 def test_a_frozen_peer_that_is_not_read_from_is_given_up(tmp_path: Path) -> None:
@@ -378,6 +382,14 @@ def test_a_peer_that_is_not_read_from_is_not_timed_out(tmp_path: Path) -> None:
             wire.send(HEARTBEAT)
         assert wire.heartbeats >= 2
         assert sockets(gateway) == 1
+
+
+def test_the_log_says_why_a_peer_that_resets_its_connection_was_closed(gateway: Running) -> None:
+    wire = gateway.wire(1)
+    wire.send(b"\x09no such frame")
+    wire.heard(w.ConnectionClose)
+    wire.reset()
+    until(lambda: re.search(r"closed: .*a frame of .*\(.*reset", gateway.log()), "both reasons")
 
 
 # --- the last word --------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
+from gateway.adapters.methods.wire import layouts as w091
 from gateway.adapters.segments.wire import layouts as w
 from tests.net.running import Running, until
 from tests.net.wire import PERSISTENT, Gone, Wire
@@ -206,3 +207,19 @@ def test_a_websocket_outlives_the_time_for_a_request(tmp_path: Path) -> None:
         time.sleep(1)  # several looks of the time-out
         wire.declare("q")
         assert wire.depth("q") == 0
+
+
+def test_a_frozen_client_is_given_up(gateway: Running) -> None:
+    watcher = gateway.wire(1)
+    watcher.declare("frozen")
+    for _ in range(100):
+        watcher.publish("frozen", bytes(100_000))
+    with contextlib.suppress(OSError), dial(gateway, max_queue=2) as web:
+        frozen = WebWire(web)
+        frozen.heartbeat = 2
+        frozen.opened(1)
+        frozen.consume("frozen")
+        until(lambda: watcher.depth("frozen") < 100, "deliveries")
+        until(lambda: watcher.depth("frozen") == 100, "given back")
+        web.socket.shutdown(socket.SHUT_RDWR)
+    watcher.call(1, w091.QueueDelete(queue="frozen"), w091.QueueDeleteOk)
