@@ -74,6 +74,8 @@ def ask_gateway(
     """The answer of the administration of a running gateway. ``body`` is sent as JSON."""
     import httpx
 
+    from gateway.net.tls import https_context
+
     try:
         answer = httpx.request(
             method,
@@ -82,6 +84,7 @@ def ask_gateway(
             json=body,
             timeout=TIMEOUT_SECONDS,
             trust_env=False,
+            verify=https_context(url),
         )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         fail(f"{url}: {error}; --url says where the gateway's HTTP is")

@@ -48,8 +48,13 @@ class GatewayClient:
 def open_client(url: str, user: str, password: str | None) -> Iterator[GatewayClient]:
     import httpx
 
+    from gateway.net.tls import https_context
+
     with httpx.Client(
-        auth=(user, password_of(user, password)), timeout=TIMEOUT_SECONDS, trust_env=False
+        auth=(user, password_of(user, password)),
+        timeout=TIMEOUT_SECONDS,
+        trust_env=False,
+        verify=https_context(url),
     ) as http:
         try:
             http.base_url = url.rstrip("/")

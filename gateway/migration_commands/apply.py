@@ -50,6 +50,8 @@ def apply(
     was refused; the others are performed nevertheless."""
     import httpx
 
+    from gateway.net.tls import https_context
+
     try:
         steps = steps_of(plan.read_text("utf-8"))
     except OSError as error:
@@ -60,7 +62,11 @@ def apply(
     refused = 0
     try:
         with httpx.Client(
-            base_url=to, auth=(user, password), timeout=TIMEOUT_SECONDS, trust_env=False
+            base_url=to,
+            auth=(user, password),
+            timeout=TIMEOUT_SECONDS,
+            trust_env=False,
+            verify=https_context(to),
         ) as client:
             for step in steps:
                 answer = client.request(step.method, step.path, json=step.body)

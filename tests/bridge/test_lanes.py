@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
+import trustme
 from pydantic import ValidationError
 
 from gateway.bridge.ends import Ends
@@ -188,25 +191,46 @@ class Management(BaseHTTPRequestHandler):
         """Silent."""
 
 
-@pytest.fixture
-def management() -> Iterator[str]:
+@contextmanager
+def listing(tls: ssl.SSLContext | None = None) -> Iterator[int]:
+    """Such a server; its port."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Management) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/"
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
-def test_a_management_api_lists_queues(management: str) -> None:
-    def upstream(vhost: str) -> UpstreamSettings:
-        return UpstreamSettings(name="a", addresses=["amqp://127.0.0.1"], vhost=vhost)
+def upstream(vhost: str, **more: Any) -> UpstreamSettings:
+    return UpstreamSettings(name="a", addresses=["amqp://127.0.0.1"], vhost=vhost, **more)
 
-    found = ManagementDirectory(management, upstream("a b"))
-    assert asyncio.run(found.queues()) == ["q1", "q2"]
-    missing = ManagementDirectory(management, upstream("other"))
-    with pytest.raises(OSError, match="404"):
-        asyncio.run(missing.queues())
+
+def test_a_management_api_lists_queues() -> None:
+    with listing() as port:
+        found = ManagementDirectory(f"http://127.0.0.1:{port}/", upstream("a b"))
+        assert asyncio.run(found.queues()) == ["q1", "q2"]
+        missing = ManagementDirectory(f"http://127.0.0.1:{port}/", upstream("other"))
+        with pytest.raises(OSError, match="404"):
+            asyncio.run(missing.queues())
+
+
+def test_a_management_api_is_known_by_the_authority_of_its_upstream(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    ca = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(ca)
+    with listing(context) as port:
+        found = ManagementDirectory(f"https://127.0.0.1:{port}", upstream("a b", ca=ca))
+        assert asyncio.run(found.queues()) == ["q1", "q2"]
+        stranger = ManagementDirectory(f"https://127.0.0.1:{port}", upstream("a b"))
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            asyncio.run(stranger.queues())
 
 
 @pytest.mark.parametrize(
