@@ -156,7 +156,9 @@ class HttpListenerSettings(Section):
     max_head_octets: Live[int] = Field(65536, ge=4096, description="largest request head")
     max_connections: Live[int] = Field(20000, ge=1, description="HTTP connections at once")
     idle_seconds: Live[float] = Field(
-        30, gt=0, description="time without progress after which a request is dropped"
+        30,
+        gt=0,
+        description="time without progress after which a request or its answer is dropped",
     )
     log_requests: Live[bool] = Field(False, description="log a line for each request")
     canary_seconds: Live[float] = Field(

@@ -7,6 +7,7 @@ it as for any request.
 """
 
 from asyncio import TimerHandle, Transport
+from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
 
@@ -28,6 +29,8 @@ class Waiting:
         "head", "published", "timer", "response_complete", "response_started", "keep_alive",
         "disconnected", "more_body", "message_event",
     )  # fmt: skip
+
+    scope: Mapping[str, Any] = {}
 
     def __init__(self, head: Head, published: Published, timer: TimerHandle) -> None:
         self.head = head

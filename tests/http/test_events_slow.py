@@ -1,6 +1,7 @@
 """What becomes of readers that fall behind, and of those beside them."""
 
 import asyncio
+import base64
 import contextlib
 import gc
 import tracemalloc
@@ -243,3 +244,24 @@ async def test_a_reader_that_is_dead_without_a_word_is_let_go(rig: Any, listener
         await publish(rig, "a", b"1", **TEXT)
         assert await texts(alive, 1) == ["1"]
         assert len(hub.streams) == 1
+
+
+async def test_a_stream_with_requests_behind_it_ends_with_its_connection(rig: Any) -> None:
+    """They wait for its end. The server tells only the last request that the connection is lost."""
+    rig.exchange("prices")
+    hub = rig.app.state.hub
+    token = base64.b64encode(b"alice:wonder").decode()
+    request = f"GET {{}} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {token}\r\n\r\n"
+    async with rig.served() as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        stream, other = request.format(f"/v1/%2F/events?{ALL}"), request.format("/livez")
+        writer.write((stream + other * 2).encode())
+        await rig.until(lambda: len(hub.streams) == 1)
+        writer.close()
+
+        async def write() -> None:
+            while hub.streams:  # its end is not read, as nothing is, but an answer to a write
+                await publish(rig, "a", b"1", **TEXT)
+                await asyncio.sleep(0.01)
+
+        await asyncio.wait_for(write(), 10)

@@ -24,6 +24,8 @@ MOST_HEADERS = 256
 CYCLE = "gateway.cycle"
 """Key in a scope: uvicorn's request and response, for ``Pipe`` and ``write_whole``. A weak
 reference, because it refers to the scope and a cycle would live until garbage collection."""
+PIPE = "gateway.pipe"
+"""Key in a scope: its response is written through a ``Pipe``."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -38,9 +40,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self.heads = 0
         self.reads = 0
         self.latest = 0
-        self.seen = (0, 0)
+        self.seen = (0, 0, 0)
         self.refusal: tuple[Row, str] | None = None
         self.upgrade_ignored: bytes | None = None
+        self.earlier: list[Any] = []
+        """The requests before the last one that are not answered yet."""
         self.timer: TimerHandle | None = self.loop.call_later(self.limits.idle_seconds, self.look)
         if len(self.connections) > self.limits.max_connections:
             self.refuse(CROWDED, f"at most {self.limits.max_connections} connections")
@@ -49,6 +53,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
+        # uvicorn tells the last request only.
+        self.pipeline.clear()
+        for cycle in self.earlier:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -158,6 +168,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def begin_request(self) -> None:
         """Hand the request, whose head has been read, to the application."""
+        before = self.cycle
+        if before is not None and not before.response_complete:
+            self.earlier = [one for one in self.earlier if not one.response_complete]
+            self.earlier.append(before)
         super().on_headers_complete()
         scope: Any = self.scope
         scope[CYCLE] = ref(self.cycle) if self.cycle is not None else None
@@ -193,11 +207,21 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def look(self) -> None:
         """Close the connection if it has made no progress since the last call."""
-        if self.transport.is_closing():
+        transport = self.transport
+        closing, waiting = transport.is_closing(), transport.get_write_buffer_size()
+        if closing and not waiting:
             return
-        before, self.seen = self.seen, (self.heads, self.reads)
+        before, self.seen = self.seen, (self.heads, self.reads, waiting)
         cycle: Any = self.cycle
-        if self.in_head:
+        # Event streams have a time limit of their own.
+        streams = [one for one in (*self.earlier, cycle) if one and PIPE in one.scope]
+        unread = self.flow.write_paused and not streams
+        if waiting and waiting == before[2] and (closing or unread):
+            transport.abort()
+            return
+        if closing:
+            stalled = False
+        elif self.in_head:
             begun = self.head_octets > 0 or not self.heads
             stalled = begun and before[0] == self.heads
         else:
@@ -211,8 +235,8 @@ class BoundedProtocol(HttpToolsProtocol):
             )
         if stalled:
             self.refuse(TOO_SLOW, f"no progress for {self.limits.idle_seconds:g} s")
-            if not self.transport.is_closing():
-                self.transport.abort()
+            if not transport.is_closing():
+                transport.abort()
             return
         self.timer = self.loop.call_later(self.limits.idle_seconds, self.look)
 
@@ -250,7 +274,10 @@ def pipe_of(scope: Scope) -> Pipe | None:
     """The pipe of a response; ``None`` under another server."""
     found = scope.get(CYCLE)
     cycle = None if found is None else found()
-    return None if cycle is None else Pipe(cycle)
+    if cycle is None:
+        return None
+    cycle.scope[PIPE] = True
+    return Pipe(cycle)
 
 
 async def send_answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
