@@ -265,3 +265,4 @@ async def test_a_stream_with_requests_behind_it_ends_with_its_connection(rig: An
                 await asyncio.sleep(0.01)
 
         await asyncio.wait_for(write(), 10)
+        assert not hub.streams and not hub.places
