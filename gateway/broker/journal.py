@@ -65,8 +65,8 @@ class Origin(Protocol):
 
 
 class Gathering(Protocol):
-    """A publisher of transient messages. Those that were accepted are gathered, and recorded
-    together before a message of another publisher, and at the end of the turn."""
+    """A publisher. Its messages that were accepted are gathered, and recorded together before one
+    of another publisher, and at the end of the turn."""
 
     def record_gathered(self) -> None: ...
 
@@ -333,7 +333,7 @@ class Journal:
         return True
 
     def extend(self, address: Address, messages: list[Message], origin: Origin | None) -> None:
-        """Record transient messages of one dialect and address. Hot: only steps of C for each."""
+        """Record messages of one dialect and address. Hot: only steps of C for each."""
         state = self.state
         store = state.store
         headers = [message.header for message in messages]

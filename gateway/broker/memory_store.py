@@ -167,6 +167,9 @@ class MemoryStore:
     def record_packed(self, entries: PackedEntries | WireEntries) -> None:
         """Nor do its entries survive."""
 
+    def await_entries(self) -> None:
+        """Nothing is written."""
+
     def recorded(self) -> Iterable[tuple[int, list[RecordedRun]]]:
         return ()
 

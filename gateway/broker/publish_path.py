@@ -76,6 +76,7 @@ class PublishPath:
         "vhost", "state", "permissions", "origin", "listener", "confirming", "plain", "writable",
         "confirms", "transaction", "no_reply_header", "replies", "returns_refused", "user",
         "returning", "closed", "recorder", "outbound", "gathered", "_wired",
+        "_durable",
     )  # fmt: skip
 
     def __init__(
@@ -97,7 +98,9 @@ class PublishPath:
         self.confirming = confirming
         self.recorder = vhost.recorder
         self.gathered: list[Message] = []
-        """Transient messages that are not in the journal yet."""
+        """Messages that are not in the journal yet."""
+        self._durable = False
+        """Whether a durable one is among them."""
         self._wired: list[Wired] = []
         self.plain = self.unchecked
         self.outbound = self.direct
@@ -175,14 +178,12 @@ class PublishPath:
                 if one > fate:
                     fate = one
             if recorder is not None and queues and fate != REFUSED:
-                if durable:
-                    if recorder.record(message, origin):
-                        fate = KEPT
-                else:
-                    gathered = self.gathered
-                    if not gathered:
-                        recorder.journal.gather(self)
-                    gathered.append(message)
+                if not self.gathered:
+                    recorder.journal.gather(self)
+                self.gathered.append(message)
+                if durable and recorder.wants(message):
+                    self._durable = True
+                    fate = KEPT
             confirms.add(self.state.store.mark if fate == KEPT else SAFE, fate != REFUSED)
             self.confirming[self] = None
             return
@@ -202,12 +203,11 @@ class PublishPath:
             if one > fate:
                 fate = one
         if recorder is not None and queues and fate != REFUSED:
-            if durable:
-                recorder.record(message, self.origin)
-            else:
-                if not self.gathered:
-                    recorder.journal.gather(self)
-                self.gathered.append(message)
+            if not self.gathered:
+                recorder.journal.gather(self)
+            self.gathered.append(message)
+            if durable and recorder.wants(message):
+                self._durable = True
 
     def gather_run(
         self, messages: list[Message], start: int, count: int, wire: WireRun | None
@@ -229,6 +229,9 @@ class PublishPath:
         messages, wired = self.gathered[:], self._wired[:]
         self.gathered.clear()
         self._wired.clear()
+        if self._durable:
+            self._durable = False
+            self.state.store.await_entries()
         if self.recorder is not None:
             self.recorder.record_gathered(messages, wired, self.origin)
 

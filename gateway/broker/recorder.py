@@ -66,8 +66,12 @@ class Recorder:
         address = self._address(message)
         return address is not None and self.journal.append(address, message, origin)
 
+    def wants(self, message: Message) -> bool:
+        """Whether messages with this address are recorded."""
+        return self._address(message) is not None
+
     def record_many(self, messages: list[Message], origin: Any) -> None:
-        """The same for transient messages of one publisher, for whose entries nothing waits."""
+        """The same for messages of one publisher that were gathered."""
         first, count = messages[0], len(messages)
         name, key, dialect = first.exchange, first.key, first.dialect
         if (

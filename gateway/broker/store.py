@@ -67,10 +67,10 @@ class Recorded:
 
 
 class PackedEntries:
-    """Entries of transient messages with small bodies: one block, in the order of their positions,
-    from ``first`` on. ``runs`` and ``before`` are as in ``Recorded``. Of keys, headers and bodies
-    there are the sizes of each, and their octets in pieces of several: they are packed at once,
-    while they are in the caches of the processor, and the thread that writes has little to do."""
+    """Entries of messages with small bodies: one block, in the order of their positions, from
+    ``first`` on. ``runs`` and ``before`` are as in ``Recorded``. Of keys, headers and bodies there
+    are the sizes of each, and their octets in pieces of several: they are packed at once, while
+    they are in the caches of the processor, and the thread that writes has little to do."""
 
     __slots__ = (
         "first", "before", "runs", "octets", "key_sizes", "header_sizes", "body_sizes",
@@ -200,8 +200,8 @@ class Store(Protocol):
 
     @property
     def patient(self) -> bool:
-        """Whether the gathering batch holds nothing but packed entries of the journal, for which
-        nothing waits."""
+        """Whether the gathering batch holds nothing but packed entries of transient messages in the
+        journal, for which nothing waits."""
         ...
 
     @property
@@ -286,6 +286,11 @@ class Store(Protocol):
 
     def record_packed(self, entries: PackedEntries | WireEntries) -> None:
         """The same for packed entries, and for those as they came, any number of times."""
+        ...
+
+    def await_entries(self) -> None:
+        """Some of the packed entries of the gathering batch are of durable messages, whose
+        confirms wait for it."""
         ...
 
     def recorded(self) -> Iterable[tuple[int, list[RecordedRun]]]:

@@ -70,7 +70,7 @@ class Gathered:
 
     __slots__ = (
         "mark", "puts", "cuts", "ranges", "purged", "dropped", "records", "delivered", "written",
-        "bodies", "octets", "waiting", "recorded", "packed",
+        "bodies", "octets", "waiting", "recorded", "packed", "awaited",
     )  # fmt: skip
 
     def __init__(self, mark: int) -> None:
@@ -94,6 +94,8 @@ class Gathered:
         self.recorded: Recorded | None = None
         self.packed: list[PackedEntries | WireEntries] = []
         """Entries of the journal."""
+        self.awaited = False
+        """Whether some of the packed entries are of durable messages."""
 
     def __bool__(self) -> bool:
         return bool(
@@ -111,9 +113,10 @@ class Gathered:
 
     @property
     def packed_only(self) -> bool:
-        """Whether the batch has only packed entries of the journal."""
+        """Whether the batch has only packed entries of the journal, of transient messages."""
         return bool(self.packed) and not (
-            self.puts
+            self.awaited
+            or self.puts
             or self.cuts
             or self.ranges
             or self.purged

@@ -287,6 +287,10 @@ class SqliteStore:
         self.gathering.packed.append(entries)
         self.dirty = True
 
+    def await_entries(self) -> None:
+        """Some of the packed entries of this batch are of durable messages."""
+        self.gathering.awaited = True
+
     def recorded(self) -> Iterator[tuple[int, list[RecordedRun]]]:
         """The first position and the runs of each block of the journal, in order."""
         base = self.writer.journal << SHIFT
@@ -366,7 +370,7 @@ class SqliteStore:
 
     @property
     def patient(self) -> bool:
-        """Whether the gathering batch holds nothing but packed entries of the journal."""
+        """Whether the gathering batch holds nothing but packed entries of transient messages."""
         return self.gathering.packed_only and not self.writer.doomed
 
     @property

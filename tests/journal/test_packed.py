@@ -1,4 +1,5 @@
-"""Transient messages, whose entries are packed together and written after a while."""
+"""Messages of a turn, whose entries are packed together. Those of transient messages are written
+after a while."""
 
 import asyncio
 from pathlib import Path
@@ -207,3 +208,39 @@ class Publisher:
     def record_gathered(self) -> None:
         self.recorder.record_many(self.gathered[:], None)
         self.gathered.clear()
+
+
+def test_durable_messages_are_packed_and_waited_for(tmp_path: Path) -> None:
+    recording = Recording(tmp_path)
+    recording.channel.publish(message(b"0", b"", "", "orders"))  # the exchange is known then
+    recording.commit()
+    recording.heard.confirms.clear()
+    for body in (b"1", b"2"):
+        recording.channel.publish(message(body, b"", "", "orders"))
+        recording.channel.publish(transient(body))
+    recording.broker.end_turn()
+    assert not recording.store.patient
+    batch = gathering(recording.store)
+    assert batch.recorded is None
+    assert [len(one) for one in batch.packed] == [4]
+    assert recording.heard.confirms == []
+    recording.store.write(batch)
+    recording.broker.committed(batch.mark)
+    recording.broker.end_turn()
+    assert recording.heard.confirms == [(5, True, True)]
+    assert [one.message.body for one in recording.entries()] == [b"0", b"1", b"1", b"2", b"2"]
+
+
+def test_entries_of_durable_messages_that_have_gone_are_waited_for(tmp_path: Path) -> None:
+    """They went straight to a consumer, and nothing else of them is written."""
+    recording = Recording(tmp_path)
+    consumer = recording.another()
+    consumer.start(consumer.subscribe("orders", "tag", no_ack=True))
+    for number, body in enumerate((b"0", b"1"), 1):
+        recording.channel.publish(message(body, b"", "", "orders"))
+        recording.broker.end_turn()
+        assert not recording.store.patient
+        assert len(recording.heard.confirms) == number - 1
+        recording.commit()
+        assert recording.heard.confirms[-1] == (number, False, True)
+    assert [one.message.body for one in recording.entries()] == [b"0", b"1"]

@@ -64,6 +64,7 @@ def test_each_batch_tells_of_the_one_before(tmp_path: Path) -> None:
         state.now = now
         for _ in range(count):
             recording.channel.publish(message(b"x", b"", "", "orders"))
+        recording.broker.end_turn()
         state.now += 7
         recording.commit()
     found = recording.entries()
@@ -94,6 +95,7 @@ def test_a_batch_is_written_while_the_next_gathers(tmp_path: Path) -> None:
     for now in (1000, 2000):
         state.now = now
         recording.channel.publish(message(b"x", b"", "", "orders"))
+        recording.broker.end_turn()
         taken.append(store.take())
     for batch, now in zip(taken, (2003, 2004), strict=True):
         assert batch is not None
