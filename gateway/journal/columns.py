@@ -6,7 +6,7 @@ imported where that is known to be there.
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -26,6 +26,7 @@ KNOWN = ("1", VERSION)
 LATER = ("listener", "entered", "written")
 """Columns that version 1 does not have."""
 PUBLISHER = tuple(Publisher._fields)
+OCTETS = pa.binary()
 SCHEMA = pa.schema(
     [
         ("pos", pa.int64()),
@@ -79,63 +80,78 @@ def to_batch(entries: list[Entry], bodies: bool = True) -> Any:
 
 
 def to_table(parts: list[Part], names: Names) -> Any:
-    """A ``Table`` of the entries of whole blocks, whose octets are used as they are."""
-    # Arrays of Python are filled quicker than those of Arrow for so few entries at a time.
-    positions, offsets, which = array("q"), array("q"), array("i")
-    shared: list[tuple[Any, ...]] = []
-    contents: list[list[Any]] = [[], [], [], []]
+    """A ``Table`` of the entries of whole blocks, whose octets are used as they are. Hot: no step
+    for each entry but those of C, and few for each run."""
+    starts: list[int] = []
+    offsets: list[int] = []
+    times: tuple[list[Any], ...] = ([], [], [])
+    kinds: list[int] = []
+    known: dict[tuple[int, int, str, str], int] = {}
+    """What runs share with many others: number, origin, dialect and exchange."""
+    which, count = array("i"), 0
+    contents: tuple[list[Any], ...] = ([], [], [])
+    notes: list[bytes | None] = []
     for part in parts:
         block, start, end = part
-        positions.extend(range(block.first + start, block.first + end))
         for run, first, last, offset in part.runs():
-            offsets.extend(range(offset, offset + last - first))
-            which += array("i", [len(shared)]) * (last - first)
-            shared.append(
-                (
-                    run.stamp,
-                    *names.addresses.get(run.number, ("", "")),
-                    *names.publishers.get(run.origin, NOBODY),
-                    run.dialect,
-                    run.exchange.encode("utf-8", "surrogatepass"),
-                    run.entered or None,
-                    block.written or None,
-                )
-            )
-        head = memoryview(block.head)
+            _, number, _, origin, stamp, dialect, exchange, entered = run
+            which += array("i", [len(starts)]) * (last - first)
+            starts.append(block.first + first - count)
+            offsets.append(offset - count)
+            count += last - first
+            for values, value in zip(times, (stamp, entered, block.written), strict=True):
+                values.append(value or None)
+            kinds.append(known.setdefault((number, origin, dialect, exchange), len(known)))
+        head, whole = pa.py_buffer(block.head), not start and end == block.count
         for made, ends, octets in (
-            (contents[0], block.keys, head[block.key_start :]),
-            (contents[1], block.headers, head[block.header_start :]),
-            (contents[2], block.bodies, block.body),
+            (contents[0], block.keys, head.slice(block.key_start)),
+            (contents[1], block.headers, head.slice(block.header_start)),
+            (contents[2], block.bodies, pa.py_buffer(block.body)),
         ):
-            buffers = [None, pa.py_buffer(ends), pa.py_buffer(octets)]
-            column = pa.Array.from_buffers(pa.binary(), block.count, buffers)
-            made.append(column.slice(start, end - start))
+            column = pa.Array.from_buffers(OCTETS, block.count, [None, pa.py_buffer(ends), octets])
+            made.append(column if whole else column.slice(start, end - start))
         if block.added:
-            notes = [block.added.get(index) for index in range(start, end)]
-            contents[3].append(pa.array(notes, pa.binary()))
+            notes += [block.added.get(index) for index in range(start, end)]
         else:
-            contents[3].append(pa.nulls(end - start, pa.binary()))
-    count = len(positions)
-    key, header, body, added = (pa.chunked_array(one, pa.binary()) for one in contents)
+            notes += [None] * (end - start)
+    key, header, body = (pa.chunked_array(one, OCTETS) for one in contents)
+    run_of = _of_array(pa.int32(), which)
+    kind_of = pa.array(kinds, pa.int32()).take(run_of) if len(known) > 1 else None
+    rows = compute.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=-1)
     columns = {
-        "pos": _of_array(pa.int64(), positions),
-        "offset": _of_array(pa.int64(), offsets),
+        "pos": compute.add(rows, _spread(starts, pa.int64(), run_of)),
+        "offset": compute.add(rows, _spread(offsets, pa.int64(), run_of)),
         "routing_key": key,
         "header": header,
-        "added": added,
+        "added": pa.array(notes, OCTETS),
         "body": body,
         "size": compute.binary_length(body).cast(pa.int64()),
         "reference": pa.nulls(count, pa.string()),
     }
-    run_of = _of_array(pa.int32(), which)
-    of_runs = ("stamp", "vhost", "address", *PUBLISHER, "dialect", "exchange", "entered", "written")
-    for name, values in zip(of_runs, zip(*shared, strict=True), strict=True):
-        kind = SCHEMA.field(name).type
-        if values.count(values[0]) == len(values):
-            columns[name] = pa.repeat(pa.scalar(values[0], kind), count)
-        else:
-            columns[name] = pa.array(values, kind).take(run_of)
+    for name, values in zip(("stamp", "entered", "written"), times, strict=True):
+        columns[name] = _spread(values, pa.int64(), run_of)
+    shared = [
+        (
+            *names.addresses.get(number, ("", "")),
+            *names.publishers.get(origin, NOBODY),
+            dialect,
+            exchange.encode("utf-8", "surrogatepass"),
+        )
+        for number, origin, dialect, exchange in known
+    ]
+    of_kinds = ("vhost", "address", *PUBLISHER, "dialect", "exchange")
+    for name, of_each in zip(of_kinds, zip(*shared, strict=True), strict=True):
+        columns[name] = _spread(
+            of_each, SCHEMA.field(name).type, run_of if kind_of is None else kind_of
+        )
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _spread(values: Sequence[Any], kind: Any, index: Any) -> Any:
+    """The value for each entry. ``index``: where among the values it is."""
+    if values.count(values[0]) == len(values):
+        return pa.repeat(pa.scalar(values[0], kind), len(index))
+    return pa.array(values, kind).take(index)
 
 
 def _of_array(kind: Any, values: "array[int]") -> Any:

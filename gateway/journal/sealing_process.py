@@ -17,6 +17,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from select import select
 
+from gateway.event_loop import freeze
 from gateway.journal.entries import JournalError
 from gateway.journal.sealing import Job, LocalSealer, Sealed
 
@@ -131,6 +132,7 @@ def main(data_dir: Path, directory: Path, hurry: bool) -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     threading.Thread(target=read_jobs, args=[jobs], daemon=True).start()
     sealer = LocalSealer(data_dir, directory)
+    freeze()
     while True:
         try:
             line = jobs.get(timeout=IDLE)

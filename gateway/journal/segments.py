@@ -37,7 +37,7 @@ SHARED = ["vhost", "address", "offset", "size"]
 """Columns of which shares are made."""
 KEYS = ["pos", "vhost", "address", "size", "reference"]
 """Columns by which entries are chosen."""
-GROUP_ENTRIES, GROUP_OCTETS = 4096, 16 << 20
+GROUP_ENTRIES, GROUP_OCTETS = 8192, 16 << 20
 """Entries, and octets of them, in one row group."""
 
 

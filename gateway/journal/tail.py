@@ -263,12 +263,15 @@ class Tail:
                 return []
             base = head.lane << SHIFT
             found: list[Block] = []
-            for key, count, size, runs, written in self._list(base + start):
+            for key, count, size, runs, packed, body, written in self._list(
+                base + start, "head", "body"
+            ):
                 octets -= size
                 if key - base >= end or (found and octets < 0):
                     break
                 written = head.time_of(key - base, written)
-                found.append(self._block(key, key - base, count, unpack_runs(runs), True, written))
+                contents = self._contents(packed, body, True)
+                found.append(Block(key - base, count, unpack_runs(runs), *contents, written))
             return found
 
     def publishers(self, numbers: Iterable[int]) -> dict[int, Publisher]:
@@ -308,15 +311,16 @@ class Tail:
                 reached = until
             return Portion(self._entries(head, taken, question), reached)
 
-    def _list(self, key: int) -> Iterator[tuple[int, int, int, bytes, int]]:
-        """Keys, counts, octets and runs of the blocks from the one on that has an entry with this
-        key, and when they were on disk, which the next batch says; 0 if there is none."""
+    def _list(self, key: int, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """Keys, counts, octets, runs and further ``columns`` of the blocks from the one on that has
+        an entry with this key, and when they were on disk, which the next batch says; 0 if there is
+        none."""
         sql = (
-            "SELECT id, count, octets, runs FROM journal WHERE id >= ifnull((SELECT max(id) FROM"
-            " journal WHERE id <= ?), ?) ORDER BY id"
+            f"SELECT {', '.join(('id, count, octets, runs', *columns))} FROM journal"
+            " WHERE id >= ifnull((SELECT max(id) FROM journal WHERE id <= ?), ?) ORDER BY id"
         )
         with closing(self._connection.execute(sql, [key, key])) as rows:
-            waiting: deque[tuple[int, int, int, bytes]] = deque()
+            waiting: deque[tuple[Any, ...]] = deque()
             for row in rows:
                 written = written_before(row[3])
                 while waiting and (written is not None or len(waiting) >= AHEAD):
@@ -336,14 +340,19 @@ class Tail:
         head, body = self._connection.execute(
             f"SELECT {columns} FROM journal WHERE id = ?", [key]
         ).fetchone()
-        if isinstance(head, int):
-            try:
-                head, body = read_block(self.directory, head, body, bodies)
-            except FileNotFoundError as error:
-                raise Vanished(f"a file of the journal has gone: {error}") from error
-        block = Block(first, count, runs, head, body or b"", written)
+        contents = self._contents(head, body, bodies)
+        block = Block(first, count, runs, *contents, written)
         self._last = key, bodies, block
         return block
+
+    def _contents(self, head: Any, body: Any, bodies: bool) -> tuple[bytes, bytes]:
+        """The head and the body of a block with these columns."""
+        if not isinstance(head, int):
+            return head, body or b""
+        try:
+            return read_block(self.directory, head, body, bodies)
+        except FileNotFoundError as error:
+            raise Vanished(f"a file of the journal has gone: {error}") from error
 
     def _any(self, runs: list[RecordedRun], question: Question) -> bool:
         """Whether any of these entries is wanted. Names that are not known are read."""
