@@ -168,8 +168,6 @@ def read_options(given: Mapping[str, str]) -> Options:
             options = options._replace(vhost="/")
         if "*" in options.vhost:
             raise OptionError("vhost: one virtual host, with gateway")
-        if options.large_bodies:
-            raise OptionError("largeBodies: only with journal, as the files are not served")
     if options.starting == LATEST and not options.consumer:
         raise OptionError("consumer: needed with startingOffsets=latest")
     return options

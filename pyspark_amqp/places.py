@@ -8,8 +8,9 @@ from typing import Any, Protocol
 
 import httpx
 
+from gateway.bodies import Body
 from gateway.journal.consumers import Consumer, Consumers, now
-from gateway.journal.entries import JournalError, Portion, Question, Span, Trimmed
+from gateway.journal.entries import Entry, JournalError, Portion, Question, Span, Trimmed
 from gateway.journal.reader import SEGMENTS, JournalReader, Overview
 from pyspark_amqp.options import Options
 
@@ -20,11 +21,14 @@ PORTION = 1000
 
 
 class Journal(Protocol):
-    """A journal that is open for reading. Raises ``JournalError``."""
+    """A journal that is open for reading. Raises ``JournalError``. ``body`` gives that of an entry,
+    and raises ``FileNotFoundError`` if retention has removed it."""
 
     def overview(self) -> Overview: ...
 
     def read(self, start: int, question: Question, end: int | None) -> Portion: ...
+
+    def body(self, entry: Entry) -> Body: ...
 
     def close(self) -> None: ...
 
@@ -169,3 +173,12 @@ class Remote:
             if question.wanted(one.vhost, one.address)
         ]
         return Portion(entries, int(answer.headers["amqp-journal-next"]))
+
+    def body(self, entry: Entry) -> Body:
+        if not entry.reference:
+            return entry.message.body
+        url = f"{self.url}/bodies/{entry.pos}"
+        try:
+            return self._ask("GET", url, {"start": entry.pos}).content
+        except Trimmed as error:
+            raise FileNotFoundError(str(error)) from error

@@ -1,7 +1,7 @@
 """Entries as Arrow batches with the columns that Spark asks for, and the ranges that tasks read."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from gateway.journal.canonical import BY_NAME, DDL, Rows
@@ -9,7 +9,7 @@ from gateway.journal.entries import ALL, Entry, Trimmed
 from gateway.journal.reader import JournalReader
 from pyspark_amqp.arrays import batch_of, columns_of
 from pyspark_amqp.options import OptionError, Options
-from pyspark_amqp.places import opened, wanted_by
+from pyspark_amqp.places import Journal, opened, wanted_by
 
 BATCH = ALL._replace(entries=1000, octets=8 << 20)
 LEAST = 1000
@@ -84,10 +84,11 @@ def batches(plan: Plan, start: int, end: int) -> Iterator[Any]:
                 start = max(error.start, start + 1)
                 continue
             entries = [one for one in portion.entries if one.pos < end and in_time(options, one)]
-            if options.large_bodies and isinstance(journal, JournalReader):
-                entries = [with_large_body(one, journal.directory) for one in entries]
-            if entries:
-                yield batch_of(schema, columns_of(schema, rows, entries), len(entries))
+            parts: Iterable[list[Entry]] = [entries] if entries else []
+            if options.large_bodies and rows.needs_bodies:
+                parts = with_large_bodies(journal, entries)
+            for part in parts:
+                yield batch_of(schema, columns_of(schema, rows, part), len(part))
             if portion.next <= start:
                 return
             start = portion.next
@@ -95,15 +96,23 @@ def batches(plan: Plan, start: int, end: int) -> Iterator[Any]:
         journal.close()
 
 
-def with_large_body(entry: Entry, directory: Path) -> Entry:
-    """The same for one entry."""
-    if not entry.reference:
-        return entry
-    try:
-        entry.message.body = (directory / entry.reference).read_bytes()
-    except FileNotFoundError:
-        return entry
-    return entry._replace(reference="")
+def with_large_bodies(journal: Journal, entries: list[Entry]) -> Iterator[list[Entry]]:
+    """These entries in parts, with the bodies that stand in files. A body that retention has
+    removed stays away."""
+    part: list[Entry] = []
+    octets = 0
+    for entry in entries:
+        if entry.reference:
+            with suppress(FileNotFoundError):
+                entry.message.body = body = journal.body(entry)[:]
+                octets += len(body)
+                entry = entry._replace(reference="")
+        part.append(entry)
+        if octets > BATCH.octets:
+            yield part
+            part, octets = [], 0
+    if part:
+        yield part
 
 
 def in_time(options: Options, entry: Entry) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from gateway.bodies import Body
 from gateway.http.octets import Chunks, Octets, send_answer
 
 SLICE_SECONDS = 0.01
@@ -111,7 +112,7 @@ class Whole(Response):
 
     def __init__(
         self,
-        octets: Octets,
+        octets: Octets | Body,
         headers: dict[str, str] | None = None,
         media_type: str = "application/json",
     ) -> None:

@@ -307,7 +307,8 @@ COLUMNS = (
            lambda row: None if row.body is None else sha256(row.body).digest(),
            "digest of the body", True),
     Column("body_ref", STRING, lambda row: row.entry.reference or None,
-           "file with the body in the directory of segments, if it has more than 8 MiB"),
+           "file with the body in the directory of segments, if it has more than 8 MiB; over HTTP "
+           "`journal/bodies/{pos}` has it"),
     Column("amqp10", BINARY, _sections, "all sections of the message in 1.0", True),
     Column("wire", BINARY, lambda row: row.entry.message.header,
            "its properties as they came, in the form of its version"),

@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway.bodies import Body
 from gateway.journal.entries import (
     ALL,
+    Entry,
     JournalError,
     Portion,
     Question,
@@ -14,6 +16,7 @@ from gateway.journal.entries import (
 )
 from gateway.journal.segments import Segment, list_segments, span_of
 from gateway.journal.tail import Tail
+from gateway.store.large import opened_body
 
 SEGMENTS = "journal"
 """The directory of sealed segments in the data directory, unless another is set."""
@@ -81,6 +84,13 @@ class JournalReader:
             if found is not None:
                 return found
         return self._beyond(start)
+
+    def body(self, entry: Entry) -> Body:
+        """The body of an entry that was read with bodies. Raises ``FileNotFoundError`` if retention
+        has removed the file in which it was."""
+        if entry.reference:
+            return opened_body(self.directory / entry.reference)
+        return entry.message.body
 
     def _beyond(self, start: int) -> Portion:
         """Of a position that is nowhere: nothing was kept there, or all before it has gone too."""

@@ -47,6 +47,11 @@ def arrow_is_here() -> bool:
     return importlib.util.find_spec("pyarrow") is not None
 
 
+def body_name(pos: int) -> str:
+    """The file of the body of an entry, in the directory of segments."""
+    return f"{BODIES}/{pos:020d}"
+
+
 class Share(NamedTuple):
     """The entries of one address in a segment: how many, their first and last offset, and the
     octets of their bodies."""
@@ -380,16 +385,16 @@ class SegmentWriter:
             self._flush()
 
     def _put_apart(self, pos: int, body: LargeBody) -> str:
-        folder = self.directory / BODIES
-        folder.mkdir(mode=0o700, exist_ok=True)
-        file = folder / f"{pos:020d}"
+        name = body_name(pos)
+        file = self.directory / name
+        file.parent.mkdir(mode=0o700, exist_ok=True)
         file.unlink(missing_ok=True)
         self._bodies.append(file)
         if not linked(body, file):
             with file.open("xb") as sink:
                 for piece in body.chunks(1 << 20):
                     sink.write(piece)
-        return f"{BODIES}/{file.name}"
+        return name
 
     def _flush(self) -> None:
         import pyarrow

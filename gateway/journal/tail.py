@@ -29,7 +29,7 @@ from gateway.journal.entries import (
     Vanished,
 )
 from gateway.message import DIALECTS, NO_ESSENTIALS, Message
-from gateway.store.batch import SHIFT
+from gateway.store.batch import POSITIONS, SHIFT
 from gateway.store.block_files import read_block
 from gateway.store.blocks import Block, unpack_runs, written_before
 from gateway.store.large import open_large
@@ -55,6 +55,10 @@ class Head(NamedTuple):
     origin_lane: int
     lane: int
     written: tuple[int, int, int]
+
+    def key(self, position: int) -> int:
+        """Of the row of a position. All beyond those that a journal can have are as the last."""
+        return (self.lane << SHIFT) + min(position, POSITIONS - 1)
 
     def time_of(self, first: int, written: int) -> int:
         """When a block was on disk, if the next batch has not told it (0)."""
@@ -226,7 +230,7 @@ class Tail:
             assert head is not None
             base = head.lane << SHIFT
             sql = "SELECT max(id) FROM journal WHERE id <= ?"
-            (found,) = self._connection.execute(sql, [base + end]).fetchone()
+            (found,) = self._connection.execute(sql, [head.key(end)]).fetchone()
             return Span(start, start if found is None else int(found) - base)
 
     def runs(self, start: int, end: int) -> tuple[list[Run], int]:
@@ -238,7 +242,7 @@ class Tail:
                 return [], end
             base = head.lane << SHIFT
             names = self._read_names()
-            for key, count, _, packed, _ in self._list(base + start):
+            for key, count, _, packed, _ in self._list(head.key(start)):
                 at = key - base
                 if found and (at >= end or at + count - found[0].pos > ROWS):
                     return found, at
@@ -264,7 +268,7 @@ class Tail:
             base = head.lane << SHIFT
             found: list[Block] = []
             for key, count, size, runs, packed, body, written in self._list(
-                base + start, "head", "body"
+                head.key(start), "head", "body"
             ):
                 octets -= size
                 if key - base >= end or (found and octets < 0):
@@ -290,7 +294,7 @@ class Tail:
             taken: list[Located] = []
             reached = start
             octets = looked = 0
-            for key, count, _, packed, written in self._list(base + start):
+            for key, count, _, packed, written in self._list(head.key(start)):
                 first = key - base
                 if looked and looked + count > ROWS or (end is not None and first >= end):
                     break

@@ -76,7 +76,7 @@ class Inputs(NamedTuple):
     @property
     def whole(self) -> dict[str, str]:
         """Further options, for a job that needs the large bodies too, where they can be read."""
-        return {} if self.journal is None else {"largeBodies": "true"}
+        return {"largeBodies": "true"} if self.journal or self.gateway else {}
 
     def frame(self, spark: "SparkSession", columns: Sequence[str] = (), **more: str) -> "DataFrame":
         """The rows, with these canonical columns, or all of them. Name the columns that a job uses:

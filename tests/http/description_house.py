@@ -44,6 +44,8 @@ content_types = [
     "application/cloudevents-batch+json",
     "multipart/mixed",
 ]
+[[journal.recording]]
+address = "/queues/orders"
 [[shovels]]
 name = "in"
 source = {{ queue = "not.yet" }}

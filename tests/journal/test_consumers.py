@@ -63,7 +63,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reading]:
         done = run("user", "add", "reader", "--password", "reader", "--read", "^orders$",
                    "--data-dir", reading.data)  # fmt: skip
         assert done.returncode == 0, done
-        until(lambda: reading.get("reader").status_code != 401, "the user")
+        until(lambda: reading.get("reader").status_code == 200, "the user")
         yield reading
 
 

@@ -39,6 +39,10 @@ class Asking(Running):
         headers = {"accept": accept} if accept else {}
         return httpx.get(url, params=query, headers=headers, auth=(user, user), timeout=PATIENCE)
 
+    def body(self, position: int | str, user: str = "guest") -> httpx.Response:
+        url = f"http://127.0.0.1:{self.http_port}{PATH}/bodies/{position}"
+        return httpx.get(url, auth=(user, user), timeout=PATIENCE)
+
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
@@ -53,7 +57,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
         done = run("user", "add", "reader", "--password", "reader", "--read", "^orders$",
                    "--data-dir", asking.data)  # fmt: skip
         assert done.returncode == 0, done
-        until(lambda: asking.get("reader").status_code != 401, "the user")
+        until(lambda: asking.get("reader").status_code == 200, "the user")
         yield asking
 
 
@@ -82,7 +86,8 @@ def test_pages(gateway: Asking) -> None:
         found += shown["entries"]
         at = shown["next"]
     assert found == [{"pos": 0}, {"pos": 1}, {"pos": 2}]
-    assert gateway.get(start=3).json()["entries"] == []
+    for beyond in (3, 1 << 40, (1 << 63) - 1):
+        assert gateway.get(start=beyond).raise_for_status().json()["entries"] == []
     assert gateway.get(start=1, end=2, columns="pos").json()["entries"] == [{"pos": 1}]
     assert gateway.get(limit=0).json()["entries"] == []
 
@@ -129,6 +134,50 @@ def test_arrow(gateway: Asking) -> None:
     assert answer.headers["amqp-journal-next"] == answer.headers["amqp-journal-end"] == "3"
     found = [entry for batch in batches_of(answer.content) for entry in to_entries(batch)]
     assert [bytes(one.message.body[:]) for one in found] == [b"by amqp", b'{"n":1}', b"\xff\xfe"]
+
+
+LARGE = b"large" * (9 << 20 >> 2)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_large_body(tmp_path: Path, sealed: bool) -> None:
+    """It is not in portions, and has an address of its own."""
+    if sealed:
+        pytest.importorskip("pyarrow", reason="needs the extra `journal` (pyarrow)")
+    sealing = {"journal__segment_messages": 3} if sealed else {"journal__seal": False}
+    with Asking(tmp_path, **SETTINGS, **sealing) as gateway:
+        gateway.wire(1).declare("orders", durable=True)
+        gateway.put("orders", b"small", LARGE, b"last")
+        if sealed:
+            until(lambda: gateway.get(limit=0).json()["sealed"], "sealed")
+        names = "pos,body,body_len,body_ref,body_sha256,amqp10"
+        found = gateway.get(columns=names, start=1, limit=1).raise_for_status().json()
+        (entry,) = found["entries"]
+        assert entry == {
+            "pos": 1, "body": None, "body_len": len(LARGE), "body_ref": f"bodies/{1:020d}",
+            "body_sha256": None, "amqp10": None,
+        }  # fmt: skip
+        assert gateway.body(0).content == b"small"
+        answer = gateway.body(1).raise_for_status()
+        assert answer.content == LARGE
+        assert answer.headers["content-length"] == str(len(LARGE))
+        assert answer.headers["content-type"] == "application/octet-stream"
+        if sealed:
+            (tmp_path / "data" / "journal" / entry["body_ref"]).unlink()
+            assert gateway.body(1).json()["type"] == "/problems/journal-trimmed"
+
+
+def test_bodies_that_may_not_be_read(gateway: Asking) -> None:
+    assert gateway.body(2).content == b"\xff\xfe"
+    assert gateway.body(1, "reader").content == b'{"n":1}'
+    for user, position in (("reader", 2), ("guest", 3), ("guest", (1 << 63) - 1)):
+        answer = gateway.body(position, user)
+        assert answer.status_code == 404
+        assert f"no entry at position {position}" in answer.json()["detail"]
+    for position in ("x", "-1", "1.5", "\N{SUPERSCRIPT TWO}", str(1 << 63), "9" * 200):
+        answer = gateway.body(position)
+        assert answer.status_code == 400, position
+        assert answer.json()["detail"].startswith("position: a whole number")
 
 
 def test_asked_while_the_gateway_stops(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ GATEWAY = {"gateway": "http://127.0.0.1:1", "user": "u", "password": "p"}
         ({"gateway": "ftp://x", "token": "t"}, "gateway: http://HOST"),
         ({"gateway": "http://x"}, "user: with gateway give"),
         ({**GATEWAY, "vhost": "a*"}, "vhost: one virtual host"),
-        ({**GATEWAY, "largeBodies": "true"}, "largeBodies: only with journal"),
+        ({**GATEWAY, "largeBodies": "yes"}, "largeBodies: true or false"),
         ({"gateway": "http://x", "user": "u", "passwordFile": "/no"}, "passwordFile: /no: No such"),
     ],
 )

@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+import httpx
 import pytest
 
 pytest.importorskip("pyarrow", reason="needs the extra `spark` (pyarrow)")
@@ -28,6 +29,7 @@ from pyspark_amqp.messages import octets_of
 from pyspark_amqp.options import Options
 from pyspark_amqp.rows import Plan, batches
 from tests.journal.test_times import as_before
+from tests.net.running import PATIENCE, Running, until
 from tests.pipeline.traffic import Sent, entries_of, write_entries
 from tests.test_bodies import spooled
 
@@ -241,3 +243,37 @@ def test_a_large_body_that_is_gone(tmp_path: Path, end: int) -> None:
     assert found[2]["body_ref"]
     with pytest.raises(ValueError, match="is in the file bodies/"):
         octets_of(found[2])
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_large_bodies_of_a_running_gateway(tmp_path: Path, sealed: bool) -> None:
+    """They are asked for one by one, and are in batches that are not large."""
+    sealing = {"journal__segment_messages": 4} if sealed else {"journal__seal": False}
+    bodies = [b"first", b"a" * LARGE, b"b" * LARGE, b"last"]
+    with Running(tmp_path, journal__recording="[{}]", **sealing) as gateway:
+        gateway.wire(1).declare("orders", durable=True)
+        base, auth = f"http://127.0.0.1:{gateway.http_port}", ("guest", "guest")
+        for body in bodies:
+            url = f"{base}/v1/%2F/queues/orders/messages"
+            httpx.post(url, content=body, auth=auth, timeout=PATIENCE).raise_for_status()
+        journal = f"{base}/v1/%2F/journal?limit=0"
+        until(
+            lambda: not sealed or httpx.get(journal, auth=auth, timeout=PATIENCE).json()["sealed"],
+            "sealed",
+        )
+        options = Options(gateway=base, user="guest", password="guest", vhost="/")
+        plan = plan_of(tmp_path, BODIES)._replace(options=options)
+        plain = read(plan, 0, 4)
+        assert [one["body"] for one in plain] == [b"first", None, None, b"last"]
+        assert [one["body_ref"] for one in plain if one["body_ref"]] == [
+            f"bodies/{at:020d}" for at in (1, 2)
+        ]
+        plan = plan._replace(options=options._replace(large_bodies=True))
+        sizes = [one.num_rows for one in batches(plan, 0, 4)]
+        assert sizes == ([2, 1, 1] if sealed else [1] * 4)
+        whole = read(plan, 0, 4)
+        assert [one["body"] for one in whole] == bodies
+        assert [one["body_ref"] for one in whole] == [None] * 4
+        assert [body in one["amqp10"] for body, one in zip(bodies, whole, strict=True)] == [
+            True
+        ] * 4

@@ -105,6 +105,7 @@ class JournalPortion(Shape):
 PARAMETERS = in_queries(JournalQuery)
 TEXT = (
     "What was accepted or forwarded in the virtual host, of addresses that the caller may read. "
+    "Bodies of more than 8 MiB are at `/v1/{vhost}/journal/bodies/{position}`. "
     "An empty portion may have others behind it: go on at `next` until that is `end`. With "
     f"`Accept: {ARROW}` and pyarrow the answer is an Arrow IPC stream. Its messages are as they "
     "came; the position to go on at is in `Amqp-Journal-Next`, the end in `Amqp-Journal-End`, and "

@@ -18,6 +18,12 @@ def node_of(address: str) -> tuple[str, str]:
     return KINDS[kind], unquote(name, errors="surrogatepass")
 
 
+def check_permission(broker: Broker, principal: Principal, vhost: str) -> None:
+    """Raises ``Problem`` (403) for a caller without a permission in the virtual host."""
+    if not broker.access.may_enter(principal.user, vhost):
+        raise Problem(problems.FORBIDDEN, f"no permission in virtual host {vhost!r}")
+
+
 def readable(
     broker: Broker, principal: Principal, vhost: str, pattern: str = "*"
 ) -> Callable[[str, str], bool]:

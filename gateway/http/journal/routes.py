@@ -13,6 +13,7 @@ from gateway.http import problems
 from gateway.http.admin.endpoint_routes import make_routes
 from gateway.http.context import Context
 from gateway.http.description import VHOST, Described, json_content, reference, row_responses
+from gateway.http.journal.body import route as body_route
 from gateway.http.journal.consumers import ENDPOINTS as CONSUMERS
 from gateway.http.journal.consumers import ConsumerOwner, greet
 from gateway.http.journal.overview import ENDPOINTS as OVERVIEW
@@ -24,15 +25,15 @@ from gateway.http.journal.query import (
     JournalPortion,
     JournalQuery,
 )
-from gateway.http.journal.rights import readable
+from gateway.http.journal.rights import check_permission, readable
 from gateway.http.message_json import compact
 from gateway.http.problems import Problem
 from gateway.http.request_parameters import read_caller, read_query
 from gateway.http.typed import moment
 from gateway.journal.canonical import Rows
-from gateway.journal.entries import Portion, Question
+from gateway.journal.entries import MOST_INLINE, Portion, Question
 from gateway.journal.reader import JournalReader, Overview
-from gateway.journal.segments import arrow_is_here
+from gateway.journal.segments import arrow_is_here, body_name
 
 PATH = "/v1/{vhost}/journal"
 NO_STORE = {"cache-control": "no-store"}
@@ -55,8 +56,7 @@ class JournalEndpoint:
     async def on_read(self, request: Request) -> Response:
         principal, vhost = await read_caller(self.context, request.scope)
         broker = self.context.broker
-        if not broker.access.may_enter(principal.user, vhost):
-            raise Problem(problems.FORBIDDEN, f"no permission in virtual host {vhost!r}")
+        check_permission(broker, principal, vhost)
         query = read_query(request.scope["query_string"], JournalQuery)
         try:
             names = query.names()
@@ -100,7 +100,7 @@ class JournalEndpoint:
         if query.limit:
             bodies = "body" in names if arrow else rows.needs_bodies
             question = Question(wanted, bodies, query.limit)
-            portion = reader.read(start, question, query.end)
+            portion = without_large_bodies(reader.read(start, question, query.end))
         if arrow:
             from gateway.journal.columns import stream_of, to_batch
 
@@ -120,6 +120,15 @@ class JournalEndpoint:
         )
         answer = compact(head)[:-1] + b',"entries":[' + entries + b"]}"
         return Found(overview, portion, answer)
+
+
+def without_large_bodies(portion: Portion) -> Portion:
+    """Bodies that sealing puts into files are not in answers, before it does as after."""
+    entries = [
+        one._replace(reference=body_name(one.pos)) if one.size > MOST_INLINE else one
+        for one in portion.entries
+    ]
+    return portion._replace(entries=entries)
 
 
 def in_json(value: Any) -> Any:
@@ -163,5 +172,6 @@ def routes(context: Context) -> list[BaseRoute]:
             PATH, endpoint.on_read, methods=["GET"], operations={"get": OPERATION},
             models=[JournalPortion, JournalEntry],
         ),
+        body_route(context),
         *make_routes(context, [*OVERVIEW, *CONSUMERS]),
     ]  # fmt: skip
