@@ -174,9 +174,9 @@ def test_bodies_that_may_not_be_read(gateway: Asking) -> None:
         answer = gateway.body(position, user)
         assert answer.status_code == 404
         assert f"no entry at position {position}" in answer.json()["detail"]
-    for position in ("x", "-1", "1.5", "\N{SUPERSCRIPT TWO}", str(1 << 63), "9" * 200):
-        answer = gateway.body(position)
-        assert answer.status_code == 400, position
+    for wrong in ("x", "-1", "1.5", "\N{SUPERSCRIPT TWO}", str(1 << 63), "9" * 200):
+        answer = gateway.body(wrong)
+        assert answer.status_code == 400, wrong
         assert answer.json()["detail"].startswith("position: a whole number")
 
 
