@@ -84,7 +84,9 @@ def to_table(parts: list[Part], names: Names) -> Any:
     for each entry but those of C, and few for each run."""
     starts: list[int] = []
     offsets: list[int] = []
-    times: tuple[list[Any], ...] = ([], [], [])
+    stamps: list[int] = []
+    entries: list[int | None] = []
+    writes: list[int | None] = []
     kinds: list[int] = []
     known: dict[tuple[int, int, str, str], int] = {}
     """What runs share with many others: number, origin, dialect and exchange."""
@@ -99,8 +101,9 @@ def to_table(parts: list[Part], names: Names) -> Any:
             starts.append(block.first + first - count)
             offsets.append(offset - count)
             count += last - first
-            for values, value in zip(times, (stamp, entered, block.written), strict=True):
-                values.append(value or None)
+            stamps.append(stamp)
+            entries.append(entered or None)
+            writes.append(block.written or None)
             kinds.append(known.setdefault((number, origin, dialect, exchange), len(known)))
         head, whole = pa.py_buffer(block.head), not start and end == block.count
         for made, ends, octets in (
@@ -116,7 +119,7 @@ def to_table(parts: list[Part], names: Names) -> Any:
             notes += [None] * (end - start)
     key, header, body = (pa.chunked_array(one, OCTETS) for one in contents)
     run_of = _of_array(pa.int32(), which)
-    kind_of = pa.array(kinds, pa.int32()).take(run_of) if len(known) > 1 else None
+    kind_of = _spread(kinds, pa.int32(), run_of)
     rows = compute.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=-1)
     columns = {
         "pos": compute.add(rows, _spread(starts, pa.int64(), run_of)),
@@ -128,8 +131,8 @@ def to_table(parts: list[Part], names: Names) -> Any:
         "size": compute.binary_length(body).cast(pa.int64()),
         "reference": pa.nulls(count, pa.string()),
     }
-    for name, values in zip(("stamp", "entered", "written"), times, strict=True):
-        columns[name] = _spread(values, pa.int64(), run_of)
+    for name, times in (("stamp", stamps), ("entered", entries), ("written", writes)):
+        columns[name] = _spread(times, pa.int64(), run_of)
     shared = [
         (
             *names.addresses.get(number, ("", "")),
@@ -141,9 +144,7 @@ def to_table(parts: list[Part], names: Names) -> Any:
     ]
     of_kinds = ("vhost", "address", *PUBLISHER, "dialect", "exchange")
     for name, of_each in zip(of_kinds, zip(*shared, strict=True), strict=True):
-        columns[name] = _spread(
-            of_each, SCHEMA.field(name).type, run_of if kind_of is None else kind_of
-        )
+        columns[name] = _spread(of_each, SCHEMA.field(name).type, kind_of)
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 

@@ -11,11 +11,10 @@ from gateway.http import problems
 from gateway.http.context import Context
 from gateway.http.description import VHOST, Described, in_path, row_responses
 from gateway.http.journal.query import MOST
-from gateway.http.journal.rights import check_permission, readable
+from gateway.http.journal.rights import read_reader, readable
 from gateway.http.path_segments import decode_segment
 from gateway.http.portions import Whole
 from gateway.http.problems import Problem
-from gateway.http.request_parameters import read_caller
 from gateway.journal.entries import Question, Trimmed
 from gateway.journal.reader import JournalReader
 
@@ -50,11 +49,9 @@ class BodyEndpoint:
         self.context = context
 
     async def on_read(self, request: Request) -> Response:
-        principal, vhost = await read_caller(self.context, request.scope)
-        broker = self.context.broker
-        check_permission(broker, principal, vhost)
+        principal, vhost = await read_reader(self.context, request.scope)
         position = read_position(decode_segment(request.path_params["position"]))
-        wanted = readable(broker, principal, vhost)
+        wanted = readable(self.context.broker, principal, vhost)
         body = await self.context.journal.run(lambda reader: body_at(reader, position, wanted))
         return Whole(body, HEADERS, OCTETS)
 

@@ -4,10 +4,14 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from urllib.parse import unquote
 
+from starlette.types import Scope
+
 from gateway.broker.broker import Broker
 from gateway.http import problems
 from gateway.http.access.principal import Action, Principal
+from gateway.http.context import Context
 from gateway.http.problems import Problem
+from gateway.http.request_parameters import read_caller
 
 KINDS = {"queues": "queue", "exchanges": "exchange"}
 
@@ -18,10 +22,13 @@ def node_of(address: str) -> tuple[str, str]:
     return KINDS[kind], unquote(name, errors="surrogatepass")
 
 
-def check_permission(broker: Broker, principal: Principal, vhost: str) -> None:
-    """Raises ``Problem`` (403) for a caller without a permission in the virtual host."""
-    if not broker.access.may_enter(principal.user, vhost):
+async def read_reader(context: Context, scope: Scope) -> tuple[Principal, str]:
+    """The caller, and the virtual host whose journal it reads. Raises ``Problem``: 403 without a
+    permission there."""
+    principal, vhost = await read_caller(context, scope)
+    if not context.broker.access.may_enter(principal.user, vhost):
         raise Problem(problems.FORBIDDEN, f"no permission in virtual host {vhost!r}")
+    return principal, vhost
 
 
 def readable(
