@@ -25,7 +25,7 @@ from gateway.operations import (
 )
 from tests.bridge.steady import WINDOW, Steady
 from tests.bridge.test_facade import entered, facade, message, run
-from tests.net.running import Running
+from tests.net.running import Running, until
 
 VERSIONS = ("0-9-1", "0-10", "0-8", "1.0")
 ROUNDS = 3
@@ -56,6 +56,10 @@ def front(
 ) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("front")
     with facade(folder, old.port, request.param) as running:
+        until(
+            lambda: running.asked("/v1/admin/facades")["facades"][0]["state"] == "connected",
+            "the facade",
+        )
         yield running
 
 
